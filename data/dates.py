@@ -1,0 +1,245 @@
+"""The embedded corpus: dates, times, durations and numbers in any two languages of CLDR.
+
+Both sides are rendered field by field from the same value (the day, the month, ...), so the gold
+word alignment is known. It counts the tokens of the `unicode` tokenizer.
+"""
+
+import functools
+import hashlib
+import itertools
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import num2words
+from babel import Locale, UnknownLocaleError
+from babel.dates import format_datetime, tokenize_pattern
+
+from data.pair import Pair
+from data.tokenizers import JOINER, make_tokenizer
+
+Piece = tuple[str, str]  # the field that a stretch of text shows ("" for a literal), and the text
+Shape = tuple[tuple[str, ...], ...]  # the fields that each token of a side shows, () for a literal
+Codes = tuple[str, str]  # the locales of source and target
+
+SPLITS = ("train", "valid", "test")
+
+_tokenize = make_tokenizer("unicode", "").tokenize
+
+_STYLES = {"date": ("full", "long", "medium"), "time": ("short", "medium")}
+_STYLES["datetime"] = ("full", "long")
+_LETTERS = {"year": "yu", "month": "ML", "day": "d", "weekday": "Eec"}
+_LETTERS |= {"hour": "hHkK", "minute": "m", "second": "s", "period": "abB"}
+_FIELDS = {letter: field for field, letters in _LETTERS.items() for letter in letters}
+_MONDAY = datetime(2001, 1, 1)
+
+_DAYS = range(date(1950, 1, 1).toordinal(), date(2050, 1, 1).toordinal())
+_COUNTS = range(2, 100)  # 1 would have to agree with the gender of its unit
+_UNIT_PAIRS = list(itertools.combinations("year month week day hour minute second".split(), 2))
+
+
+def examples(
+    split: str, *, source: str = "en", target: str = "de", seed: int = 0
+) -> Iterator[Pair]:
+    """Endless examples of one split, the same ones for the same arguments.
+
+    A value belongs to one split whatever the seed and the languages: no date of test, for one, is
+    ever in train, neither alone nor with a time.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"unknown split '{split}' of the dates corpus: use {', '.join(SPLITS)}")
+    for code in (source, target):
+        _locale(code)
+    return _generate(split, (source, target), random.Random(f"{split} {source} {target} {seed}"))
+
+
+def _generate(split: str, codes: Codes, rng: random.Random) -> Iterator[Pair]:
+    kinds, weights = list(_KINDS), list(itertools.accumulate(_KINDS.values()))
+    while True:
+        (kind,) = rng.choices(kinds, cum_weights=weights)
+        (source, ours), (target, theirs) = map(_read, kind(rng, split, codes))
+        yield Pair(source, target, _align(ours, theirs))
+
+
+@functools.cache
+def _locale(code: str) -> Locale:
+    try:
+        return Locale.parse(code.replace("-", "_"))
+    except (UnknownLocaleError, ValueError):
+        raise ValueError(
+            f"unknown CLDR locale '{code}' for the dates corpus: use a code such as en, de or fr_CA"
+        ) from None
+
+
+# Values, and their pieces in both languages
+
+
+def _split_of(kind: str, value: tuple[Any, ...]) -> str:
+    digest = hashlib.sha256(f"{kind} {value}".encode()).digest()
+    return {0: "valid", 1: "test"}.get(int.from_bytes(digest[:4], "big") % 10, "train")
+
+
+def _draw(rng: random.Random, split: str, kind: str, *choices: Sequence[Any]) -> tuple[Any, ...]:
+    """One value out of each of the `choices`, such that all together belong to the split."""
+    while _split_of(kind, value := tuple(map(rng.choice, choices))) != split:
+        pass
+    return value
+
+
+def _moment(kind: str, rng: random.Random, split: str, codes: Codes) -> list[list[Piece]]:
+    style, numbers = rng.choice(_STYLES[kind]), dict[str, int]()
+    if kind != "time":
+        day = date.fromordinal(*_draw(rng, split, "date", _DAYS))
+        numbers = {"year": day.year, "month": day.month, "day": day.day, "weekday": day.weekday()}
+    if kind != "date":
+        # seconds have no say in the split: a time without them must not turn up in two splits
+        hour, minute = _draw(rng, split, "time", range(24), range(60))
+        second, period = rng.randrange(60), 60 * hour + minute
+        numbers |= {"hour": hour, "minute": minute, "second": second, "period": period}
+    # "May 3, 2026" is long and medium at once, and a source should have one translation only
+    if (kind, style) == ("date", "medium"):
+        if _show(codes[0], kind, "long", numbers) == _show(codes[0], kind, style, numbers):
+            style = "long"
+    return [_show(code, kind, style, numbers) for code in codes]
+
+
+def _duration(rng: random.Random, split: str, codes: Codes) -> list[list[Piece]]:
+    first, second, units = _draw(rng, split, "duration", _COUNTS, _COUNTS, _UNIT_PAIRS)
+    spell = all(map(_speller, codes))
+    return [
+        _fill(
+            _locale(code).list_patterns["standard"]["2"],
+            _amount(code, "1", first, units[0], spell),
+            _amount(code, "2", second, units[1], spell),
+        )
+        for code in codes
+    ]
+
+
+def _number(rng: random.Random, split: str, codes: Codes) -> list[list[Piece]]:
+    step = rng.choice((1, 10, 100))  # two, one or no decimals
+    (hundredths,) = _draw(rng, split, "number", range(1_000_00, 100_000_00, step))
+    return [_decimal(code, hundredths) for code in codes]
+
+
+_KINDS: dict[Callable[[random.Random, str, Codes], list[list[Piece]]], int] = {
+    functools.partial(_moment, "date"): 3,  # drawn three times as often as a number
+    functools.partial(_moment, "time"): 2,
+    functools.partial(_moment, "datetime"): 2,
+    _duration: 2,
+    _number: 1,
+}
+
+
+def _fill(pattern: str, *parts: list[Piece], field: str = "") -> list[Piece]:
+    """A pattern like "{0} and {1}" with the parts in their places; the rest belongs to `field`."""
+    texts = enumerate(re.split(r"\{(\d)\}", pattern))
+    return [p for i, text in texts for p in (parts[int(text)] if i % 2 else [(field, text)])]
+
+
+@functools.cache
+def _template(code: str, kind: str, style: str) -> list[Piece]:
+    """The pieces of a CLDR pattern, with pattern letters ("MMMM") as the text of the fields."""
+    locale = _locale(code)
+    if kind == "datetime":
+        join = str(locale.datetime_formats[style]).replace("'", "")
+        return _fill(join, _template(code, "time", "short"), _template(code, "date", style))
+    formats = locale.date_formats if kind == "date" else locale.time_formats
+    pieces = []
+    for token, value in tokenize_pattern(formats[style].pattern):
+        if token == "chars":
+            pieces.append(("", value))
+        elif field := _FIELDS.get(value[0]):
+            pieces.append((field, value[0] * value[1]))
+        else:  # the era, the same for all of our values
+            pieces.append(("", format_datetime(_MONDAY, value[0] * value[1], locale=locale)))
+    return pieces
+
+
+def _show(code: str, kind: str, style: str, numbers: dict[str, int]) -> list[Piece]:
+    return [
+        (field, _show_field(code, field, text, numbers[field]) if field else text)
+        for field, text in _template(code, kind, style)
+    ]
+
+
+@functools.cache
+def _show_field(code: str, field: str, letters: str, number: int) -> str:
+    if field == "weekday":
+        parts = {"day": 1 + number}
+    elif field == "period":
+        parts = {"hour": number // 60, "minute": number % 60}
+    else:
+        parts = {field: number}
+    return format_datetime(_MONDAY.replace(**parts), letters, locale=_locale(code))
+
+
+@functools.cache
+def _speller(code: str) -> str | None:
+    """The language of num2words for a locale (left alone, it takes Filipino "fil" for Finnish)."""
+    names = (str(_locale(code)), _locale(code).language)
+    return next((name for name in names if name in num2words.CONVERTER_CLASSES), None)
+
+
+@functools.cache
+def _amount(code: str, suffix: str, count: int, unit: str, spell: bool) -> list[Piece]:
+    lengths = _locale(code)._data["unit_patterns"][f"duration-{unit}"]
+    forms = {**lengths["short"], **lengths.get("long", {})}  # a long equal to its short is left out
+    pattern = forms.get(_locale(code).plural_form(count), "")
+    if "{0}" not in pattern:  # an Arabic or Hebrew dual says "two" in the noun itself
+        pattern = forms["other"]
+    text = num2words.num2words(count, lang=_speller(code)) if spell else str(count)
+    return _fill(pattern, [("n" + suffix, text)], field="unit" + suffix)
+
+
+def _decimal(code: str, hundredths: int) -> list[Piece]:
+    text = _locale(code).decimal_formats[None].apply(Decimal(hundredths) / 100, _locale(code))
+    texts = re.split(r"(\d+)", text)
+    groups = len(texts) // 2 - bool(hundredths % 100)
+    fields = [f"g{i}" for i in reversed(range(groups))] + ["fraction"]
+    return [(fields[i // 2] if i % 2 else "", text) for i, text in enumerate(texts)]
+
+
+# Pieces to text and alignment
+
+
+def _read(pieces: list[Piece]) -> tuple[str, Shape]:
+    text = " ".join("".join([text for _, text in pieces]).split())
+    owners = [field for field, text in pieces for char in text if not char.isspace()]
+    shape, end = [], 0
+    for token in _tokenize(text):
+        start, end = end, end + len(token.lstrip(JOINER))
+        shape.append(tuple(sorted({*owners[start:end]} - {""})))
+    return text, tuple(shape)
+
+
+@functools.cache  # there are few shapes, however many values
+def _align(source: Shape, target: Shape) -> str:
+    ours, theirs = _places(source), _places(target)
+    sure: set[tuple[int, int]] = set()
+    for field in (ours.keys() & theirs.keys()) - {""}:
+        one_to_one = len(ours[field]) == len(theirs[field])
+        sure.update((zip if one_to_one else itertools.product)(ours[field], theirs[field]))
+    possible = {*_possible(source, theirs)} | {(i, j) for j, i in _possible(target, ours)}
+    links = sorted([(*link, "-") for link in sure] + [(*link, "?") for link in possible - sure])
+    return " ".join(f"{i}{mark}{j}" for i, j, mark in links)
+
+
+def _places(shape: Shape) -> dict[str, list[int]]:
+    found = [(field, i) for i, fields in enumerate(shape) for field in fields or ("",)]
+    return {field: [i for other, i in found if other == field] for field, _ in found}
+
+
+def _possible(shape: Shape, others: dict[str, list[int]]) -> Iterator[tuple[int, int]]:
+    """Literals go with literals and with what stands next to them, "PM" with a 24-hour hour."""
+    for i, fields in enumerate(shape):
+        linked: tuple[str, ...] = ()
+        if not fields:
+            before, after = (filter(None, side) for side in (shape[i::-1], shape[i:]))
+            linked = ("", *next(before, ()), *next(after, ()))
+        elif "period" in fields and "period" not in others:
+            linked = ("hour",)
+        yield from ((i, j) for field in linked for j in others.get(field, ()))

@@ -1,0 +1,35 @@
+"""From source tokens to the memory that a decoder reads."""
+
+import flax.linen as nn
+from flax import struct
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+from models.cells import Carry
+from models.recurrent import Stack
+
+
+@struct.dataclass
+class Memory:
+    """What is known of a batch of source sentences; every leaf has the batch as its first axis."""
+
+    states: Float[Array, "b s k"]
+    keys: Float[Array, "b s d"] | None  # the score's own view of the states
+    mask: Bool[Array, "b s"]
+    carries: tuple[Carry, ...]  # the decoder's first carries, a layer each
+
+
+class RecurrentEncoder(nn.Module):
+    """Embedding and a stack of recurrent layers; states are in the order of the source.
+
+    A reversed source (Sutskever 2014) is a stack that reads from the end: its states stay where
+    their words are, so that windows, alignments and pictures need not know.
+    """
+
+    embed: nn.Embed
+    stack: Stack
+
+    def __call__(
+        self, tokens: Int[Array, "b s"], mask: Bool[Array, "b s"], deterministic: bool = True
+    ) -> tuple[Float[Array, "b s k"], tuple[Carry, ...]]:
+        return self.stack(self.embed(tokens), mask, deterministic=deterministic)

@@ -1,0 +1,111 @@
+"""Layers of cells over time: uni- or bidirectional, stacked, with dropout and residuals."""
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jax import Array
+from jax.nn.initializers import Initializer
+from jax.typing import DTypeLike
+from jaxtyping import Bool, Float
+
+from models.cells import CELLS, Carry, Cell
+
+
+def run(
+    cell: Cell,
+    xs: Float[Array, "b t i"],
+    mask: Bool[Array, "b t"],
+    carry: Carry,
+    reverse: bool = False,
+) -> tuple[Float[Array, "b t h"], Carry]:
+    """Runs a cell along a padded batch; outputs at padding are zero, the carry skips it.
+
+    Because padding leaves the carry alone, running backwards needs no reversal of the sentences:
+    the carry stays at its start until the last real token.
+    """
+
+    def step(cell: Cell, carry: Carry, x: tuple[Array, Array]) -> tuple[Carry, Array]:
+        projected, real = x[0], x[1][:, None]
+        new = cell.step(carry, projected)
+        carry = tuple(jnp.where(real, n, old) for n, old in zip(new, carry, strict=True))
+        return carry, carry[-1] * real
+
+    scan = nn.scan(
+        step,
+        variable_broadcast="params",
+        split_rngs={"params": False},
+        in_axes=1,
+        out_axes=1,
+        reverse=reverse,
+    )
+    carry, outputs = scan(cell, carry, (cell.project(xs), mask))
+    return outputs, carry
+
+
+class Stack(nn.Module):
+    """Layers of one kind of cell.
+
+    Dropout acts on every layer's input, never on the recurrent path (Zaremba 2014). A residual
+    connection adds a layer's input to its output from the second layer on.
+    """
+
+    cell: str
+    features: int
+    layers: int
+    bidirectional: bool = False
+    reverse: bool = False
+    residual: bool = False
+    dropout: float = 0.0
+    init: Initializer = nn.initializers.lecun_normal()
+    dtype: DTypeLike = jnp.float32
+
+    def setup(self) -> None:
+        def cells(direction: str) -> list[Cell]:
+            make = CELLS[self.cell]
+            return [
+                make(self.features, self.init, self.dtype, name=f"{direction}{i}")
+                for i in range(self.layers)
+            ]
+
+        self.forward = cells("backward" if self.reverse else "forward")
+        self.backward = cells("backward") if self.bidirectional else []
+        self.drop = nn.Dropout(self.dropout)
+
+    def start(self, batch: int) -> tuple[Carry, ...]:
+        return tuple(cell.start(batch) for cell in self.forward)
+
+    def __call__(
+        self,
+        x: Float[Array, "b t i"],
+        mask: Bool[Array, "b t"],
+        carries: tuple[Carry, ...] | None = None,
+        deterministic: bool = True,
+    ) -> tuple[Float[Array, "b t h"], tuple[Carry, ...]]:
+        """Outputs of the top layer and every layer's final carry.
+
+        With two directions, outputs and carries are the concatenation forward, backward.
+        """
+        carries = carries or self.start(len(x))
+        finals = []
+        for i, cell in enumerate(self.forward):
+            y = self.drop(x, deterministic=deterministic)
+            output, final = run(cell, y, mask, carries[i], self.reverse)
+            if self.bidirectional:
+                other, other_final = run(self.backward[i], y, mask, carries[i], reverse=True)
+                output = jnp.concatenate([output, other], axis=-1)
+                both = zip(final, other_final, strict=True)
+                final = tuple(jnp.concatenate(pair, axis=-1) for pair in both)
+            x = output + x if self.residual and i > 0 else output
+            finals.append(final)
+        return x, tuple(finals)
+
+    def step(
+        self, carries: tuple[Carry, ...], x: Float[Array, "b i"], deterministic: bool = True
+    ) -> tuple[Float[Array, "b h"], tuple[Carry, ...]]:
+        """One time step through all layers, for decoders."""
+        finals = []
+        for i, (cell, carry) in enumerate(zip(self.forward, carries, strict=True)):
+            y = self.drop(x, deterministic=deterministic)
+            carry = cell.step(carry, cell.project(y))
+            x = carry[-1] + x if self.residual and i > 0 else carry[-1]
+            finals.append(carry)
+        return x, tuple(finals)
