@@ -48,9 +48,7 @@ def plan_buckets(
         return np.cumsum(pairs[first:]) * np.maximum.accumulate(widest[first:]).sum(axis=1)
 
     levels_count = len(levels)
-    cost = np.stack(
-        [np.concatenate([np.full(i, np.inf), padded(i)]) for i in range(levels_count)]
-    )
+    cost = np.stack([np.concatenate([np.full(i, np.inf), padded(i)]) for i in range(levels_count)])
     best, cuts = cost[0], []
     for _ in range(min(count, levels_count) - 1):
         # total[i, j]: the best so far ends before level i, one more bucket spans i..j

@@ -82,7 +82,7 @@ def _tsv(data: ConfigDict, split: str) -> Iterator[Pair]:
 
 def _tfds(data: ConfigDict, split: str) -> Iterator[Pair]:
     import tensorflow_datasets as tfds
-    import tensorflow_datasets.translate  # noqa: F401  (enters the WMT builders in the catalogue)
+    import tensorflow_datasets.translate
 
     try:
         builder = tfds.builder(data.name, data_dir=data.dir or None, file_format="array_record")

@@ -38,7 +38,9 @@ _MONDAY = datetime(2001, 1, 1)
 
 _DAYS = range(date(1950, 1, 1).toordinal(), date(2050, 1, 1).toordinal())
 _COUNTS = range(2, 100)  # 1 would have to agree with the gender of its unit
-_UNIT_PAIRS = list(itertools.combinations("year month week day hour minute second".split(), 2))
+_UNIT_PAIRS = list(
+    itertools.combinations(["year", "month", "week", "day", "hour", "minute", "second"], 2)
+)
 
 
 def examples(

@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -23,7 +24,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from absl import logging
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from ml_collections import ConfigDict
 from tqdm import tqdm
@@ -33,6 +33,7 @@ from data.pair import Pair
 from data.vocabulary import VOCABULARIES, Vocabulary
 from errors import UserError
 
+logger = logging.getLogger("alignax")
 FORMAT = 1  # of the files above; a higher number makes every cache anew
 SHAPING = (  # the fields of config.data that decide what is prepared
     "corpus", "name", "source", "target", "splits", "files", "holdout", "seed", "examples",
@@ -106,7 +107,7 @@ def _locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            logging.info("another process prepares this corpus: waiting for it (%s)", path)
+            logger.info("another process prepares this corpus: waiting for it (%s)", path)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield  # closing the file releases the lock
 
@@ -187,7 +188,7 @@ def _write(
     )
     if not kept:
         raise UserError(f"nothing to use in this corpus: {summary}")
-    logging.info("%s", summary)
+    logger.info("%s", summary)
     np.save(folder / f"{split}.lengths.npy", np.array(lengths, np.int32).reshape(-1, 2))
     return {"read": read, "kept": kept, "empty": empty, "long": long}
 

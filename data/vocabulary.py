@@ -6,16 +6,17 @@ Every vocabulary starts with the same four ids, so that models and decoding need
 import collections
 import io
 import itertools
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol, Self
 
-from absl import logging
 from ml_collections import ConfigDict
 
 from data.tokenizers import Tokenizer, make_tokenizer
 from errors import UserError
 
+logger = logging.getLogger("alignax")
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 SENTENCEPIECE_SAMPLE = 1_000_000  # sentences SentencePiece learns from; bounds its memory
@@ -64,7 +65,7 @@ class WordVocabulary:
         # Ties are broken by the word itself: the vocabulary is a function of the text alone.
         frequent = sorted((-n, word) for word, n in counts.items() if n >= settings.min_count)
         if len(frequent) < settings.size:
-            logging.info(
+            logger.info(
                 "vocabulary (%s): %d words asked for, the corpus has %d: all of them are kept",
                 language, settings.size, len(frequent),
             )  # fmt: skip

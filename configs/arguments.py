@@ -1,0 +1,29 @@
+"""The part of --config=file.py:a=1,b=2 behind the colon."""
+
+from collections.abc import Iterable
+
+from errors import UserError
+
+
+def parse(text: str | None, **legal: Iterable[str]) -> dict[str, str]:
+    """A value for each name in `legal`; the first legal value is the default.
+
+    >>> parse("score=dot", score=("general", "dot"), size=("tiny", "paper"))
+    {'score': 'dot', 'size': 'tiny'}
+    """
+    choices = {name: tuple(values) for name, values in legal.items()}
+    chosen = {name: values[0] for name, values in choices.items()}
+    for item in filter(None, (text or "").split(",")):
+        name, equals, value = item.partition("=")
+        if name not in choices or not equals:
+            raise UserError(
+                f"config argument {item!r} is not known: write name=value with one of the names "
+                f"{', '.join(choices)}"
+            )
+        if value not in choices[name]:
+            raise UserError(
+                f"config argument {name}={value} is not known: {name} can be "
+                f"{', '.join(choices[name])}"
+            )
+        chosen[name] = value
+    return chosen

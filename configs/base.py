@@ -1,0 +1,108 @@
+"""Every field of a config with its default. Papers' files change fields; they add none."""
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+
+def base_config() -> ConfigDict:
+    config = ConfigDict()
+    config.task = "translation"
+    config.seed = 0  # of weights, data order and dropout
+    config.data = _data()
+    config.model = _model()
+    config.optimizer = _optimizer()
+    config.train = _train()
+    config.decode = ConfigDict({"max_ratio": 2.0, "max_extra": 10})  # longest output, from input
+    return config
+
+
+def _vocab() -> ConfigDict:
+    return ConfigDict({
+        "kind": "words",  # words | unigram | bpe (the last two by SentencePiece)
+        "tokenizer": "moses",  # for words: moses | unicode | split | bpe | characters
+        "size": 50_000,  # the most frequent words, or SentencePiece's size
+        "min_count": 1,  # rarer words are <unk>
+        "lowercase": False,
+    })  # fmt: skip
+
+
+def _data() -> ConfigDict:
+    return ConfigDict({
+        "corpus": "text",  # dates | text | tsv | tfds
+        "name": "",  # TFDS catalogue name
+        "dir": "",  # the corpus' folder (TFDS: its data_dir)
+        "files": "{split}.{lang}",  # file names in it; .gz and .xz are found as well
+        "source": "en",
+        "target": "de",
+        "splits": {"train": "train", "valid": "valid", "test": "test"},  # the corpus' own names
+        "holdout": 50,  # where splits.valid is "": one in so many training sources
+        "seed": 0,  # of the dates corpus
+        "examples": {"train": 100_000, "valid": 1000, "test": 1000},  # of the dates corpus
+        "cache": "cache",  # prepared corpora
+        "max_length": 50,  # training pairs with a longer side are left out
+        "source_vocab": _vocab(),
+        "target_vocab": _vocab(),
+        "shared_vocab": False,  # one vocabulary over both sides, made by source_vocab
+        "reverse_source": False,  # read the source from its end (Sutskever 2014)
+        "buckets": 6,  # batch shapes, so compilations, at the most
+        "batch_size": 128,
+        "batch_unit": "sentences",  # sentences | tokens (padded, of the longer side)
+        "batch_multiple": 8,  # rows of a batch; devices × accumulation must divide it
+    })  # fmt: skip
+
+
+def _model() -> ConfigDict:
+    stack = {"cell": "lstm", "layers": 2, "features": 512, "embedding": 512, "residual": False}
+    return ConfigDict({
+        "name": "seq2seq",
+        "encoder": {**stack, "bidirectional": False},  # features: of each direction
+        "decoder": {**stack},
+        "bridge": "copy",  # encoder to decoder states: copy | dense
+        "attention": {
+            "align": "global",  # none | global
+            "score": "general",  # dot | general | concat | location
+            "input_feeding": True,
+            "max_source": 64,  # positions the location score can rate
+        },
+        "dropout": 0.2,
+        "init": "uniform",  # uniform | normal | xavier
+        "init_scale": 0.1,
+        "dtype": "float32",  # of the computation; parameters are float32
+    })  # fmt: skip
+
+
+def _optimizer() -> ConfigDict:
+    return ConfigDict({
+        "name": "adam",  # sgd | momentum | adam | adamw | adadelta | rmsprop | rprop
+        "learning_rate": 1e-3,
+        "momentum": 0.9,
+        "b1": 0.9,
+        "b2": 0.999,
+        "eps": 1e-8,
+        "rho": 0.95,  # adadelta
+        "weight_decay": 0.0,  # adamw
+        "clip_norm": 5.0,  # gradients are scaled down to this norm; 0: never
+        "schedule": "constant",  # constant | halving | inverse_sqrt | cosine | plateau
+        "warmup_steps": 0,
+        "halve_from": 5.0,  # halving: epochs at the full rate,
+        "halve_every": 1.0,  # then a halving each so many epochs
+        "plateau_factor": 0.5,  # plateau: the rate is multiplied by this
+        "plateau_patience": 2,  # after so many evaluations without a better one
+    })  # fmt: skip
+
+
+def _train() -> ConfigDict:
+    return ConfigDict({
+        "epochs": 10.0,  # length of the run, unless steps is set
+        "steps": placeholder(int),
+        "label_smoothing": 0.0,
+        "accumulation": 1,  # micro-batches a batch is cut into
+        "ema": 0.0,  # decay of the averaged weights that are evaluated; 0: none
+        "eval_every": 1000,  # steps; also the time for a checkpoint
+        "eval_metric": "loss",  # what "best" means: loss | bleu | chrf | exact
+        "patience": 0,  # evaluations without a better one before stopping; 0: never stop early
+        "keep": 1,  # latest checkpoints kept beside the best
+        "log_every": 100,
+        "samples": 3,  # translations shown at each evaluation
+        "max_skipped": 20,  # non-finite steps in a row before the run stops
+    })  # fmt: skip

@@ -1,0 +1,132 @@
+"""What a config may say. Checked before any data is read, with the field and its legal values.
+
+The names are those under which the registries of the house are entered (a test compares them);
+they stand here as well so that a slip is answered without importing JAX.
+"""
+
+from collections.abc import Iterator
+
+from ml_collections import ConfigDict
+
+from errors import UserError
+
+_TOKENIZERS = ("moses", "unicode", "split", "bpe", "characters")
+_CELLS = ("elman", "lstm", "gru")
+
+LEGAL: dict[str, tuple[str, ...]] = {
+    "task": ("translation",),
+    "data.corpus": ("dates", "text", "tsv", "tfds"),
+    "data.source_vocab.kind": ("words", "unigram", "bpe"),
+    "data.target_vocab.kind": ("words", "unigram", "bpe"),
+    "data.source_vocab.tokenizer": _TOKENIZERS,
+    "data.target_vocab.tokenizer": _TOKENIZERS,
+    "data.batch_unit": ("sentences", "tokens"),
+    "model.name": ("seq2seq",),
+    "model.encoder.cell": _CELLS,
+    "model.decoder.cell": _CELLS,
+    "model.bridge": ("copy", "dense"),
+    "model.attention.align": ("none", "global"),
+    "model.attention.score": ("dot", "general", "concat", "location"),
+    "model.init": ("uniform", "normal", "xavier"),
+    "model.dtype": ("float32", "bfloat16"),
+    "optimizer.name": ("sgd", "momentum", "adam", "adamw", "adadelta", "rmsprop", "rprop"),
+    "optimizer.schedule": ("constant", "halving", "inverse_sqrt", "cosine", "plateau"),
+    "train.eval_metric": ("loss", "bleu", "chrf", "exact"),
+}
+
+# Fields that count something, so are at least 1, and fields that are at least 0.
+POSITIVE = (
+    "data.holdout", "data.max_length", "data.buckets", "data.batch_size", "data.batch_multiple",
+    "data.examples.train", "data.examples.valid", "data.examples.test",
+    "data.source_vocab.size", "data.target_vocab.size",
+    "model.encoder.layers", "model.encoder.features", "model.encoder.embedding",
+    "model.decoder.layers", "model.decoder.features", "model.decoder.embedding",
+    "model.attention.max_source", "train.accumulation", "train.eval_every", "train.keep",
+    "train.log_every", "train.max_skipped",
+)  # fmt: skip
+NOT_NEGATIVE = (
+    "optimizer.learning_rate", "optimizer.clip_norm", "optimizer.warmup_steps",
+    "optimizer.weight_decay", "optimizer.plateau_patience", "train.epochs", "train.patience",
+    "train.samples", "decode.max_ratio", "decode.max_extra",
+)  # fmt: skip
+FRACTIONS = ("model.dropout", "train.label_smoothing", "train.ema")  # from 0 to under 1
+
+
+def check(config: ConfigDict) -> None:
+    """Raises a UserError with every fault of `config`, one a line."""
+    faults = [*_faults_of_fields(config), *_faults_of_combinations(config)]
+    if faults:
+        raise UserError("\n".join(faults))
+
+
+def get(config: ConfigDict, path: str):
+    for name in path.split("."):
+        config = config[name]
+    return config
+
+
+def _faults_of_fields(config: ConfigDict) -> Iterator[str]:
+    for path, legal in LEGAL.items():
+        if (value := get(config, path)) not in legal:
+            yield f"config.{path}={value!r} is not known: it can be {', '.join(legal)}"
+    for paths, fits, range_ in (
+        (POSITIVE, lambda x: x >= 1, "1 or more"),
+        (NOT_NEGATIVE, lambda x: x >= 0, "0 or more"),
+        (FRACTIONS, lambda x: 0 <= x < 1, "from 0 to under 1"),
+    ):
+        for path in paths:
+            if not fits(value := get(config, path)):
+                yield f"config.{path}={value} is out of range: it must be {range_}"
+
+
+def _faults_of_combinations(config: ConfigDict) -> Iterator[str]:
+    data, model, train = config.data, config.model, config.train
+    enc, dec, attention = model.encoder, model.decoder, model.attention
+    memory_width = enc.features * (2 if enc.bidirectional else 1)
+    if model.bridge == "copy" and (
+        (enc.cell, enc.layers, memory_width) != (dec.cell, dec.layers, dec.features)
+    ):
+        yield (
+            f"config.model.bridge=copy needs equal encoder and decoder states, but the encoder has "
+            f"{enc.layers} × {memory_width} {enc.cell} and the decoder {dec.layers} × "
+            f"{dec.features} {dec.cell}: make them equal or set config.model.bridge=dense"
+        )
+    if attention.align == "none" and attention.input_feeding:
+        yield (
+            "config.model.attention.input_feeding=True has nothing to feed with align=none: "
+            "set input_feeding=False or align=global"
+        )
+    if attention.align != "none" and attention.score == "dot" and memory_width != dec.features:
+        yield (
+            f"config.model.attention.score=dot needs equal widths, but encoder states have "
+            f"{memory_width} and decoder states {dec.features} features: use general or concat"
+        )
+    if attention.score == "location" and attention.max_source <= data.max_length:
+        yield (
+            f"config.model.attention.max_source={attention.max_source} cannot rate sources of "
+            f"data.max_length={data.max_length} words and their end: make it larger"
+        )
+    if enc.bidirectional and data.reverse_source:
+        yield (
+            "config.data.reverse_source=True says nothing to a bidirectional encoder: "
+            "set one of the two to False"
+        )
+    if data.batch_multiple % train.accumulation:
+        yield (
+            f"config.train.accumulation={train.accumulation} must divide "
+            f"data.batch_multiple={data.batch_multiple}, the rows every batch is a multiple of"
+        )
+    if data.batch_unit == "sentences" and data.batch_size % data.batch_multiple:
+        yield (
+            f"config.data.batch_size={data.batch_size} must be a multiple of "
+            f"data.batch_multiple={data.batch_multiple}"
+        )
+    if data.corpus == "tfds" and not data.name:
+        yield "config.data.name is empty: name a TFDS dataset such as wmt14_translate/de-en"
+    if config.optimizer.name == "rprop" and config.optimizer.schedule != "constant":
+        yield (
+            f"config.optimizer.schedule={config.optimizer.schedule} has no meaning for rprop, which "
+            "sets its own step sizes: use constant"
+        )
+    if train.steps is None and not train.epochs:
+        yield "config.train.epochs=0 and train.steps is not set: one of them must say how long"

@@ -1,0 +1,73 @@
+"""Corpora by name, for the `data=` argument of every translation config.
+
+A name sets fields of `config.data`; the folder is the user's to name (--config.data.dir).
+"""
+
+from ml_collections import ConfigDict
+
+_MULTI30K = {
+    "corpus": "text",
+    "dir": "corpora/multi30k",  # a clone of github.com/multi30k/dataset: data/task1/raw
+    "splits": {"train": "train", "valid": "val", "test": "test_2016_flickr"},
+    "source_vocab": {"size": 10_000, "min_count": 2, "lowercase": True},
+    "target_vocab": {"size": 10_000, "min_count": 2, "lowercase": True},
+}
+_MULTI30K_BPE = {
+    "corpus": "text",
+    "dir": "corpora/multi30k_bpe",
+    "splits": {"train": "train", "valid": "valid", "test": "test.2016"},
+    "source_vocab": {"tokenizer": "bpe"},
+    "target_vocab": {"tokenizer": "bpe"},
+    "shared_vocab": True,
+}
+_TATOEBA = {
+    "corpus": "text",
+    "splits": {"train": "train", "valid": "val", "test": "test"},
+    "source_vocab": {"size": 20_000, "min_count": 2},
+    "target_vocab": {"size": 20_000, "min_count": 2},
+}
+_EN_DE = {"source": "en", "target": "de"}
+_DE_EN = {"source": "de", "target": "en"}
+_FR_EN = {"source": "fr", "target": "en"}
+
+DATASETS: dict[str, dict] = {
+    # the embedded corpus: CLDR dates, times and numbers
+    "dates": {
+        "corpus": "dates",
+        **_EN_DE,
+        "source_vocab": {"tokenizer": "unicode"},
+        "target_vocab": {"tokenizer": "unicode"},
+        "buckets": 2,
+    },
+    "multi30k_en_de": {**_MULTI30K, **_EN_DE},
+    "multi30k_de_en": {**_MULTI30K, **_DE_EN},
+    "multi30k_bpe_en_de": {**_MULTI30K_BPE, **_EN_DE},
+    "multi30k_bpe_de_en": {**_MULTI30K_BPE, **_DE_EN},
+    "tatoeba_de_en": {**_TATOEBA, **_DE_EN, "dir": "corpora/tatoeba_de_en"},
+    "tatoeba_fr_en": {**_TATOEBA, **_FR_EN, "dir": "corpora/tatoeba_fr_en"},
+    # spelling to phonemes; the corpus has no validation split, so one word in 50 is held out
+    "cmudict": {
+        "corpus": "tsv",
+        "dir": "corpora/cmudict",
+        "files": "{split}.tsv",
+        "source": "letters",
+        "target": "phonemes",
+        "splits": {"train": "train", "valid": "", "test": "test"},
+        "source_vocab": {"tokenizer": "characters"},
+        "target_vocab": {"tokenizer": "split"},
+    },
+    "wmt14_en_de": {
+        "corpus": "tfds",
+        "name": "wmt14_translate/de-en",
+        **_EN_DE,
+        "splits": {"train": "train", "valid": "validation", "test": "test"},
+    },
+    # your own parallel text: {split}.{lang} files, or a two-column TSV
+    "text": {},
+    "tsv": {"corpus": "tsv", "files": "{split}.tsv"},
+}
+
+
+def use_dataset(config: ConfigDict, name: str) -> None:
+    """Sets the fields of `config.data` that make it the corpus called `name`."""
+    config.data.update(DATASETS[name])

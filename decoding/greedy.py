@@ -1,0 +1,52 @@
+"""The likeliest word at every step, over a step function; knows no model."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+from data.vocabulary import BOS, EOS, PAD
+
+# step(state, tokens) -> logits [b, v], next state, attention [b, s] or None
+Step = Callable[[Any, Int[Array, " b"]], tuple[Float[Array, "b v"], Any, Array | None]]
+
+
+class Decoded(NamedTuple):
+    tokens: Int[Array, "b t"]  # with </s> where it was reached, <pad> behind it
+    log_p: Float[Array, " b"]  # of the whole sequence, </s> included
+    attention: Float[Array, "b t s"] | None
+
+
+def greedy(
+    step: Step, state: Any, batch: int, max_length: Int[Array, " b"], length: int
+) -> Decoded:
+    """Decodes until every sentence has ended or reached its own `max_length` (at most `length`)."""
+    shapes = jax.eval_shape(step, state, jnp.full(batch, BOS))
+    attention = shapes[2] and jnp.zeros((batch, length, shapes[2].shape[-1]))
+    begin = Decoded(jnp.full((batch, length), PAD), jnp.zeros(batch), attention)
+
+    def unfinished(loop: tuple) -> Bool[Array, ""]:
+        t, _, _, done, _ = loop
+        return (t < length) & ~done.all()
+
+    def advance(loop: tuple) -> tuple:
+        t, state, last, done, out = loop
+        logits, state, weights = step(state, last)
+        log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
+        log_p = log_p.at[:, jnp.array([PAD, BOS])].set(-jnp.inf)  # never words of a sentence
+        word = jnp.where(done, PAD, log_p.argmax(axis=-1))
+        gained = jnp.where(done, 0, log_p.max(axis=-1))
+        attention = out.attention
+        if weights is not None:
+            weights = jnp.where(done[:, None], 0, weights)
+            attention = jax.lax.dynamic_update_index_in_dim(attention, weights, t, axis=1)
+        tokens = jax.lax.dynamic_update_index_in_dim(out.tokens, word, t, axis=1)
+        done = done | (word == EOS) | (t + 1 >= max_length)
+        return t + 1, state, word, done, Decoded(tokens, out.log_p + gained, attention)
+
+    # Rows of padding ask for no words at all and are done before the first step.
+    loop = (0, state, jnp.full(batch, BOS), max_length <= 0, begin)
+    return jax.lax.while_loop(unfinished, advance, loop)[-1]

@@ -1,0 +1,14 @@
+"""How each task is evaluated, by the task's name."""
+
+from collections.abc import Callable
+
+from jax.sharding import Mesh
+
+from evaluation import translation
+from training.loop import Evaluate
+
+EVALUATIONS: dict[str, Callable[..., Evaluate]] = {"translation": translation.make_evaluate}
+
+
+def make_evaluate(task, mesh: Mesh) -> Evaluate:
+    return EVALUATIONS[task.config.task](task, mesh)

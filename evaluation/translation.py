@@ -1,0 +1,116 @@
+"""Translates a split and scores it."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from data.pair import Pair
+from data.vocabulary import PAD
+from decoding.greedy import Decoded, greedy
+from evaluation.scores import text_scores
+from tasks.translation import Params, Translation
+from training.devices import put, replicated
+from training.loop import Evaluation, means
+
+
+class Translated(NamedTuple):
+    """One sentence of a split."""
+
+    pair: Pair
+    hypothesis: str
+    tokens: np.ndarray  # of the hypothesis, </s> included
+    attention: np.ndarray | None  # [tokens, source tokens], </s> included on both sides
+
+
+class Evaluator:
+    """Losses and translations of a task's splits; compiled once a bucket, then reused."""
+
+    def __init__(self, task: Translation, mesh: Mesh):
+        self.task, self.mesh = task, mesh
+        # Results go to every host, for each of them scores the whole split.
+        everywhere = replicated(mesh)
+        self._loss = jax.jit(task.loss, out_shardings=everywhere)
+        self._translate = jax.jit(
+            self._decode, static_argnames="attention", out_shardings=everywhere
+        )
+
+    def _decode(
+        self, params: Params, batch: dict[str, jax.Array], attention: bool
+    ) -> tuple[dict[str, jax.Array], Decoded]:
+        task, limits, source = self.task, self.task.config.decode, batch["source"]
+        words = (source != PAD).sum(axis=1) - 1
+
+        def longest(words: Any) -> Any:
+            return (words * limits.max_ratio + limits.max_extra).astype(int)
+
+        memory = task.encode(params, source)
+        decoded = greedy(
+            lambda state, tokens: task.step(params, memory, state, tokens),
+            task.start(params, memory),
+            len(source),
+            jnp.where(words < 0, 0, longest(words)),
+            int(longest(np.float64(source.shape[1]))),
+        )
+        return batch, decoded if attention else decoded._replace(attention=None)
+
+    def losses(self, params: Params, split: str) -> dict[str, float]:
+        """Loss, accuracy and perplexity a token, over the whole split."""
+        totals: dict[str, float] = {}
+        for batch in self._batches(split):
+            sums = jax.device_get(self._loss(params, batch))
+            for name, value in sums.items():
+                totals[name] = totals.get(name, 0.0) + float(value)
+        values = means(totals)
+        del values["count"]
+        return values | {"perplexity": math.exp(min(values["nll"], 700))}
+
+    def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
+        """Every sentence of the split in the corpus' order."""
+        pairs = self.task.split(split)[0].texts()
+        results: list[Translated | None] = [None] * len(pairs)
+        for batch in self._batches(split):
+            whole, decoded = jax.device_get(self._translate(params, batch, attention=attention))
+            for row, i in enumerate(whole["index"]):
+                if i >= 0:
+                    results[i] = self._one(pairs[i], whole["source"][row], decoded, row)
+        return [result for result in results if result is not None]
+
+    def _one(self, pair: Pair, source: np.ndarray, decoded: Decoded, row: int) -> Translated:
+        tokens = decoded.tokens[row]
+        tokens = tokens[tokens != PAD]
+        weights = None
+        if decoded.attention is not None:
+            weights = decoded.attention[row, : len(tokens), : int((source != PAD).sum())]
+        return Translated(pair, self.task.target.decode(tokens), tokens, weights)
+
+    def _batches(self, split: str) -> Iterator[dict[str, jax.Array]]:
+        for batch in self.task.eval_batches(split, jax.process_index(), jax.process_count()):
+            yield put(batch, self.mesh)
+
+
+def score(translated: list[Translated], lowercase: bool) -> dict[str, float]:
+    hypotheses, references = zip(*((t.hypothesis, t.pair.target) for t in translated), strict=True)
+    return text_scores(hypotheses, references, lowercase)
+
+
+def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluation]:
+    """What the trainer calls: scores and samples of the validation split."""
+    evaluator = Evaluator(task, mesh)
+    wanted = task.config.train.samples
+
+    def evaluate(params: Params) -> Evaluation:
+        translated = evaluator.translate(params, "valid")
+        scores = evaluator.losses(params, "valid") | score(translated, task.lowercase)
+        shown = translated[:: max(1, len(translated) // max(1, wanted))][:wanted]
+        return Evaluation(scores, [sample(t) for t in shown])
+
+    return evaluate
+
+
+def sample(t: Translated) -> dict[str, str]:
+    return {"source": t.pair.source, "ours": t.hypothesis, "reference": t.pair.target}

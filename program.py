@@ -1,0 +1,104 @@
+"""What the programs share: flags, a checked config, errors as one sentence."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import absl.logging
+from absl import app, flags
+from ml_collections import ConfigDict, config_flags
+
+from configs.check import check
+from errors import UserError
+
+COMPILATIONS = Path("cache/xla")  # compiled programs are kept between runs
+
+
+def define_config() -> flags.FlagHolder:
+    return config_flags.DEFINE_config_file(
+        "config", None, "Config file and arguments: configs/luong2015.py:score=dot,data=dates"
+    )
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs a program; a user's mistake ends it with one sentence and status 1."""
+
+    def guarded(argv: list[str]) -> None:
+        if len(argv) > 1:
+            _fail(f"what is {argv[1]!r}? This program takes flags alone, as --name=value")
+        _show_messages()
+        _keep_compilations()
+        try:
+            main()
+        except UserError as error:
+            _fail(str(error))
+        except KeyboardInterrupt:
+            _fail("interrupted")
+
+    app.run(guarded, flags_parser=_parse_flags)
+
+
+def checked_config() -> tuple[ConfigDict, list[str]]:
+    """The config of the command line, after all its checks, and the overrides it was given."""
+    config = flags.FLAGS["config"].value
+    if config is None:
+        raise UserError("--config is missing: name a file, as --config=configs/luong2015.py")
+    check(config)
+    return config, [a for a in sys.argv[1:] if a.startswith(("--config", "-config"))]
+
+
+def _parse_flags(argv: list[str]) -> list[str]:
+    try:
+        return flags.FLAGS(argv)
+    except UserError as error:
+        _fail(str(error))
+    except FileNotFoundError as error:
+        _fail(f"no config file {error.filename}: see configs/")
+    except flags.Error as error:
+        _fail(str(error).removeprefix("flag "))
+    except (AttributeError, KeyError) as error:
+        _fail(_unknown_field(argv) or str(error))
+    except (TypeError, ValueError) as error:
+        _fail(f"the config cannot be set so: {error}")
+
+
+def _unknown_field(argv: list[str]) -> str:
+    """Names the first override whose field the config does not have, and the fields there are."""
+    config = flags.FLAGS["config"].value
+    for argument in argv:
+        path = argument.lstrip("-").partition("=")[0].split(".")
+        node = config
+        if path[0] != "config" or not isinstance(config, ConfigDict):
+            continue
+        for depth, name in enumerate(path[1:], 1):
+            if not isinstance(node, ConfigDict) or name not in node:
+                where = ".".join(path[:depth])
+                known = ", ".join(node) if isinstance(node, ConfigDict) else "no fields"
+                return f"{where} has no field {name!r}: it has {known}"
+            node = node[name]
+    return ""
+
+
+def _keep_compilations() -> None:
+    import jax
+
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(COMPILATIONS.absolute()))
+
+
+def _show_messages() -> None:
+    """Our own messages in full; of the libraries', which share absl's log, only warnings."""
+    absl.logging.set_verbosity(absl.logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("alignax")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def _fail(message: str) -> None:
+    sys.stderr.write(f"error: {message}\n")
+    sys.exit(1)

@@ -1,0 +1,82 @@
+"""Checkpoints of a run: the latest ones and the best, through orbax."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers as policies
+
+from errors import UserError
+from training.state import TrainState
+
+
+class Checkpoints:
+    """The folder `checkpoints` of a workdir.
+
+    A checkpoint is the train state (arrays) and the run's progress (a small JSON: scores, what
+    early stopping counts). Orbax writes beside and renames, so a checkpoint is whole or absent.
+    """
+
+    def __init__(self, workdir: Path, keep: int = 1, read_only: bool = False):
+        folder = (workdir / "checkpoints").absolute()
+        if read_only and not folder.is_dir():
+            raise UserError(f"{workdir} has no checkpoints: train first with --workdir={workdir}")
+        best = policies.BestN(
+            get_metric_fn=lambda metrics: metrics["score"],
+            n=1,
+            keep_checkpoints_without_metrics=False,
+        )
+        policy = policies.AnyPreservationPolicy([policies.LatestN(n=keep), best])
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=policy, read_only=read_only, create=not read_only
+        )
+        self._manager = ocp.CheckpointManager(
+            folder, options=options, item_names=("state", "progress")
+        )
+
+    @property
+    def latest(self) -> int | None:
+        return self._manager.latest_step()
+
+    def save(self, state: TrainState, progress: dict[str, Any], score: float | None) -> None:
+        """Writes in the background; `score` is higher for better, None for an interrupted run."""
+        # A copy, because training donates the state's buffers while the writer still reads them.
+        state = jax.tree.map(jnp.copy, state)
+        self._manager.save(
+            int(state.step),
+            args=ocp.args.Composite(
+                state=ocp.args.StandardSave(state), progress=ocp.args.JsonSave(progress)
+            ),
+            metrics=None if score is None else {"score": score},
+        )
+
+    def restore(self, like: TrainState, step: int) -> tuple[TrainState, dict[str, Any]]:
+        """The state saved at `step`, with shapes and shardings of `like`."""
+        restored = self._manager.restore(
+            step,
+            args=ocp.args.Composite(
+                state=ocp.args.StandardRestore(like), progress=ocp.args.JsonRestore()
+            ),
+        )
+        return restored.state, restored.progress
+
+    def find(self, which: str) -> int:
+        """The step of the checkpoint called "best", "last" or by its number."""
+        steps = self._manager.all_steps()
+        if not steps:
+            raise UserError(f"{self._manager.directory} holds no checkpoint yet")
+        if which == "last":
+            return max(steps)
+        if which == "best":
+            best = self._manager.best_step()
+            return max(steps) if best is None else best
+        if which.isdecimal() and int(which) in steps:
+            return int(which)
+        known = ", ".join(map(str, sorted(steps)))
+        raise UserError(f"there is no checkpoint {which!r}: it can be best, last, {known}")
+
+    def close(self) -> None:
+        self._manager.wait_until_finished()
+        self._manager.close()

@@ -1,0 +1,76 @@
+"""What a run tells: JSON lines, TensorBoard, a progress bar or plain lines."""
+
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+
+from tensorboardX import SummaryWriter
+from tqdm import tqdm
+
+logger = logging.getLogger("alignax")
+
+
+class Log:
+    """Writes scalars to `log.jsonl` and `tensorboard/` of a workdir, and shows them.
+
+    A resumed run first drops the lines past its checkpoint, since those steps are taken again.
+    """
+
+    def __init__(self, workdir: Path, start: int, steps: int):
+        self._path = workdir / "log.jsonl"
+        if self._path.exists():
+            lines = self._path.read_text("utf-8").splitlines(keepends=True)
+            kept = [line for line in lines if _step(line) <= start]
+            self._path.write_text("".join(kept), "utf-8")
+        self._file = self._path.open("a", encoding="utf-8")
+        self._board = SummaryWriter(str(workdir / "tensorboard"), purge_step=start + 1)
+        terminal = sys.stderr.isatty()
+        self._bar = tqdm(initial=start, total=steps, unit=" steps", disable=not terminal)
+        self._steps, self._began, self._start = steps, time.monotonic(), start
+
+    def advance(self) -> None:
+        self._bar.update()
+
+    def scalars(self, step: int, kind: str, values: dict[str, float]) -> None:
+        self._file.write(json.dumps({"step": step, "kind": kind, **values}) + "\n")
+        self._file.flush()
+        for name, value in values.items():
+            self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    def progress(self, step: int, loss: float, tokens_per_second: float) -> None:
+        shown = f"loss {loss:.4f}, {tokens_per_second:,.0f} tokens/s"
+        self._bar.set_postfix_str(shown)
+        if self._bar.disable:
+            left = (time.monotonic() - self._began) / (step - self._start) * (self._steps - step)
+            self.say(f"step {step:,}/{self._steps:,}: {shown}, {_clock(left)} left")
+
+    def say(self, line: str) -> None:
+        """A line above the progress bar."""
+        if self._bar.disable:
+            logger.info("%s", line)
+        else:
+            self._bar.write(line, file=sys.stderr)
+
+    def samples(self, step: int, samples: list[dict[str, str]]) -> None:
+        for sample in samples:
+            self.say("  " + "  |  ".join(f"{name}: {text}" for name, text in sample.items()))
+            text = "\n\n".join(f"{name}: {text}" for name, text in sample.items())
+            self._board.add_text("samples", text, step)
+
+    def close(self) -> None:
+        self._bar.close()
+        self._file.close()
+        self._board.close()
+
+
+def _step(line: str) -> float:
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, KeyError):  # a line cut short when the machine went down
+        return float("inf")
+
+
+def _clock(seconds: float) -> str:
+    return tqdm.format_interval(max(0, int(seconds)))

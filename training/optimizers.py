@@ -1,0 +1,72 @@
+"""Optimisers and the papers' learning-rate schedules, by name."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import optax
+from ml_collections import ConfigDict
+
+# A schedule here is a factor of the learning rate; warm-up comes on top.
+
+
+def _constant(settings: ConfigDict, steps_per_epoch: float, steps: float) -> optax.Schedule:
+    return lambda step: 1.0
+
+
+def _halving(settings: ConfigDict, steps_per_epoch: float, steps: float) -> optax.Schedule:
+    """Full rate for `halve_from` epochs, then halved at once and every `halve_every` epochs.
+
+    Luong 2015: from 5 (8 with dropout), every epoch. Sutskever 2014: from 5, every half epoch.
+    """
+
+    def factor(step):
+        late = step / steps_per_epoch - settings.halve_from
+        return 0.5 ** jnp.maximum(0, jnp.floor(late / settings.halve_every) + 1)
+
+    return factor
+
+
+def _inverse_sqrt(settings: ConfigDict, steps_per_epoch: float, steps: float) -> optax.Schedule:
+    """Vaswani 2017 §5.3, as a factor of the rate that is reached when warm-up ends."""
+    warmup = max(1, settings.warmup_steps)
+    return lambda step: jnp.sqrt(warmup / jnp.maximum(step + 1, warmup))
+
+
+def _cosine(settings: ConfigDict, steps_per_epoch: float, steps: float) -> optax.Schedule:
+    return lambda step: 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(1, step / steps)))
+
+
+SCHEDULES: dict[str, Callable[[ConfigDict, float, float], optax.Schedule]] = {
+    "constant": _constant,
+    "halving": _halving,
+    "inverse_sqrt": _inverse_sqrt,
+    "cosine": _cosine,
+    "plateau": _constant,  # the loop lowers TrainState.rate_scale when evaluation stalls
+}
+
+
+def make_schedule(settings: ConfigDict, steps_per_epoch: float, steps: int) -> optax.Schedule:
+    """The learning rate at a step, with linear warm-up over the first `warmup_steps`."""
+    factor = SCHEDULES[settings.schedule](settings, steps_per_epoch, steps)
+    warmup = max(1, settings.warmup_steps)
+
+    def schedule(step):
+        return settings.learning_rate * jnp.minimum(1, (step + 1) / warmup) * factor(step)
+
+    return schedule
+
+
+OPTIMIZERS: dict[str, Callable[[ConfigDict, optax.Schedule], optax.GradientTransformation]] = {
+    "sgd": lambda s, rate: optax.sgd(rate),
+    "momentum": lambda s, rate: optax.sgd(rate, momentum=s.momentum),
+    "adam": lambda s, rate: optax.adam(rate, s.b1, s.b2, s.eps),
+    "adamw": lambda s, rate: optax.adamw(rate, s.b1, s.b2, s.eps, weight_decay=s.weight_decay),
+    "adadelta": lambda s, rate: optax.adadelta(rate, s.rho, s.eps),
+    "rmsprop": lambda s, rate: optax.rmsprop(rate, eps=s.eps),
+    # RPROP's rate is only each weight's first step size: signs of gradients do the rest.
+    "rprop": lambda s, rate: optax.rprop(s.learning_rate),
+}
+
+
+def make_optimizer(settings: ConfigDict, schedule: optax.Schedule) -> optax.GradientTransformation:
+    return OPTIMIZERS[settings.name](settings, schedule)

@@ -1,0 +1,101 @@
+"""The folder of a run: what was asked for, by which code, and what came out.
+
+config.json     the resolved config
+run.json        command, overrides, package versions, commit and devices, a run or resume each
+log.jsonl       scalars by step; tensorboard/ holds the same
+checkpoints/    best and latest
+eval/SPLIT/     scores, hypotheses and pictures
+"""
+
+import importlib.metadata
+import json
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+from ml_collections import ConfigDict
+
+from errors import UserError
+
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
+_HERE = Path(__file__).parent.parent
+
+
+def open_workdir(workdir: Path, config: ConfigDict, overrides: list[str]) -> None:
+    """Makes the folder, or checks that it belongs to the same config, and records this run."""
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the workdir {workdir}: {error.strerror}") from None
+    path = workdir / "config.json"
+    if path.exists():
+        _refuse_other_config(load_config(workdir), config, workdir)
+    else:
+        path.write_text(config.to_json(indent=2, sort_keys=True) + "\n")
+    runs_path = workdir / "run.json"
+    runs = json.loads(runs_path.read_text()) if runs_path.exists() else []
+    runs_path.write_text(json.dumps([*runs, _this_run(overrides)], indent=2) + "\n")
+
+
+def load_config(workdir: Path) -> ConfigDict:
+    path = workdir / "config.json"
+    if not path.exists():
+        raise UserError(f"{workdir} is not a run's folder: it has no config.json")
+    return ConfigDict(json.loads(path.read_text())).lock()
+
+
+def _flat(config: ConfigDict) -> dict[str, object]:
+    """Dotted field names to values, as JSON keeps them."""
+    flat = {}
+
+    def visit(node, prefix: str) -> None:
+        for name, value in node.items():
+            if isinstance(value, dict):
+                visit(value, f"{prefix}{name}.")
+            else:
+                flat[prefix + name] = value
+
+    visit(json.loads(config.to_json()), "")
+    return flat
+
+
+def _refuse_other_config(old: ConfigDict, new: ConfigDict, workdir: Path) -> None:
+    before, after = _flat(old), _flat(new)
+    differences = [
+        f"{name}: {before.get(name, 'absent')!r} there, {after.get(name, 'absent')!r} here"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+    if differences:
+        raise UserError(
+            f"{workdir} holds a run with another config ({'; '.join(differences)}): "
+            "take another --workdir, or the config it was begun with"
+        )
+
+
+def _this_run(overrides: list[str]) -> dict:
+    return {
+        "began": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "overrides": overrides,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "packages": {name: importlib.metadata.version(name) for name in _PACKAGES},
+        "devices": [device.device_kind for device in jax.devices()],
+    }
+
+
+def _commit() -> str:
+    """The code's commit, with a + where files differ from it; "" outside a git checkout."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(_HERE), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
