@@ -89,8 +89,8 @@ def _keep_compilations() -> None:
 
 
 def _show_messages() -> None:
-    """Our own messages in full; of the libraries', which share absl's log, only warnings."""
-    absl.logging.set_verbosity(absl.logging.WARNING)
+    """Our own messages in full; of the libraries', which share absl's log, only errors."""
+    absl.logging.set_verbosity(absl.logging.ERROR)
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("alignax")

@@ -125,8 +125,8 @@ def _faults_of_combinations(config: ConfigDict) -> Iterator[str]:
         yield "config.data.name is empty: name a TFDS dataset such as wmt14_translate/de-en"
     if config.optimizer.name == "rprop" and config.optimizer.schedule != "constant":
         yield (
-            f"config.optimizer.schedule={config.optimizer.schedule} has no meaning for rprop, which "
-            "sets its own step sizes: use constant"
+            f"config.optimizer.schedule={config.optimizer.schedule} has no meaning for rprop, "
+            "which sets its own step sizes: use constant"
         )
     if train.steps is None and not train.epochs:
         yield "config.train.epochs=0 and train.steps is not set: one of them must say how long"

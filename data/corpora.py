@@ -138,15 +138,16 @@ def _find(data: ConfigDict, split: str, language: str) -> Path:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    number = 0
+    number = 1
     try:
         with _OPENERS.get(path.suffix, open)(path, "rb") as file:
-            for number, line in enumerate(file, 1):
+            for line in file:
                 yield line.decode("utf-8").strip()
+                number += 1
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path}, line {number}: not valid UTF-8 (byte {error.start + 1}); "
             "convert the file, for example with iconv"
         ) from None
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-        raise UserError(f"{path} is damaged after line {number} ({error}): fetch it anew") from None
+        raise UserError(f"{path} is damaged at line {number} ({error}): fetch it anew") from None

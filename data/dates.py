@@ -102,9 +102,10 @@ def _moment(kind: str, rng: random.Random, split: str, codes: Codes) -> list[lis
         second, period = rng.randrange(60), 60 * hour + minute
         numbers |= {"hour": hour, "minute": minute, "second": second, "period": period}
     # "May 3, 2026" is long and medium at once, and a source should have one translation only
-    if (kind, style) == ("date", "medium"):
-        if _show(codes[0], kind, "long", numbers) == _show(codes[0], kind, style, numbers):
-            style = "long"
+    if (kind, style) == ("date", "medium") and (
+        _show(codes[0], kind, "long", numbers) == _show(codes[0], kind, style, numbers)
+    ):
+        style = "long"
     return [_show(code, kind, style, numbers) for code in codes]
 
 

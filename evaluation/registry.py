@@ -9,6 +9,8 @@ from training.loop import Evaluate
 
 EVALUATIONS: dict[str, Callable[..., Evaluate]] = {"translation": translation.make_evaluate}
 
+REPORTS: dict[str, Callable[..., None]] = {"translation": translation.report}
+
 
 def make_evaluate(task, mesh: Mesh) -> Evaluate:
     return EVALUATIONS[task.config.task](task, mesh)

@@ -1,7 +1,9 @@
 """Translates a split and scores it."""
 
+import json
 import math
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -10,9 +12,12 @@ import numpy as np
 from jax.sharding import Mesh
 
 from data.pair import Pair
+from data.tokenizers import JOINER
 from data.vocabulary import PAD
 from decoding.greedy import Decoded, greedy
-from evaluation.scores import text_scores
+from errors import UserError
+from evaluation.pictures import heat_map
+from evaluation.scores import signatures, text_scores
 from tasks.translation import Params, Translation
 from training.devices import put, replicated
 from training.loop import Evaluation, means
@@ -114,3 +119,41 @@ def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluatio
 
 def sample(t: Translated) -> dict[str, str]:
     return {"source": t.pair.source, "ours": t.hypothesis, "reference": t.pair.target}
+
+
+def report(
+    task: Translation,
+    params: Params,
+    mesh: Mesh,
+    split: str,
+    step: int,
+    folder: Path,
+    pictures: int,
+) -> None:
+    """Scores a split, prints the scores, and writes them to `folder` with all that was decoded."""
+    evaluator = Evaluator(task, mesh)
+    if split == "train":
+        raise UserError("the training split keeps no text to score against: take valid or test")
+    translated = evaluator.translate(params, split, attention=pictures > 0)
+    scores = evaluator.losses(params, split) | score(translated, task.lowercase)
+    signed = signatures(task.lowercase)
+    result = {"split": split, "step": step, "sentences": len(translated), "decoding": "greedy"}
+    (folder / "scores.json").write_text(
+        json.dumps(result | {"scores": scores, "signatures": signed}, indent=2) + "\n"
+    )
+    lines = "".join(t.hypothesis.replace("\n", " ") + "\n" for t in translated)
+    (folder / "hypotheses.txt").write_text(lines, "utf-8")
+    for t in translated[:: max(1, len(translated) // 5)][:5]:
+        print("\n".join(f"{name:>10}: {text}" for name, text in sample(t).items()), end="\n\n")
+    for name, value in scores.items():
+        print(f"{name:>10}: {value:.4f}  {signed.get(name, '')}".rstrip())
+    _draw(task, translated, folder, pictures)
+
+
+def _draw(task: Translation, translated: list[Translated], folder: Path, count: int) -> None:
+    with_attention = [t for t in translated if t.attention is not None]
+    for number, t in enumerate(with_attention[:count]):
+        source = [*task.source.tokens(t.pair.source), "</s>"]
+        target = [task.target.token(i) for i in t.tokens]
+        labels = [[token.removeprefix(JOINER) for token in side] for side in (source, target)]
+        heat_map(t.attention, *labels, folder / f"attention-{number}.png")

@@ -1,15 +1,22 @@
 """Checkpoints of a run: the latest ones and the best, through orbax."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 import orbax.checkpoint as ocp
+from jax import Array
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
 from orbax.checkpoint import checkpoint_managers as policies
 
 from errors import UserError
-from training.state import TrainState
+from training.devices import replicated
+from training.optimizers import make_optimizer
+from training.state import Params, TrainState, create_state
 
 
 class Checkpoints:
@@ -76,6 +83,21 @@ class Checkpoints:
             return int(which)
         known = ", ".join(map(str, sorted(steps)))
         raise UserError(f"there is no checkpoint {which!r}: it can be best, last, {known}")
+
+    def restore_params(
+        self, init: Callable[[Array], Params], config: ConfigDict, mesh: Mesh, step: int
+    ) -> Params:
+        """The parameters to evaluate at `step`, for a model whose parameters `init` makes."""
+        optimizer = make_optimizer(config.optimizer, optax.constant_schedule(0.0))
+
+        def state(key: Array) -> TrainState:
+            return create_state(init(key), optimizer, bool(config.train.ema))
+
+        shapes = jax.eval_shape(state, jax.random.key(0))
+        like = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(mesh)), shapes
+        )
+        return self.restore(like, step)[0].eval_params
 
     def close(self) -> None:
         self._manager.wait_until_finished()

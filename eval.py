@@ -1,0 +1,42 @@
+"""Scores a trained run on a split of its corpus and keeps what it wrote.
+
+python eval.py --workdir=runs/a --split=test
+
+Prints perplexity, BLEU, chrF and exact match; writes scores.json, hypotheses.txt and pictures of
+the attention to WORKDIR/eval/SPLIT.
+"""
+
+from pathlib import Path
+
+from absl import flags
+
+import program
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of a run that train.py made.")
+_SPLIT = flags.DEFINE_enum("split", "test", ["train", "valid", "test"], "What to score.")
+_CHECKPOINT = flags.DEFINE_string("checkpoint", "best", "best, last, or the number of a step.")
+_PICTURES = flags.DEFINE_integer("pictures", 4, "Attention pictures to draw.", lower_bound=0)
+flags.mark_flag_as_required("workdir")
+
+
+def main() -> None:
+    from evaluation.registry import REPORTS
+    from tasks.registry import make_task
+    from training.checkpoints import Checkpoints
+    from training.devices import make_mesh
+    from training.workdir import load_config
+
+    workdir = Path(_WORKDIR.value)
+    config = load_config(workdir)
+    checkpoints = Checkpoints(workdir, read_only=True)
+    step = checkpoints.find(_CHECKPOINT.value)
+    task, mesh = make_task(config), make_mesh()
+    params = checkpoints.restore_params(task.init, config, mesh, step)
+    folder = workdir / "eval" / _SPLIT.value
+    folder.mkdir(parents=True, exist_ok=True)
+    REPORTS[config.task](task, params, mesh, _SPLIT.value, step, folder, _PICTURES.value)
+    print(f"kept in {folder}")
+
+
+if __name__ == "__main__":
+    program.run(main)
