@@ -12,11 +12,12 @@ from absl import flags
 
 import program
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of a run that train.py made.")
+_WORKDIR = flags.DEFINE_string(
+    "workdir", None, "Folder of a run that train.py made.", required=True
+)
 _SPLIT = flags.DEFINE_enum("split", "test", ["train", "valid", "test"], "What to score.")
 _CHECKPOINT = flags.DEFINE_string("checkpoint", "best", "best, last, or the number of a step.")
 _PICTURES = flags.DEFINE_integer("pictures", 4, "Attention pictures to draw.", lower_bound=0)
-flags.mark_flag_as_required("workdir")
 
 
 def main() -> None:

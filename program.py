@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import absl.logging
 from absl import app, flags
@@ -99,6 +100,6 @@ def _show_messages() -> None:
     logger.propagate = False
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> NoReturn:
     sys.stderr.write(f"error: {message}\n")
     sys.exit(1)

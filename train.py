@@ -10,8 +10,9 @@ from absl import flags
 import program
 
 program.define_config()
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of this run, made if it is not there.")
-flags.mark_flag_as_required("workdir")
+_WORKDIR = flags.DEFINE_string(
+    "workdir", None, "Folder of this run, made if it is not there.", required=True
+)
 
 
 def main() -> None:

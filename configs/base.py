@@ -1,7 +1,11 @@
 """Every field of a config with its default. Papers' files change fields; they add none."""
 
+from typing import Any
+
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
+
+Config = Any  # a ConfigDict, whose fields type checkers cannot know
 
 
 def base_config() -> ConfigDict:

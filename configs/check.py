@@ -6,8 +6,7 @@ they stand here as well so that a slip is answered without importing JAX.
 
 from collections.abc import Iterator
 
-from ml_collections import ConfigDict
-
+from configs.base import Config
 from errors import UserError
 
 _TOKENIZERS = ("moses", "unicode", "split", "bpe", "characters")
@@ -52,20 +51,20 @@ NOT_NEGATIVE = (
 FRACTIONS = ("model.dropout", "train.label_smoothing", "train.ema")  # from 0 to under 1
 
 
-def check(config: ConfigDict) -> None:
+def check(config: Config) -> None:
     """Raises a UserError with every fault of `config`, one a line."""
     faults = [*_faults_of_fields(config), *_faults_of_combinations(config)]
     if faults:
         raise UserError("\n".join(faults))
 
 
-def get(config: ConfigDict, path: str):
+def get(config: Config, path: str):
     for name in path.split("."):
         config = config[name]
     return config
 
 
-def _faults_of_fields(config: ConfigDict) -> Iterator[str]:
+def _faults_of_fields(config: Config) -> Iterator[str]:
     for path, legal in LEGAL.items():
         if (value := get(config, path)) not in legal:
             yield f"config.{path}={value!r} is not known: it can be {', '.join(legal)}"
@@ -79,7 +78,7 @@ def _faults_of_fields(config: ConfigDict) -> Iterator[str]:
                 yield f"config.{path}={value} is out of range: it must be {range_}"
 
 
-def _faults_of_combinations(config: ConfigDict) -> Iterator[str]:
+def _faults_of_combinations(config: Config) -> Iterator[str]:
     data, model, train = config.data, config.model, config.train
     enc, dec, attention = model.encoder, model.decoder, model.attention
     memory_width = enc.features * (2 if enc.bidirectional else 1)

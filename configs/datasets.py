@@ -3,7 +3,7 @@
 A name sets fields of `config.data`; the folder is the user's to name (--config.data.dir).
 """
 
-from ml_collections import ConfigDict
+from configs.base import Config
 
 _MULTI30K = {
     "corpus": "text",
@@ -68,6 +68,6 @@ DATASETS: dict[str, dict] = {
 }
 
 
-def use_dataset(config: ConfigDict, name: str) -> None:
+def use_dataset(config: Config, name: str) -> None:
     """Sets the fields of `config.data` that make it the corpus called `name`."""
     config.data.update(DATASETS[name])

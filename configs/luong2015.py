@@ -12,14 +12,12 @@ after 8. It reports 19.0 BLEU at best on WMT'14 En–De newstest2014 (Table 1, w
 replacement).
 """
 
-from ml_collections import ConfigDict
-
 from configs.arguments import parse
-from configs.base import base_config
+from configs.base import Config, base_config
 from configs.datasets import DATASETS, use_dataset
 
 
-def get_config(arguments: str = "") -> ConfigDict:
+def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
         data=DATASETS,
@@ -37,7 +35,7 @@ def get_config(arguments: str = "") -> ConfigDict:
     return config.lock()
 
 
-def _tiny(config: ConfigDict) -> None:
+def _tiny(config: Config) -> None:
     """For two CPU cores and a corpus like dates.
 
     Departs from the paper where so small a model wants it: the encoder reads both ways (half the
@@ -58,7 +56,7 @@ def _tiny(config: ConfigDict) -> None:
     config.train.eval_metric = "exact"
 
 
-def _small(config: ConfigDict) -> None:
+def _small(config: Config) -> None:
     """For a GPU and a corpus like Multi30k."""
     _set_stacks(config, layers=2, features=512)
     config.model.dropout = 0.3
@@ -73,7 +71,7 @@ def _small(config: ConfigDict) -> None:
     config.train.patience = 8
 
 
-def _paper(config: ConfigDict) -> None:
+def _paper(config: Config) -> None:
     _set_stacks(config, layers=4, features=1000)
     config.data.reverse_source = True
     config.data.batch_size = 128
@@ -86,7 +84,7 @@ def _paper(config: ConfigDict) -> None:
     config.train.eval_every = 5000
 
 
-def _set_stacks(config: ConfigDict, layers: int, features: int) -> None:
+def _set_stacks(config: Config, layers: int, features: int) -> None:
     for stack in (config.model.encoder, config.model.decoder):
         stack.layers, stack.features, stack.embedding = layers, features, features
 

@@ -108,8 +108,8 @@ class Batches:
     def __len__(self) -> int:
         return 2**48  # without end; grain wants a number
 
-    def __getitem__(self, step: int) -> Batch:
-        epoch, position = divmod(int(step), self.steps_per_epoch)
+    def __getitem__(self, index: int) -> Batch:
+        epoch, position = divmod(int(index), self.steps_per_epoch)
         bucket, members = self._plan(epoch)[position]
         return make_batch(self._split, bucket, members, self._host, self._hosts)
 

@@ -10,10 +10,9 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from ml_collections import ConfigDict
-
+from configs.base import Config
 from data import dates
 from data.pair import Pair
 from errors import UserError
@@ -21,7 +20,7 @@ from errors import UserError
 SPLITS = ("train", "valid", "test")
 
 
-def read_pairs(data: ConfigDict, split: str) -> Iterator[Pair]:
+def read_pairs(data: Config, split: str) -> Iterator[Pair]:
     """The pairs of a split ("train", "valid" or "test"), whatever the corpus calls it.
 
     A corpus without a validation split (`data.splits.valid = ""`) gives one in `data.holdout`
@@ -37,7 +36,7 @@ def read_pairs(data: ConfigDict, split: str) -> Iterator[Pair]:
                 yield pair
 
 
-def local_files(data: ConfigDict) -> list[Path]:
+def local_files(data: Config) -> list[Path]:
     """The files a corpus is read from, for the cache to know when they change."""
     if data.corpus not in ("text", "tsv"):
         return []
@@ -46,7 +45,7 @@ def local_files(data: ConfigDict) -> list[Path]:
     return [_find(data, split, language) for split in names for language in languages]
 
 
-def _dates(data: ConfigDict, split: str) -> Iterator[Pair]:
+def _dates(data: Config, split: str) -> Iterator[Pair]:
     try:
         endless = dates.examples(split, source=data.source, target=data.target, seed=data.seed)
         yield from itertools.islice(endless, data.examples[split])
@@ -54,7 +53,7 @@ def _dates(data: ConfigDict, split: str) -> Iterator[Pair]:
         raise UserError(str(error)) from None
 
 
-def _text(data: ConfigDict, split: str) -> Iterator[Pair]:
+def _text(data: Config, split: str) -> Iterator[Pair]:
     paths = [_find(data, split, language) for language in (data.source, data.target)]
     sides = [_lines(path) for path in paths]
     for number, (source, target) in enumerate(itertools.zip_longest(*sides)):
@@ -68,7 +67,7 @@ def _text(data: ConfigDict, split: str) -> Iterator[Pair]:
         yield Pair(source, target)
 
 
-def _tsv(data: ConfigDict, split: str) -> Iterator[Pair]:
+def _tsv(data: Config, split: str) -> Iterator[Pair]:
     path = _find(data, split, "")
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
@@ -80,7 +79,7 @@ def _tsv(data: ConfigDict, split: str) -> Iterator[Pair]:
         yield Pair(columns[0], columns[1])
 
 
-def _tfds(data: ConfigDict, split: str) -> Iterator[Pair]:
+def _tfds(data: Config, split: str) -> Iterator[Pair]:
     import tensorflow_datasets as tfds
     import tensorflow_datasets.translate
 
@@ -91,25 +90,33 @@ def _tfds(data: ConfigDict, split: str) -> Iterator[Pair]:
             f"TFDS has no dataset {data.name!r}: data.name wants a catalogue name such as "
             "wmt14_translate/de-en"
         ) from None
-    builder.download_and_prepare()  # nothing to do where it is prepared already
-    splits = builder.info.splits or {}
+    try:
+        builder.download_and_prepare()  # nothing to do where it is prepared already
+    except OSError as error:
+        raise UserError(
+            f"TFDS could not fetch {data.name} ({error}): prepare it where there is a network and "
+            "name that folder with --config.data.dir"
+        ) from None
+    info: Any = builder.info
+    splits = info.splits or {}
     if split not in splits:
         raise UserError(
             f"TFDS dataset {data.name} has no split {split!r}: "
             f"data.splits can name {', '.join(splits)}"
         )
-    languages = sorted(builder.info.features or ())
+    languages = sorted(info.features or ())
     for language in (data.source, data.target):
         if language not in languages:
             raise UserError(
                 f"TFDS dataset {data.name} has no language {language!r}: "
                 f"data.source and data.target can be {', '.join(languages)}"
             )
-    for example in builder.as_data_source(split):
+    examples: Any = builder.as_data_source(split)
+    for example in examples:
         yield Pair(example[data.source].decode(), example[data.target].decode())
 
 
-CORPORA: dict[str, Callable[[ConfigDict, str], Iterator[Pair]]] = {
+CORPORA: dict[str, Callable[[Config, str], Iterator[Pair]]] = {
     "dates": _dates,
     "text": _text,
     "tsv": _tsv,
@@ -119,7 +126,7 @@ CORPORA: dict[str, Callable[[ConfigDict, str], Iterator[Pair]]] = {
 _OPENERS: dict[str, Callable[..., IO[bytes]]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}  # type: ignore[dict-item]
 
 
-def _find(data: ConfigDict, split: str, language: str) -> Path:
+def _find(data: Config, split: str, language: str) -> Path:
     folder = Path(data.dir)
     if not folder.is_dir():
         raise UserError(

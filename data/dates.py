@@ -152,7 +152,8 @@ def _template(code: str, kind: str, style: str) -> list[Piece]:
         return _fill(join, _template(code, "time", "short"), _template(code, "date", style))
     formats = locale.date_formats if kind == "date" else locale.time_formats
     pieces = []
-    for token, value in tokenize_pattern(formats[style].pattern):
+    tokens: list[tuple[str, Any]] = tokenize_pattern(formats[style].pattern)
+    for token, value in tokens:
         if token == "chars":
             pieces.append(("", value))
         elif field := _FIELDS.get(value[0]):
@@ -171,6 +172,7 @@ def _show(code: str, kind: str, style: str, numbers: dict[str, int]) -> list[Pie
 
 @functools.cache
 def _show_field(code: str, field: str, letters: str, number: int) -> str:
+    parts: dict[str, Any]
     if field == "weekday":
         parts = {"day": 1 + number}
     elif field == "period":
@@ -194,7 +196,7 @@ def _amount(code: str, suffix: str, count: int, unit: str, spell: bool) -> list[
     pattern = forms.get(_locale(code).plural_form(count), "")
     if "{0}" not in pattern:  # an Arabic or Hebrew dual says "two" in the noun itself
         pattern = forms["other"]
-    text = num2words.num2words(count, lang=_speller(code)) if spell else str(count)
+    text = num2words.num2words(count, lang=_speller(code) or "") if spell else str(count)
     return _fill(pattern, [("n" + suffix, text)], field="unit" + suffix)
 
 

@@ -28,6 +28,7 @@ from array_record.python.array_record_module import ArrayRecordReader, ArrayReco
 from ml_collections import ConfigDict
 from tqdm import tqdm
 
+from configs.base import Config
 from data.corpora import SPLITS, local_files, read_pairs
 from data.pair import Pair
 from data.vocabulary import VOCABULARIES, Vocabulary
@@ -76,7 +77,7 @@ class Prepared(NamedTuple):
         return Split(self.folder, name)
 
 
-def prepare(data: ConfigDict) -> Prepared:
+def prepare(data: Config) -> Prepared:
     """The prepared form of the corpus that `data` describes, made now if the cache lacks it."""
     shape = {name: data[name] for name in SHAPING}
     shape = json.loads(ConfigDict(shape).to_json()) | {"format": FORMAT}
@@ -112,7 +113,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield  # closing the file releases the lock
 
 
-def _make(data: ConfigDict, shape: dict, folder: Path) -> None:
+def _make(data: Config, shape: dict, folder: Path) -> None:
     scratch = folder.with_suffix(".unfinished")  # one at a time: we hold the lock
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
@@ -129,12 +130,12 @@ def _make(data: ConfigDict, shape: dict, folder: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _sides(data: ConfigDict) -> list[tuple[str, ConfigDict, str]]:
+def _sides(data: Config) -> list[tuple[str, ConfigDict, str]]:
     source = ("source", data.source_vocab, data.source)
     return [source] if data.shared_vocab else [source, ("target", data.target_vocab, data.target)]
 
 
-def _learn_vocabularies(data: ConfigDict, folder: Path) -> None:
+def _learn_vocabularies(data: Config, folder: Path) -> None:
     for side, settings, language in _sides(data):
 
         def texts(side: str = side, language: str = language) -> Iterator[str]:
@@ -149,7 +150,7 @@ def _learn_vocabularies(data: ConfigDict, folder: Path) -> None:
         )
 
 
-def _load_vocabularies(data: ConfigDict, folder: Path) -> tuple[Vocabulary, Vocabulary]:
+def _load_vocabularies(data: Config, folder: Path) -> tuple[Vocabulary, Vocabulary]:
     loaded = [
         VOCABULARIES[settings.kind].load(folder / f"{side}.vocab", settings, language)
         for side, settings, language in _sides(data)
@@ -158,7 +159,7 @@ def _load_vocabularies(data: ConfigDict, folder: Path) -> tuple[Vocabulary, Voca
 
 
 def _write(
-    data: ConfigDict, split: str, source: Vocabulary, target: Vocabulary, folder: Path
+    data: Config, split: str, source: Vocabulary, target: Vocabulary, folder: Path
 ) -> dict[str, int]:
     """Writes one split. Only training leaves long pairs out: scores are of whole test sets."""
     read = kept = empty = long = 0

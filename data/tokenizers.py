@@ -46,10 +46,11 @@ def _moses(language: str) -> Tokenizer:
 
     tokenizer = sacremoses.MosesTokenizer(lang=language)
     detokenizer = sacremoses.MosesDetokenizer(lang=language)
-    return Tokenizer(
-        functools.partial(tokenizer.tokenize, escape=False),
-        functools.partial(detokenizer.detokenize, unescape=False),
-    )
+
+    def tokenize(text: str) -> list[str]:
+        return list(tokenizer.tokenize(text, escape=False))
+
+    return Tokenizer(tokenize, functools.partial(detokenizer.detokenize, unescape=False))
 
 
 TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol, Self
 
-from ml_collections import ConfigDict
-
+from configs.base import Config
 from data.tokenizers import Tokenizer, make_tokenizer
 from errors import UserError
 
@@ -55,7 +54,7 @@ class WordVocabulary:
         self._tokenizer, self._lowercase = tokenizer, lowercase
 
     @classmethod
-    def learn(cls, texts: Iterable[str], settings: ConfigDict, language: str) -> Self:
+    def learn(cls, texts: Iterable[str], settings: Config, language: str) -> Self:
         vocabulary = cls([], make_tokenizer(settings.tokenizer, language), settings.lowercase)
         counts = collections.Counter[str]()
         for text in texts:
@@ -76,7 +75,7 @@ class WordVocabulary:
         return self._tokenizer, self._lowercase
 
     @classmethod
-    def load(cls, path: Path, settings: ConfigDict, language: str) -> Self:
+    def load(cls, path: Path, settings: Config, language: str) -> Self:
         words = path.read_text("utf-8").split("\n")[:-1]  # not splitlines: U+2028 may be a word
         tokenizer = make_tokenizer(settings.tokenizer, language)
         return cls(words[len(SPECIALS) :], tokenizer, settings.lowercase)
@@ -110,7 +109,7 @@ class SentencePieceVocabulary:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
     @classmethod
-    def learn(cls, texts: Iterable[str], settings: ConfigDict, language: str) -> Self:
+    def learn(cls, texts: Iterable[str], settings: Config, language: str) -> Self:
         import sentencepiece
 
         model = io.BytesIO()
@@ -139,7 +138,7 @@ class SentencePieceVocabulary:
         return cls(model.getvalue(), settings.lowercase)
 
     @classmethod
-    def load(cls, path: Path, settings: ConfigDict, language: str) -> Self:
+    def load(cls, path: Path, settings: Config, language: str) -> Self:
         return cls(path.read_bytes(), settings.lowercase)
 
     def save(self, path: Path) -> None:

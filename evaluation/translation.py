@@ -86,11 +86,12 @@ class Evaluator:
         return [result for result in results if result is not None]
 
     def _one(self, pair: Pair, source: np.ndarray, decoded: Decoded, row: int) -> Translated:
-        tokens = decoded.tokens[row]
+        tokens = np.asarray(decoded.tokens[row])
         tokens = tokens[tokens != PAD]
         weights = None
         if decoded.attention is not None:
-            weights = decoded.attention[row, : len(tokens), : int((source != PAD).sum())]
+            weights = np.asarray(decoded.attention[row])
+            weights = weights[: len(tokens), : int((source != PAD).sum())]
         return Translated(pair, self.task.target.decode(tokens), tokens, weights)
 
     def _batches(self, split: str) -> Iterator[dict[str, jax.Array]]:
@@ -151,9 +152,13 @@ def report(
 
 
 def _draw(task: Translation, translated: list[Translated], folder: Path, count: int) -> None:
-    with_attention = [t for t in translated if t.attention is not None]
-    for number, t in enumerate(with_attention[:count]):
+    for number, t in enumerate(translated[:count]):
+        if t.attention is None:
+            return  # a model without attention
         source = [*task.source.tokens(t.pair.source), "</s>"]
         target = [task.target.token(i) for i in t.tokens]
-        labels = [[token.removeprefix(JOINER) for token in side] for side in (source, target)]
-        heat_map(t.attention, *labels, folder / f"attention-{number}.png")
+        heat_map(t.attention, _shown(source), _shown(target), folder / f"attention-{number}.png")
+
+
+def _shown(tokens: list[str]) -> list[str]:
+    return [token.removeprefix(JOINER) for token in tokens]

@@ -1,5 +1,7 @@
 """From source tokens to the memory that a decoder reads."""
 
+from typing import Any
+
 import flax.linen as nn
 from flax import struct
 from jax import Array
@@ -14,7 +16,7 @@ class Memory:
     """What is known of a batch of source sentences; every leaf has the batch as its first axis."""
 
     states: Float[Array, "b s k"]
-    keys: Float[Array, "b s d"] | None  # the score's own view of the states
+    keys: Any  # the score's own view of the states; None without attention
     mask: Bool[Array, "b s"]
     carries: tuple[Carry, ...]  # the decoder's first carries, a layer each
 

@@ -10,7 +10,7 @@ from jax.nn.initializers import Initializer
 def _uniform(scale: float) -> Initializer:
     """U(−scale, scale): .1 in Luong 2015, .08 in Sutskever 2014."""
 
-    def init(key, shape, dtype=float, out_sharding=None):
+    def init(key, shape, dtype=None, out_sharding=None):
         return jax.random.uniform(key, shape, dtype, -scale, scale)
 
     return init

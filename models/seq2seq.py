@@ -6,8 +6,8 @@ from jax import Array
 from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int
-from ml_collections import ConfigDict
 
+from configs.base import Config
 from models.attention import ALIGNMENTS, SCORES
 from models.cells import CELLS, Carry
 from models.decoders import DecoderState, LuongDecoder, PlainDecoder
@@ -90,7 +90,7 @@ class Seq2Seq(nn.Module):
 
 
 def make_seq2seq(
-    model: ConfigDict, source_size: int, target_size: int, reverse_source: bool
+    model: Config, source_size: int, target_size: int, reverse_source: bool
 ) -> Seq2Seq:
     """The translator that `config.model` describes."""
     init, dtype = make_initializer(model.init, model.init_scale), jnp.dtype(model.dtype)
@@ -127,7 +127,7 @@ def make_seq2seq(
     return Seq2Seq(encoder, bridge, decoder, output, model.dropout)
 
 
-def _make_score(model: ConfigDict, init: Initializer, dtype: DTypeLike):
+def _make_score(model: Config, init: Initializer, dtype: DTypeLike):
     own = {
         "concat": {"features": model.decoder.features},
         "location": {"max_source": model.attention.max_source},

@@ -1,11 +1,10 @@
 """Tasks by the names that configs use."""
 
-from ml_collections import ConfigDict
-
+from configs.base import Config
 from tasks.translation import Translation
 
 TASKS = {"translation": Translation}
 
 
-def make_task(config: ConfigDict):
+def make_task(config: Config):
     return TASKS[config.task](config)

@@ -8,8 +8,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax import Array
-from ml_collections import ConfigDict
 
+from configs.base import Config
 from data.batches import Batch, Batches, Bucket, eval_batches, plan_buckets
 from data.prepare import Split, prepare
 from data.vocabulary import BOS, PAD
@@ -23,7 +23,7 @@ TRANSLATORS: dict[str, Callable[..., nn.Module]] = {"seq2seq": make_seq2seq}
 class Translation:
     """A corpus and a translator for it, as `config` describes them."""
 
-    def __init__(self, config: ConfigDict):
+    def __init__(self, config: Config):
         self.config = config
         self.prepared = prepare(config.data)
         self.source, self.target = self.prepared.source, self.prepared.target
@@ -74,20 +74,22 @@ class Translation:
     # Decoding.
 
     def encode(self, params: Params, source: Array) -> Any:
-        return self.model.apply({"params": params}, source, source != PAD, method="encode")
+        return self._call("encode", params, source, source != PAD)
 
     def decode(self, params: Params, memory: Any, target: Array) -> tuple[Array, Array | None]:
         """Teacher forcing: logits for every word of `target`, and the attention behind them."""
-        tokens = shift_right(target)
-        return self.model.apply({"params": params}, memory, tokens, method="decode")
+        return self._call("decode", params, memory, shift_right(target))
 
     def start(self, params: Params, memory: Any) -> Any:
-        return self.model.apply({"params": params}, memory, method="start")
+        return self._call("start", params, memory)
 
     def step(
         self, params: Params, memory: Any, state: Any, tokens: Array
     ) -> tuple[Array, Any, Array | None]:
-        return self.model.apply({"params": params}, memory, state, tokens, method="step")
+        return self._call("step", params, memory, state, tokens)
+
+    def _call(self, method: str, params: Params, *arguments: Any) -> Any:
+        return self.model.apply({"params": params}, *arguments, method=method)
 
 
 def shift_right(target: Array) -> Array:

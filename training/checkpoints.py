@@ -10,9 +10,9 @@ import optax
 import orbax.checkpoint as ocp
 from jax import Array
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 from orbax.checkpoint import checkpoint_managers as policies
 
+from configs.base import Config
 from errors import UserError
 from training.devices import replicated
 from training.optimizers import make_optimizer
@@ -67,7 +67,7 @@ class Checkpoints:
                 state=ocp.args.StandardRestore(like), progress=ocp.args.JsonRestore()
             ),
         )
-        return restored.state, restored.progress
+        return restored["state"], restored["progress"]
 
     def find(self, which: str) -> int:
         """The step of the checkpoint called "best", "last" or by its number."""
@@ -85,7 +85,7 @@ class Checkpoints:
         raise UserError(f"there is no checkpoint {which!r}: it can be best, last, {known}")
 
     def restore_params(
-        self, init: Callable[[Array], Params], config: ConfigDict, mesh: Mesh, step: int
+        self, init: Callable[[Array], Params], config: Config, mesh: Mesh, step: int
     ) -> Params:
         """The parameters to evaluate at `step`, for a model whose parameters `init` makes."""
         optimizer = make_optimizer(config.optimizer, optax.constant_schedule(0.0))

@@ -1,6 +1,7 @@
 """The trainer: steps, evaluations, checkpoints, until the end or a signal."""
 
 import contextlib
+import dataclasses
 import logging
 import math
 import signal
@@ -13,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
+from configs.base import Config
 from data.batches import Batches, train_iterator
 from errors import UserError
 from training.checkpoints import Checkpoints
@@ -46,7 +47,7 @@ Evaluate = Callable[[Params], Evaluation]
 def train(
     task: Task,
     evaluate: Evaluate,
-    config: ConfigDict,
+    config: Config,
     workdir: Path,
     mesh: Mesh,
 ) -> TrainState:
@@ -95,7 +96,7 @@ class Run:
     """One call of `train`, once everything is built."""
 
     def __init__(
-        self, task: Task, evaluate: Evaluate, config: ConfigDict, mesh: Mesh,
+        self, task: Task, evaluate: Evaluate, config: Config, mesh: Mesh,
         checkpoints: Checkpoints, step: Callable, schedule: Callable, steps: int,
     ):  # fmt: skip
         self.task, self.evaluate, self.config, self.mesh = task, evaluate, config, mesh
@@ -166,7 +167,8 @@ class Run:
             plateau=0 if better else progress.plateau + 1,
         )
         if optimizer.schedule == "plateau" and progress.plateau > optimizer.plateau_patience:
-            state = state.replace(rate_scale=state.rate_scale * optimizer.plateau_factor)
+            lowered = state.rate_scale * optimizer.plateau_factor
+            state = dataclasses.replace(state, rate_scale=lowered)
             progress = progress._replace(plateau=0)
         if settings.patience and progress.stale >= settings.patience:
             log.say(f"no better {metric} in {progress.stale} evaluations: stopping early")
@@ -179,7 +181,7 @@ class Run:
         in_row = int(state.skipped_in_row)
         if in_row >= self.config.train.max_skipped:
             # Skipped steps change no weights, so what is saved here is the last good state.
-            good = state.replace(skipped_in_row=jnp.zeros_like(state.skipped_in_row))
+            good = dataclasses.replace(state, skipped_in_row=jnp.zeros_like(state.skipped_in_row))
             self.checkpoints.save(good, progress._asdict(), None)
             raise UserError(
                 f"{in_row} steps in a row had a loss or gradient that is not finite (last step "

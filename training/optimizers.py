@@ -4,16 +4,17 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 import optax
-from ml_collections import ConfigDict
+
+from configs.base import Config
 
 # A schedule here is a factor of the learning rate; warm-up comes on top.
 
 
-def _constant(settings: ConfigDict, steps_per_epoch: float, steps: float) -> optax.Schedule:
+def _constant(settings: Config, steps_per_epoch: float, steps: float) -> optax.Schedule:
     return lambda step: 1.0
 
 
-def _halving(settings: ConfigDict, steps_per_epoch: float, steps: float) -> optax.Schedule:
+def _halving(settings: Config, steps_per_epoch: float, steps: float) -> optax.Schedule:
     """Full rate for `halve_from` epochs, then halved at once and every `halve_every` epochs.
 
     Luong 2015: from 5 (8 with dropout), every epoch. Sutskever 2014: from 5, every half epoch.
@@ -26,17 +27,17 @@ def _halving(settings: ConfigDict, steps_per_epoch: float, steps: float) -> opta
     return factor
 
 
-def _inverse_sqrt(settings: ConfigDict, steps_per_epoch: float, steps: float) -> optax.Schedule:
+def _inverse_sqrt(settings: Config, steps_per_epoch: float, steps: float) -> optax.Schedule:
     """Vaswani 2017 §5.3, as a factor of the rate that is reached when warm-up ends."""
     warmup = max(1, settings.warmup_steps)
     return lambda step: jnp.sqrt(warmup / jnp.maximum(step + 1, warmup))
 
 
-def _cosine(settings: ConfigDict, steps_per_epoch: float, steps: float) -> optax.Schedule:
+def _cosine(settings: Config, steps_per_epoch: float, steps: float) -> optax.Schedule:
     return lambda step: 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(1, step / steps)))
 
 
-SCHEDULES: dict[str, Callable[[ConfigDict, float, float], optax.Schedule]] = {
+SCHEDULES: dict[str, Callable[[Config, float, float], optax.Schedule]] = {
     "constant": _constant,
     "halving": _halving,
     "inverse_sqrt": _inverse_sqrt,
@@ -45,7 +46,7 @@ SCHEDULES: dict[str, Callable[[ConfigDict, float, float], optax.Schedule]] = {
 }
 
 
-def make_schedule(settings: ConfigDict, steps_per_epoch: float, steps: int) -> optax.Schedule:
+def make_schedule(settings: Config, steps_per_epoch: float, steps: int) -> optax.Schedule:
     """The learning rate at a step, with linear warm-up over the first `warmup_steps`."""
     factor = SCHEDULES[settings.schedule](settings, steps_per_epoch, steps)
     warmup = max(1, settings.warmup_steps)
@@ -56,7 +57,7 @@ def make_schedule(settings: ConfigDict, steps_per_epoch: float, steps: int) -> o
     return schedule
 
 
-OPTIMIZERS: dict[str, Callable[[ConfigDict, optax.Schedule], optax.GradientTransformation]] = {
+OPTIMIZERS: dict[str, Callable[[Config, optax.Schedule], optax.GradientTransformation]] = {
     "sgd": lambda s, rate: optax.sgd(rate),
     "momentum": lambda s, rate: optax.sgd(rate, momentum=s.momentum),
     "adam": lambda s, rate: optax.adam(rate, s.b1, s.b2, s.eps),
@@ -68,5 +69,5 @@ OPTIMIZERS: dict[str, Callable[[ConfigDict, optax.Schedule], optax.GradientTrans
 }
 
 
-def make_optimizer(settings: ConfigDict, schedule: optax.Schedule) -> optax.GradientTransformation:
+def make_optimizer(settings: Config, schedule: optax.Schedule) -> optax.GradientTransformation:
     return OPTIMIZERS[settings.name](settings, schedule)

@@ -1,5 +1,6 @@
 """One optimiser step, jit-compiled over the mesh: the only place where weights change."""
 
+import dataclasses
 from collections.abc import Callable
 
 import jax
@@ -7,8 +8,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
+from configs.base import Config
 from training.devices import replicated
 from training.state import Params, TrainState, purpose_key
 
@@ -17,7 +18,7 @@ Loss = Callable[[Params, dict[str, Array], Array | None], Sums]
 
 
 def make_train_step(
-    loss: Loss, optimizer: optax.GradientTransformation, config: ConfigDict, mesh: Mesh
+    loss: Loss, optimizer: optax.GradientTransformation, config: Config, mesh: Mesh
 ) -> Callable[[TrainState, Sums, dict[str, Array]], tuple[TrainState, Sums]]:
     """`step(state, sums, batch)`: the next state, and `sums` with this batch's added.
 
@@ -65,7 +66,8 @@ def make_train_step(
         new = _apply(state, grads, optimizer, settings.ema)
         # A step that is not finite leaves everything but the counters as it was.
         new = jax.tree.map(lambda n, old: jnp.where(finite, n, old), new, state)
-        new = new.replace(
+        new = dataclasses.replace(
+            new,
             step=state.step + 1,
             skipped=state.skipped + ~finite,
             skipped_in_row=jnp.where(finite, 0, state.skipped_in_row + 1),
@@ -87,7 +89,7 @@ def _apply(
     ema = state.ema
     if ema is not None:
         ema = optax.incremental_update(params, ema, 1 - decay)
-    return state.replace(params=params, opt_state=opt_state, ema=ema)
+    return dataclasses.replace(state, params=params, opt_state=opt_state, ema=ema)
 
 
 def zero_sums(loss: Loss, params: Params, batch: dict[str, Array], mesh: Mesh) -> Sums:

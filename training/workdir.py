@@ -18,13 +18,14 @@ from pathlib import Path
 import jax
 from ml_collections import ConfigDict
 
+from configs.base import Config
 from errors import UserError
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
 _HERE = Path(__file__).parent.parent
 
 
-def open_workdir(workdir: Path, config: ConfigDict, overrides: list[str]) -> None:
+def open_workdir(workdir: Path, config: Config, overrides: list[str]) -> None:
     """Makes the folder, or checks that it belongs to the same config, and records this run."""
     try:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -40,14 +41,14 @@ def open_workdir(workdir: Path, config: ConfigDict, overrides: list[str]) -> Non
     runs_path.write_text(json.dumps([*runs, _this_run(overrides)], indent=2) + "\n")
 
 
-def load_config(workdir: Path) -> ConfigDict:
+def load_config(workdir: Path) -> Config:
     path = workdir / "config.json"
     if not path.exists():
         raise UserError(f"{workdir} is not a run's folder: it has no config.json")
     return ConfigDict(json.loads(path.read_text())).lock()
 
 
-def _flat(config: ConfigDict) -> dict[str, object]:
+def _flat(config: Config) -> dict[str, object]:
     """Dotted field names to values, as JSON keeps them."""
     flat = {}
 
@@ -62,7 +63,7 @@ def _flat(config: ConfigDict) -> dict[str, object]:
     return flat
 
 
-def _refuse_other_config(old: ConfigDict, new: ConfigDict, workdir: Path) -> None:
+def _refuse_other_config(old: Config, new: Config, workdir: Path) -> None:
     before, after = _flat(old), _flat(new)
     differences = [
         f"{name}: {before.get(name, 'absent')!r} there, {after.get(name, 'absent')!r} here"
