@@ -64,7 +64,7 @@ def _text(data: Config, split: str) -> Iterator[Pair]:
                 f"{paths[0]} has {counts[0]:,} lines and {paths[1]} has {counts[1]:,}: "
                 "parallel files need one line for each other, so find the line that slipped"
             )
-        yield Pair(source, target)
+        yield Pair(source.strip(), target.strip())
 
 
 def _tsv(data: Config, split: str) -> Iterator[Pair]:
@@ -76,7 +76,7 @@ def _tsv(data: Config, split: str) -> Iterator[Pair]:
         columns = line.split("\t")
         if len(columns) < 2:
             raise UserError(f"{path}, line {number}: two columns parted by a tab are wanted")
-        yield Pair(columns[0], columns[1])
+        yield Pair(columns[0].strip(), columns[1].strip())
 
 
 def _tfds(data: Config, split: str) -> Iterator[Pair]:
@@ -84,11 +84,21 @@ def _tfds(data: Config, split: str) -> Iterator[Pair]:
     import tensorflow_datasets.translate
 
     try:
-        builder = tfds.builder(data.name, data_dir=data.dir or None, file_format="array_record")
+        folder: Any = data.dir or None
+        builder: Any = tfds.builder(data.name, data_dir=folder, file_format="array_record")
     except tfds.core.DatasetNotFoundError:
         raise UserError(
             f"TFDS has no dataset {data.name!r}: data.name wants a catalogue name such as "
             "wmt14_translate/de-en"
+        ) from None
+    except ValueError:
+        name, _, config = data.name.partition("/")
+        configs = tfds.builder_cls(name).builder_configs
+        if config in configs:
+            raise
+        raise UserError(
+            f"TFDS dataset {name} has no config {config!r}: data.name can be "
+            f"{', '.join(f'{name}/{known}' for known in configs) or name}"
         ) from None
     try:
         builder.download_and_prepare()  # nothing to do where it is prepared already
@@ -97,23 +107,22 @@ def _tfds(data: Config, split: str) -> Iterator[Pair]:
             f"TFDS could not fetch {data.name} ({error}): prepare it where there is a network and "
             "name that folder with --config.data.dir"
         ) from None
-    info: Any = builder.info
-    splits = info.splits or {}
+    splits = builder.info.splits or {}
     if split not in splits:
         raise UserError(
             f"TFDS dataset {data.name} has no split {split!r}: "
             f"data.splits can name {', '.join(splits)}"
         )
-    languages = sorted(info.features or ())
+    languages = sorted(builder.info.features or ())
     for language in (data.source, data.target):
         if language not in languages:
             raise UserError(
                 f"TFDS dataset {data.name} has no language {language!r}: "
                 f"data.source and data.target can be {', '.join(languages)}"
             )
-    examples: Any = builder.as_data_source(split)
-    for example in examples:
-        yield Pair(example[data.source].decode(), example[data.target].decode())
+    for example in builder.as_data_source(split):
+        texts = (example[language].decode() for language in (data.source, data.target))
+        yield Pair(*(text.replace("\n", " ").strip() for text in texts))
 
 
 CORPORA: dict[str, Callable[[Config, str], Iterator[Pair]]] = {
@@ -149,7 +158,7 @@ def _lines(path: Path) -> Iterator[str]:
     try:
         with _OPENERS.get(path.suffix, open)(path, "rb") as file:
             for line in file:
-                yield line.decode("utf-8").strip()
+                yield line.decode("utf-8").rstrip("\r\n")
                 number += 1
     except UnicodeDecodeError as error:
         raise UserError(

@@ -58,7 +58,9 @@ class Split:
 
     def ids(self, indices: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Source and target ids of the pairs at `indices`."""
-        records = [np.frombuffer(r, np.uint32) for r in self._reader.read(indices.tolist())]
+        # One by one: read(list) takes time and memory by the size of the whole file.
+        found = (self._reader.read(i, i + 1)[0] for i in indices.tolist())
+        records = [np.frombuffer(record, np.uint32) for record in found]
         return [(r[1 : 1 + r[0]], r[1 + r[0] :]) for r in records]
 
     def texts(self) -> list[Pair]:

@@ -7,7 +7,7 @@ import collections
 import io
 import itertools
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -50,7 +50,8 @@ class WordVocabulary:
 
     def __init__(self, words: list[str], tokenizer: Tokenizer, lowercase: bool):
         self._words = [*SPECIALS, *words]
-        self._ids = {word: i for i, word in enumerate(self._words)}
+        # A literal "</s>" in a text is no end, so the specials cannot be encoded.
+        self._ids = {word: i for i, word in enumerate(words, len(SPECIALS))}
         self._tokenizer, self._lowercase = tokenizer, lowercase
 
     @classmethod
@@ -76,7 +77,7 @@ class WordVocabulary:
 
     @classmethod
     def load(cls, path: Path, settings: Config, language: str) -> Self:
-        words = path.read_text("utf-8").split("\n")[:-1]  # not splitlines: U+2028 may be a word
+        words = path.read_bytes().decode().split("\n")[:-1]  # U+2028 or a \r may be a word
         tokenizer = make_tokenizer(settings.tokenizer, language)
         return cls(words[len(SPECIALS) :], tokenizer, settings.lowercase)
 
@@ -112,12 +113,19 @@ class SentencePieceVocabulary:
     def learn(cls, texts: Iterable[str], settings: Config, language: str) -> Self:
         import sentencepiece
 
-        model = io.BytesIO()
-        if settings.lowercase:
-            texts = (text.lower() for text in texts)
+        model, failures = io.BytesIO(), []
+
+        def lines() -> Iterator[str]:
+            try:
+                for text in texts:
+                    yield text.lower() if settings.lowercase else text
+            except (Exception, KeyboardInterrupt) as error:
+                failures.append(error)
+                raise
+
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(texts),
+                sentence_iterator=lines(),
                 model_writer=model,
                 model_type=settings.kind,
                 vocab_size=settings.size,
@@ -130,10 +138,13 @@ class SentencePieceVocabulary:
                 pad_piece=SPECIALS[PAD],
                 minloglevel=2,
             )
-        except RuntimeError as error:  # its text ends in what to do: "... set it to a value <= 57."
+        except RuntimeError as error:
+            if failures:  # of the corpus, in SentencePiece's wrapping
+                raise failures[0] from None
+            # its text ends in what to do: "[some C++] ... set it to a value <= 57."
             raise UserError(
-                f"SentencePiece cannot learn a vocabulary of {settings.size} from this corpus "
-                f"({language}): {str(error).split(') ', 1)[-1]} Set vocab.size accordingly."
+                f"SentencePiece cannot learn a vocabulary of {settings.size} (vocab.size) from "
+                f"this corpus ({language}): {str(error).split('] ')[-1].strip() or 'it is empty'}"
             ) from None
         return cls(model.getvalue(), settings.lowercase)
 

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 class Score(nn.Module):
     """score(h_t, h̄_s), Luong 2015 eq. 8. `keys` is what can be computed once a sentence."""
 
-    init: Initializer = nn.initializers.lecun_normal()
+    kernel_init: Initializer = nn.initializers.lecun_normal()
     dtype: DTypeLike = jnp.float32
 
     def keys(self, states: Float[Array, "b s k"]) -> Float[Array, "b s d"]:
@@ -28,7 +28,7 @@ class Score(nn.Module):
         raise NotImplementedError
 
     def dense(self, features: int, name: str) -> nn.Dense:
-        return nn.Dense(features, False, self.dtype, kernel_init=self.init, name=name)
+        return nn.Dense(features, False, self.dtype, kernel_init=self.kernel_init, name=name)
 
 
 class Dot(Score):

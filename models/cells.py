@@ -19,7 +19,7 @@ class Cell(nn.Module):
     """What the cells share: one input and one recurrent matrix for all `gates` at once."""
 
     features: int
-    init: Initializer = nn.initializers.lecun_normal()
+    kernel_init: Initializer = nn.initializers.lecun_normal()
     dtype: DTypeLike = jnp.float32
 
     gates = 1  # that read the input
@@ -32,7 +32,7 @@ class Cell(nn.Module):
         self.recurrent = self.dense(self.recurrent_gates, False)
 
     def dense(self, gates: int, bias: bool) -> nn.Dense:
-        return nn.Dense(gates * self.features, bias, self.dtype, kernel_init=self.init)
+        return nn.Dense(gates * self.features, bias, self.dtype, kernel_init=self.kernel_init)
 
     def project(self, x: Float[Array, "*b i"]) -> Float[Array, "*b g"]:
         return self.input(x)

@@ -70,11 +70,11 @@ class LuongDecoder(PlainDecoder):
 
     attention: Global
     input_feeding: bool
-    init: Initializer
+    kernel_init: Initializer
 
     def setup(self) -> None:
         stack = self.stack
-        self.W_c = nn.Dense(stack.features, False, stack.dtype, kernel_init=self.init)
+        self.W_c = nn.Dense(stack.features, False, stack.dtype, kernel_init=self.kernel_init)
 
     def keys(self, states: Float[Array, "b s k"]) -> Float[Array, "b s d"]:
         return self.attention.keys(states)

@@ -55,14 +55,14 @@ class Stack(nn.Module):
     reverse: bool = False
     residual: bool = False
     dropout: float = 0.0
-    init: Initializer = nn.initializers.lecun_normal()
+    kernel_init: Initializer = nn.initializers.lecun_normal()
     dtype: DTypeLike = jnp.float32
 
     def setup(self) -> None:
         def cells(direction: str) -> list[Cell]:
             make = CELLS[self.cell]
             return [
-                make(self.features, self.init, self.dtype, name=f"{direction}{i}")
+                make(self.features, self.kernel_init, self.dtype, name=f"{direction}{i}")
                 for i in range(self.layers)
             ]
 

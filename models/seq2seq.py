@@ -32,15 +32,15 @@ class DenseBridge(nn.Module):
     layers: int
     states: int
     features: int
-    init: Initializer
+    kernel_init: Initializer
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, carries: tuple[Carry, ...]) -> tuple[Carry, ...]:
         def bridge(layer: int) -> Carry:
             final = jnp.concatenate(carries[min(layer, len(carries) - 1)], axis=-1)
-            width = self.states * self.features
-            dense = nn.Dense(width, False, self.dtype, kernel_init=self.init, name=f"layer{layer}")
+            width, name = self.states * self.features, f"layer{layer}"
+            dense = nn.Dense(width, False, self.dtype, kernel_init=self.kernel_init, name=name)
             return tuple(jnp.split(jnp.tanh(dense(final)), self.states, axis=-1))
 
         return tuple(bridge(layer) for layer in range(self.layers))
@@ -108,7 +108,7 @@ def make_seq2seq(
     )  # fmt: skip
     stack = Stack(
         dec.cell, dec.features, dec.layers, residual=dec.residual, dropout=model.dropout,
-        init=init, dtype=dtype,
+        kernel_init=init, dtype=dtype,
     )  # fmt: skip
     bridge = CopyBridge()
     if model.bridge == "dense":

@@ -5,6 +5,50 @@ import os
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+from pathlib import Path
+
 import jax
+import pytest
+
+from configs.base import Config
+from configs.luong2015 import get_config
+from tasks.translation import Translation
+from training.devices import make_mesh
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compilations(tmp_path_factory):
+    """What one test compiled, another one need not."""
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("xla")))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def tiny_config(cache: Path, arguments: str = "") -> Config:
+    """A translator and a corpus so small that compiling them is what takes the time."""
+    config = get_config(f"data=dates,{arguments}")
+    config.data.cache = str(cache)
+    config.data.examples.update({"train": 96, "valid": 12, "test": 12})
+    config.data.batch_size = 16
+    for stack in (config.model.encoder, config.model.decoder):
+        stack.features = stack.embedding = 8
+    config.model.encoder.features = 4
+    config.model.dropout = 0.2
+    config.train.update({"steps": 6, "eval_every": 3, "log_every": 2, "samples": 1})
+    return config
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def tiny_task(cache):
+    return Translation(tiny_config(cache))
+
+
+@pytest.fixture(scope="session")
+def mesh():
+    return make_mesh(jax.devices()[:2])

@@ -1,5 +1,6 @@
 """Checkpoints of a run: the latest ones and the best, through orbax."""
 
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,14 @@ class Checkpoints:
         folder = (workdir / "checkpoints").absolute()
         if read_only and not folder.is_dir():
             raise UserError(f"{workdir} has no checkpoints: train first with --workdir={workdir}")
-        best = policies.BestN(
-            get_metric_fn=lambda metrics: metrics["score"],
-            n=1,
-            keep_checkpoints_without_metrics=False,
-        )
+        score = operator.itemgetter("score")
+        best = policies.BestN(get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False)
         policy = policies.AnyPreservationPolicy([policies.LatestN(n=keep), best])
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=policy, read_only=read_only, create=not read_only
+            best_fn=score,
+            preservation_policy=policy,
+            read_only=read_only,
+            create=not read_only,
         )
         self._manager = ocp.CheckpointManager(
             folder, options=options, item_names=("state", "progress")

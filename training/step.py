@@ -58,7 +58,7 @@ def make_train_step(
         key = jax.random.fold_in(dropout_key, state.step)
         grads, sums = accumulated(state.params, batch, key)
         grads = jax.tree.map(lambda g: g / jnp.maximum(sums["count"], 1), grads)
-        norm = optax.global_norm(grads)
+        norm = optax.tree.norm(grads)
         finite = jnp.isfinite(norm) & jnp.isfinite(sums["loss"])
         if config.optimizer.clip_norm:
             scale = jnp.minimum(1, config.optimizer.clip_norm / jnp.maximum(norm, 1e-12))

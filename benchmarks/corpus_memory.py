@@ -1,0 +1,110 @@
+"""Peak memory of preparing a large corpus and reading batches of it.
+
+    python -m benchmarks.corpus_memory --pairs=5000000 --folder=/tmp/corpus_memory
+
+Writes a parallel corpus of that many pairs and hundreds of thousands of distinct words, prepares
+it in a process of its own, reads training batches there, and exits with 1 when that process was
+ever larger than the limit.
+"""
+
+import itertools
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from absl import app, flags
+
+from data import dates
+
+_PAIRS = flags.DEFINE_integer("pairs", 5_000_000, "Training pairs.", lower_bound=1)
+_FOLDER = flags.DEFINE_string("folder", None, "Where to write; a new folder.", required=True)
+_KEEP = flags.DEFINE_bool("keep", False, "Leave the corpus and its cache there.")
+_LIMIT = flags.DEFINE_integer("limit", 2048, "Megabytes (of 2^20 bytes) that are allowed.")
+_MEASURE = flags.DEFINE_bool("measure", False, "Only prepare and read; the program calls itself.")
+
+BATCHES = 2000
+WORDS = 400_000  # running numbers, so distinct words beside those of the dates
+SENTENCES = 4000
+
+
+def write_corpus(folder: Path, pairs: int) -> None:
+    for split, count in (("train", pairs), ("valid", 1000), ("test", 1000)):
+        sentences = list(itertools.islice(dates.examples(split), min(count, SENTENCES)))
+        for language, side in (("en", 0), ("de", 1)):
+            texts = itertools.cycle([pair[side] for pair in sentences])
+            with (folder / f"{split}.{language}").open("w", encoding="utf-8") as file:
+                for i, text in zip(range(count), texts, strict=False):
+                    file.write(f"{text} {language}{i % WORDS}\n")
+
+
+def measure(folder: Path) -> dict[str, float]:
+    """Seconds and peak memory of both phases, of this very process."""
+    from configs.base import base_config
+    from data.batches import Batches, plan_buckets, train_iterator
+    from data.prepare import prepare
+
+    data = base_config().data
+    data.update({"dir": str(folder), "cache": str(folder / "cache")})
+    data.source_vocab.tokenizer = data.target_vocab.tokenizer = "split"
+    start = time.perf_counter()
+    prepared = prepare(data)
+    figures = {"prepare_s": time.perf_counter() - start, "prepare_mb": _peak()}
+
+    start = time.perf_counter()
+    split = prepared.split("train")
+    plan = plan_buckets(
+        split.lengths, data.buckets, data.batch_size, data.batch_unit, data.batch_multiple
+    )
+    source = Batches(split, *plan)
+    # Across the end of an epoch, where the plans of two are held.
+    batches = train_iterator(source, max(0, source.steps_per_epoch - BATCHES // 2))
+    next(batches)
+    figures["first_batch_s"] = time.perf_counter() - start
+    start = time.perf_counter()
+    rows = sum(len(batch["index"]) for batch in itertools.islice(batches, BATCHES - 1))
+    figures["read_s"] = time.perf_counter() - start
+    return figures | {"rows": rows, "read_mb": _peak()}
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main(_: list[str]) -> None:
+    folder = Path(_FOLDER.value)
+    if _MEASURE.value:
+        print(json.dumps(measure(folder)))
+        return
+    folder.mkdir(parents=True)  # a new one, since it is deleted at the end
+    try:
+        write_corpus(folder, _PAIRS.value)
+        size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+        command = [sys.executable, "-m", "benchmarks.corpus_memory", f"--folder={folder}"]
+        result = subprocess.run([*command, "--measure"], stdout=subprocess.PIPE, check=True)
+        found = json.loads(result.stdout)
+        cache = sum(path.stat().st_size for path in folder.glob("cache/*/*")) / 1e6
+    finally:
+        if not _KEEP.value:
+            shutil.rmtree(folder)
+    peak = found["read_mb"]
+    for name, value in {
+        "pairs": f"{_PAIRS.value:,}",
+        "text on disk": f"{size:,.0f} MB",
+        "prepared on disk": f"{cache:,.0f} MB",
+        "prepare": f"{found['prepare_s']:,.0f} s, {_PAIRS.value / found['prepare_s']:,.0f} pairs/s",
+        "first batch": f"{found['first_batch_s']:.1f} s",
+        "batches": f"{(BATCHES - 1) / found['read_s']:,.0f}/s, "
+        f"{found['rows'] / found['read_s']:,.0f} rows/s",
+        "peak, prepare": f"{found['prepare_mb']:,.0f} MiB",
+        "peak, in all": f"{peak:,.0f} MiB (limit {_LIMIT.value:,} MiB)",
+    }.items():
+        print(f"{name:18}{value}")
+    sys.exit(peak > _LIMIT.value)
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,241 @@
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.base import base_config
+from data.batches import (
+    Batch,
+    Batches,
+    Bucket,
+    eval_batches,
+    make_batch,
+    plan_buckets,
+    train_iterator,
+)
+from data.prepare import Prepared, prepare
+from data.vocabulary import EOS, PAD
+
+MULTIPLE = 4
+Lengths = list[tuple[int, int]]
+
+
+def texts(lengths: Lengths) -> list[tuple[str, str]]:
+    """Pairs of so many words; the first word is the pair's own."""
+    return [
+        (f"s{i}" + " a" * (n - 1), f"t{i}" + " b" * (m - 1)) for i, (n, m) in enumerate(lengths)
+    ]
+
+
+def make_corpus(folder: Path, lengths: Lengths) -> Prepared:
+    for split, pairs in (("train", texts(lengths)), ("valid", texts(lengths)[:40])):
+        for side, language in enumerate(("en", "de")):
+            lines = "".join(f"{pair[side]}\n" for pair in pairs)
+            (folder / f"{split}.{language}").write_text(lines)
+    data = base_config().data
+    data.update({"dir": str(folder), "cache": str(folder / "cache"), "splits": {"test": ""}})
+    data.source_vocab.tokenizer = data.target_vocab.tokenizer = "split"
+    return prepare(data)
+
+
+RNG = np.random.default_rng(0)
+LENGTHS = [
+    (n, max(1, n + d))
+    for n, d in zip(RNG.integers(1, 30, 203), RNG.integers(-4, 5, 203), strict=True)
+]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return make_corpus(tmp_path_factory.mktemp("corpus"), LENGTHS)
+
+
+def make_batches(corpus: Prepared, tokens: int = 300, **options: int) -> Batches:
+    split = corpus.split("train")
+    return Batches(split, *plan_buckets(split.lengths, 4, tokens, "tokens", MULTIPLE), **options)
+
+
+def epoch(batches: Batches, number: int = 0) -> list[Batch]:
+    first = number * batches.steps_per_epoch
+    return [batches[first + i] for i in range(batches.steps_per_epoch)]
+
+
+def indices(batches: list[Batch]) -> list[int]:
+    found = np.concatenate([batch["index"] for batch in batches])
+    return found[found >= 0].tolist()
+
+
+def assert_equal(one: Batch, other: Batch) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], strict=True)
+
+
+# Buckets
+
+some_lengths = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=14)
+
+
+def fewest_padded(lengths: np.ndarray, count: int) -> int:
+    """By trying all ways to cut the lengths into at most `count` ranges."""
+    size = lengths.max(axis=1)
+    levels = sorted(set(size))
+    costs = []
+    for cuts in range(min(count, len(levels))):
+        for inner in itertools.combinations(levels[:-1], cuts):
+            of = np.searchsorted([*inner, levels[-1]], size)
+            groups = [lengths[of == bucket] for bucket in range(cuts + 1)]
+            costs.append(sum(len(group) * (group.max(axis=0) + 1).sum() for group in groups))
+    return min(costs)
+
+
+@settings(deadline=None)
+@given(some_lengths, st.integers(1, 5))
+def test_buckets_have_the_fewest_padded_tokens(lengths: Lengths, count: int) -> None:
+    array = np.array(lengths)
+    buckets, bucket_of = plan_buckets(array, count, 64, "sentences", 8)
+    shapes = np.array([bucket[1:] for bucket in buckets])
+    assert 1 <= len(buckets) <= count
+    assert shapes[bucket_of].sum() == fewest_padded(array, count)
+    for number, shape in enumerate(shapes):  # with room for </s> and for nothing else
+        assert (array[bucket_of == number].max(axis=0) + 1 == shape).all()
+
+
+@settings(deadline=None)
+@given(some_lengths, st.integers(1, 5), st.integers(1, 200), st.integers(1, 8))
+def test_rows_fill_the_batch_size(
+    lengths: Lengths, count: int, batch_size: int, multiple: int
+) -> None:
+    array = np.array(lengths)
+    for unit in ("sentences", "tokens"):
+        buckets, _ = plan_buckets(array, count, batch_size, unit, multiple)
+        for rows, source, target in buckets:
+            cost = 1 if unit == "sentences" else max(source, target)
+            assert rows % multiple == 0
+            assert rows * cost <= batch_size or rows == multiple  # one multiple is the least
+            assert (rows + multiple) * cost > batch_size
+
+
+def test_buckets_of_long_texts() -> None:
+    lengths = np.random.default_rng(0).integers(1, 1500, (100_000, 2))
+    buckets, bucket_of = plan_buckets(lengths, 6, 4096, "tokens", 8)
+    assert len(buckets) == 6 and np.bincount(bucket_of).min() > 0
+
+
+# Training
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=60),
+    st.integers(1, 4), st.integers(1, 150), st.integers(0, 2**32),
+)  # fmt: skip
+def test_an_epoch_holds_every_pair_once(
+    tmp_path_factory: pytest.TempPathFactory, lengths: Lengths, count: int, size: int, seed: int
+) -> None:
+    split = make_corpus(tmp_path_factory.mktemp("corpus"), lengths).split("train")
+    plan = plan_buckets(split.lengths, count, size, "tokens", MULTIPLE)
+    batches = Batches(split, *plan, seed=seed)
+    for number in (0, 1, 7):
+        assert sorted(indices(epoch(batches, number))) == list(range(len(lengths)))
+
+
+def test_epochs_and_seeds_differ_in_order(corpus: Prepared) -> None:
+    orders = [indices(epoch(make_batches(corpus, seed=s), e)) for s in (0, 1, 2) for e in (0, 1)]
+    for one, other in itertools.combinations(orders, 2):
+        assert one != other and sorted(one) == sorted(other) == list(range(len(LENGTHS)))
+    assert indices(epoch(make_batches(corpus, seed=2), 1)) == orders[-1]
+
+
+def test_pairs_meet_other_pairs_in_the_next_epoch(corpus: Prepared) -> None:
+    batches = make_batches(corpus)
+    companies = [{frozenset(batch["index"]) for batch in epoch(batches, e)} for e in (0, 1)]
+    assert len(companies[0] & companies[1]) < len(companies[0]) / 2
+
+
+def test_shapes_are_those_of_the_buckets(corpus: Prepared) -> None:
+    batches = make_batches(corpus)
+    shapes = {(*batch["source"].shape, batch["target"].shape[1]) for batch in epoch(batches)}
+    assert shapes == set(batches.buckets) and len(shapes) == 4
+    for batch in epoch(batches):
+        assert len(batch["index"]) == len(batch["target"]) == len(batch["source"])
+        assert {array.dtype for array in batch.values()} == {np.dtype(np.int32)}
+
+
+@pytest.mark.parametrize("start", [0, 1, 5, 40, 1000])
+def test_reading_ahead_gives_the_same_as_asking(corpus: Prepared, start: int) -> None:
+    batches, fresh = make_batches(corpus, seed=3), make_batches(corpus, seed=3)
+    for step, batch in enumerate(itertools.islice(train_iterator(batches, start), 25), start):
+        assert_equal(batch, fresh[step])
+
+
+def test_batches_can_be_asked_for_in_any_order(corpus: Prepared) -> None:
+    batches = make_batches(corpus, seed=3)
+    assert batches.steps_per_epoch < 30
+    forward = {step: batches[step] for step in range(90)}
+    for step in np.random.default_rng(0).permutation(90):
+        assert_equal(batches[step], forward[int(step)])
+
+
+@pytest.mark.parametrize("hosts", [2, 4])
+def test_hosts_share_the_batch_of_one(corpus: Prepared, hosts: int) -> None:
+    whole = make_batches(corpus, seed=1)
+    parts = [make_batches(corpus, seed=1, host=host, hosts=hosts) for host in range(hosts)]
+    for step in range(2 * whole.steps_per_epoch):
+        shares = [part[step] for part in parts]
+        assert len({share["source"].shape for share in shares}) == 1
+        joined = {name: np.concatenate([share[name] for share in shares]) for name in shares[0]}
+        assert_equal(joined, whole[step])
+
+
+# Rows
+
+
+def check_rows(corpus: Prepared, batch: Batch) -> None:
+    """Every row says the text of its pair, one end and padding; without a pair, padding alone."""
+    for row, index in enumerate(batch["index"]):
+        for side, name in enumerate(("source", "target")):
+            ids = batch[name][row].tolist()
+            if index == -1:
+                assert set(ids) == {PAD}
+                continue
+            end = ids.index(EOS)
+            assert PAD not in ids[:end] and set(ids[end + 1 :]) <= {PAD}
+            assert end == LENGTHS[index][side]
+            vocabulary = corpus.source if name == "source" else corpus.target
+            assert vocabulary.decode(ids) == texts(LENGTHS)[index][side]
+
+
+def test_rows_say_the_text(corpus: Prepared) -> None:
+    batches = epoch(make_batches(corpus))
+    for batch in batches:
+        check_rows(corpus, batch)
+    assert any(-1 in batch["index"] for batch in batches)
+
+
+def test_a_host_without_pairs_has_padding(corpus: Prepared) -> None:
+    split = corpus.split("train")
+    last = make_batch(split, Bucket(8, 40, 40), np.array([5, 2, 9]), host=1, hosts=2)
+    assert last["source"].shape == (4, 40) and set(last["index"]) == {-1}
+    check_rows(corpus, last)
+
+
+# Evaluation
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_evaluation_holds_every_pair_once(corpus: Prepared, split: str, hosts: int) -> None:
+    pairs = corpus.split(split)
+    plan = plan_buckets(pairs.lengths, 3, 16, "sentences", MULTIPLE)
+    found = [list(eval_batches(pairs, *plan, host=host, hosts=hosts)) for host in range(hosts)]
+    assert len({len(batches) for batches in found}) == 1  # all hosts take as many steps
+    batches = [batch for part in found for batch in part]
+    assert sorted(indices(batches)) == list(range(len(pairs)))
+    for batch in batches:
+        check_rows(corpus, batch)
+    for pair, text in zip(corpus.split("valid").texts(), texts(LENGTHS), strict=False):
+        assert pair[:2] == text  # so the index is the line of the corpus

@@ -1,0 +1,308 @@
+import gzip
+import itertools
+import lzma
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from configs.base import base_config
+from configs.luong2015 import get_config
+from data.corpora import local_files, read_pairs
+from data.pair import Pair
+from errors import UserError
+
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared" / "data"
+WRITERS: dict[str, Callable] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
+
+
+def write(path: Path, *lines: str) -> None:
+    with WRITERS.get(path.suffix, open)(path, "wb") as file:
+        file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def config(folder: Path, **changes):
+    data = base_config().data
+    data.update({"dir": str(folder), **changes})
+    return data
+
+
+def message(data, split: str = "train") -> str:
+    with pytest.raises(UserError) as caught:
+        list(read_pairs(data, split))
+    return str(caught.value)
+
+
+# Parallel text
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.product(WRITERS, repeat=2)))
+def test_text_plain_and_compressed(tmp_path: Path, one: str, other: str) -> None:
+    write(tmp_path / f"train.en{one}", "a cat", "  tea\u2028time\t", "", "last\r")
+    write(tmp_path / f"train.de{other}", "eine Katze", "Tee", "leer", "letzte")
+    assert list(read_pairs(config(tmp_path), "train")) == [
+        Pair("a cat", "eine Katze"),
+        Pair("tea\u2028time", "Tee"),  # lines end in \n and in nothing else
+        Pair("", "leer"),
+        Pair("last", "letzte"),
+    ]
+
+
+def test_names_of_files_splits_and_languages_are_free(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    write(tmp_path / "dev" / "corpus-pt_BR.txt.gz", "gato")
+    write(tmp_path / "dev" / "corpus-eo.txt", "kato")
+    data = config(tmp_path, source="pt_BR", target="eo", files="{split}/corpus-{lang}.txt")
+    data.splits.update({"train": "", "valid": "dev", "test": ""})
+    assert list(read_pairs(data, "valid")) == [Pair("gato", "kato")]
+    assert [path.name for path in local_files(data)] == ["corpus-pt_BR.txt.gz", "corpus-eo.txt"]
+
+
+def test_a_last_line_needs_no_end(tmp_path: Path) -> None:
+    (tmp_path / "train.en").write_text("a\nb")
+    write(tmp_path / "train.de", "x", "y")
+    assert len(list(read_pairs(config(tmp_path), "train"))) == 2
+
+
+@pytest.mark.parametrize(("source", "target"), [(3, 4), (4, 3), (2, 1207), (1207, 2), (0, 1)])
+def test_unequal_line_counts(tmp_path: Path, source: int, target: int) -> None:
+    write(tmp_path / "train.en", *["a"] * source)
+    write(tmp_path / "train.de.gz", *["b"] * target)
+    assert message(config(tmp_path)).startswith(
+        f"{tmp_path}/train.en has {source:,} lines and {tmp_path}/train.de.gz has {target:,}: "
+    )
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_invalid_utf8(tmp_path: Path, suffix: str) -> None:
+    write(tmp_path / "train.en", "one", "two", "three")
+    with WRITERS[suffix](tmp_path / f"train.de{suffix}", "wb") as file:
+        file.write("eins\nzw\u00f6i\n".encode() + "drü\n".encode("latin-1"))
+    found = message(config(tmp_path))
+    assert found.startswith(f"{tmp_path}/train.de{suffix}, line 3: not valid UTF-8 (byte 3); ")
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    found = message(config(tmp_path / "gone"))
+    assert found.startswith(f"corpus folder {tmp_path}/gone does not exist: ")
+    assert "--config.data.dir=" in found
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [({"splits": {"train": "training"}}, "training.en"), ({"target": "fr"}, "train.fr")],
+)
+def test_a_missing_split_or_language(tmp_path: Path, changes: dict, name: str) -> None:
+    write(tmp_path / "train.en", "a")
+    write(tmp_path / "train.de", "b")
+    found = message(config(tmp_path, **changes))
+    assert found.startswith(f"{tmp_path} has no file {name} (plain, .gz or .xz): ")
+    assert found.endswith("the folder holds train.de, train.en")
+
+
+def test_a_folder_without_files_or_with_many(tmp_path: Path) -> None:
+    assert message(config(tmp_path)).endswith("the folder holds no files")
+    for i in range(20):
+        write(tmp_path / f"{i:02}.txt")
+    assert message(config(tmp_path)).endswith("10.txt, 11.txt, ...")
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_a_truncated_or_broken_file(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"train.en{suffix}"
+    lines = [f"line {i * i}" for i in range(20_000)]
+    write(tmp_path / "train.de", *lines)
+    write(path, *lines)
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:5000] + b"?" * 99 + whole[5099:], b"text\n"):
+        path.write_bytes(damaged)
+        assert re.match(
+            rf"{path} is damaged at line [\d]+ \(.+\): fetch", message(config(tmp_path))
+        )
+
+
+# Two columns
+
+
+def test_tsv(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv.gz", "cat\tK AE1 T", "dog \t D AO1 G\tignored", "", "\tx", "y\t")
+    data = config(tmp_path, corpus="tsv", files="{split}.tsv")
+    assert list(read_pairs(data, "train")) == [
+        Pair("cat", "K AE1 T"),
+        Pair("dog", "D AO1 G"),
+        Pair("", ""),
+        Pair("", "x"),
+        Pair("y", ""),
+    ]
+
+
+def test_tsv_with_one_column(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv", "cat\tK AE1 T", "dog D AO1 G")
+    found = message(config(tmp_path, corpus="tsv", files="{split}.tsv"))
+    assert found == f"{tmp_path}/train.tsv, line 2: two columns parted by a tab are wanted"
+
+
+# A validation split out of train
+
+
+@pytest.mark.parametrize("holdout", [2, 10])
+def test_held_out_sources(tmp_path: Path, holdout: int) -> None:
+    pairs = [(f"word{i % 700}", f"W {i}") for i in range(1000)]  # 300 have two pronunciations
+    write(tmp_path / "train.tsv", *map("\t".join, pairs))
+    write(tmp_path / "test.tsv", "word1\tW 1")
+    data = config(tmp_path, corpus="tsv", files="{split}.tsv", holdout=holdout)
+    data.splits.valid = ""
+    train, valid, test = (list(read_pairs(data, split)) for split in ("train", "valid", "test"))
+    assert not {p.source for p in train} & {p.source for p in valid}
+    assert sorted(p[:2] for p in train + valid) == sorted(pairs)
+    assert len({p.source for p in valid}) == pytest.approx(700 / holdout, rel=0.3)
+    assert len(valid) > len({p.source for p in valid})
+    assert test == [Pair("word1", "W 1")]
+
+
+# The embedded corpus
+
+
+def test_dates() -> None:
+    data = base_config().data
+    data.update({"corpus": "dates", "examples": {"train": 30, "valid": 7, "test": 5}})
+    pairs = {split: list(read_pairs(data, split)) for split in ("train", "valid", "test")}
+    assert [*map(len, pairs.values())] == [30, 7, 5]
+    assert all(pair.alignment for pair in pairs["valid"])
+    data.seed = 1
+    assert list(read_pairs(data, "train")) != pairs["train"]
+    assert local_files(data) == []
+
+
+def test_dates_of_an_unknown_language_or_split() -> None:
+    data = base_config().data
+    data.update({"corpus": "dates", "target": "xx"})
+    assert message(data).startswith("unknown CLDR locale 'xx'")
+    data.update({"target": "de", "splits": {"valid": "dev"}})
+    assert message(data, "valid").startswith("unknown split 'dev' of the dates corpus")
+
+
+# The TFDS catalogue
+
+TINY = """
+import sys
+
+import tensorflow_datasets as tfds
+
+from configs.base import base_config
+from data.corpora import read_pairs
+from errors import UserError
+
+
+class TinyTranslate(tfds.core.GeneratorBasedBuilder):
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = tfds.features.Translation(languages=("de", "en"))
+        return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples(40), "validation": self._generate_examples(3)}
+
+    def _generate_examples(self, count):
+        print("GENERATED")
+        for i in range(count):
+            yield i, {"de": f"Größe {i}\\nzwei ", "en": f"size {i}"}
+
+
+def show(**changes):
+    data = base_config().data
+    data.update({"corpus": "tfds", "name": "tiny_translate", "dir": sys.argv[1]})
+    data.update(changes)
+    try:
+        print(sorted(map(tuple, read_pairs(data, "train"))))
+    except UserError as error:
+        print(error)
+
+
+show()
+show(source="de", target="en", splits={"train": "validation"})
+show(splits={"train": "dev"})
+show(source="fr")
+show(name="tiny_translat")
+show(name="wmt14_translate/en-de")
+print("tensorflow" in sys.modules)
+"""
+
+
+def test_tfds_is_prepared_and_read_without_tensorflow(tmp_path: Path) -> None:
+    (tmp_path / "tiny.py").write_text(TINY)
+    result = subprocess.run(
+        [sys.executable, tmp_path / "tiny.py", tmp_path / "tfds"],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"},
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        check=True,
+    )
+    skip = ("Downloading and preparing", "Dataset tiny_translate downloaded", "\x1b")
+    lines = [line for line in result.stdout.splitlines() if not line.startswith(skip)]
+    assert lines[:2] == ["GENERATED"] * 2  # once a split, whatever is read of it
+    assert lines[2:] == [
+        str(sorted((f"size {i}", f"Größe {i} zwei", "") for i in range(40))),
+        str([(f"Größe {i} zwei", f"size {i}", "") for i in range(3)]),
+        "TFDS dataset tiny_translate has no split 'dev': data.splits can name train, validation",
+        "TFDS dataset tiny_translate has no language 'fr': data.source and data.target can be "
+        "de, en",
+        "TFDS has no dataset 'tiny_translat': data.name wants a catalogue name such as "
+        "wmt14_translate/de-en",
+        "TFDS dataset wmt14_translate has no config 'en-de': data.name can be "
+        + ", ".join(f"wmt14_translate/{code}-en" for code in ("cs", "de", "fr", "hi", "ru")),
+        "False",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "languages"),
+    [
+        ("wmt14_translate/de-en", {"de", "en"}),
+        ("ted_hrlr_translate/pt_to_en", {"pt", "en"}),
+    ],
+)
+def test_the_catalogue_is_known(tmp_path: Path, name: str, languages: set[str]) -> None:
+    import tensorflow_datasets as tfds
+    import tensorflow_datasets.translate
+
+    builder = tfds.builder(name, data_dir=tmp_path, file_format="array_record")
+    assert set(builder.info.features) == languages
+
+
+# The corpora of configs/datasets.py that are at hand
+
+
+def real(name: str, folder: str):
+    if not (SHARED / folder).is_dir():
+        pytest.skip(f"{SHARED / folder} is not there")
+    data = get_config(f"data={name}").copy_and_resolve_references().unlock().data
+    data.dir = str(SHARED / folder)
+    return data
+
+
+def test_multi30k() -> None:
+    data = real("multi30k_de_en", "multi30k")
+    pairs = list(itertools.islice(read_pairs(data, "train"), 200))
+    assert len(pairs) == 200 and all(pair.source and pair.target for pair in pairs)
+    assert pairs[0] == Pair(
+        "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
+        "Two young, White males are outside near many bushes.",
+    )
+    sizes = [sum(1 for _ in read_pairs(data, split)) for split in ("valid", "test")]
+    assert sizes == [1014, 1000]
+
+
+def test_cmudict() -> None:
+    data = real("cmudict", "cmudict")
+    pairs = list(itertools.islice(read_pairs(data, "train"), 200))
+    assert len(pairs) == 200
+    assert all(re.fullmatch(r"[A-Z]{1,2}( [A-Z]{1,2})*", pair.target) for pair in pairs)
+    held_out = list(itertools.islice(read_pairs(data, "valid"), 10))
+    assert not {pair.source for pair in held_out} & {pair.source for pair in pairs}

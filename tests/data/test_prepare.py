@@ -1,0 +1,324 @@
+import gzip
+import json
+import logging
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.base import base_config
+from data.corpora import read_pairs
+from data.pair import Pair
+from data.prepare import Prepared, prepare
+from data.vocabulary import UNK
+from errors import UserError
+
+ROOT = Path(__file__).parents[2]
+TEXTS = {
+    "train": [
+        ("the cat sleeps", "die Katze schläft"),
+        ("", "leer"),
+        ("the dog sleeps", "der Hund schläft"),
+        ("one two three four five six", "zu lang"),
+        ("too long", "eins zwei drei vier fünf sechs"),
+        (" \u2028 ", ""),
+        ("one two three four five", "eins zwei drei vier fünf"),
+    ],
+    "valid": [("the bird sleeps", "der Vogel schläft"), ("void", "")],
+    "test": [("one two three four five six seven", "der Hund"), ("dog", "Hund")],
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path):
+    """A small corpus of text."""
+    data = base_config().data
+    data.update({"dir": str(tmp_path / "corpus"), "cache": str(tmp_path / "cache")})
+    data.update({"max_length": 5})
+    data.source_vocab.tokenizer = data.target_vocab.tokenizer = "split"
+    (tmp_path / "corpus").mkdir()
+    for split, pairs in TEXTS.items():
+        for language, side in (("en", 0), ("de", 1)):
+            lines = "".join(f"{pair[side]}\n" for pair in pairs)
+            (tmp_path / "corpus" / f"{split}.{language}").write_text(lines, "utf-8")
+    return data
+
+
+@pytest.fixture
+def dates(tmp_path: Path):
+    data = base_config().data
+    data.update({"corpus": "dates", "cache": str(tmp_path / "cache")})
+    data.update({"examples": {"train": 200, "valid": 30, "test": 20}})
+    data.source_vocab.tokenizer = data.target_vocab.tokenizer = "unicode"
+    return data
+
+
+def decoded(prepared: Prepared, name: str) -> list[tuple[str, str]]:
+    split = prepared.split(name)
+    ids = split.ids(np.arange(len(split)))
+    assert split.lengths.tolist() == [[len(x), len(y)] for x, y in ids]
+    return [(prepared.source.decode(x), prepared.target.decode(y)) for x, y in ids]
+
+
+def manifest(prepared: Prepared) -> dict:
+    return json.loads((prepared.folder / "manifest.json").read_text())
+
+
+def cached(data) -> list[str]:
+    return sorted(path.suffix or "folder" for path in Path(data.cache).iterdir())
+
+
+def test_ids_are_those_of_the_texts(data) -> None:
+    prepared = prepare(data)
+    kept = [TEXTS["train"][i] for i in (0, 2, 6)]
+    assert decoded(prepared, "train") == kept
+    assert decoded(prepared, "valid") == [("the <unk> sleeps", "der <unk> schläft")]
+    assert decoded(prepared, "test") == [("one two three four five six <unk>", "der Hund"),
+                                         ("dog", "Hund")]  # fmt: skip
+    test = prepared.split("test")
+    assert [x.tolist() for x, _ in test.ids(np.array([1, 0]))] == [
+        prepared.source.encode(text) for text, _ in reversed(TEXTS["test"])
+    ]
+    assert test.ids(np.array([], int)) == []
+
+
+def test_what_is_left_out_is_counted(data, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "alignax"):
+        prepared = prepare(data)
+    assert manifest(prepared)["counts"] == {
+        "train": {"read": 7, "kept": 3, "empty": 2, "long": 2},
+        "valid": {"read": 2, "kept": 1, "empty": 1, "long": 0},
+        "test": {"read": 2, "kept": 2, "empty": 0, "long": 0},
+    }
+    assert manifest(prepared)["vocabulary"] == {
+        "source": len(prepared.source), "target": len(prepared.target)
+    }  # fmt: skip
+    assert (
+        "train: 7 pairs read, 3 kept, 2 with an empty side skipped, 2 over 5 tokens dropped"
+        in caplog.messages
+    )
+
+
+def test_texts_stand_beside_the_ids(data, dates) -> None:
+    assert prepare(data).split("valid").texts() == [Pair("the bird sleeps", "der Vogel schläft")]
+    prepared = prepare(dates)
+    for name, count in (("valid", 30), ("test", 20)):
+        texts = prepared.split(name).texts()
+        assert texts == list(read_pairs(dates, name)) and len(texts) == count
+        assert all(pair.alignment for pair in texts)
+        assert len(prepared.split(name)) == count
+    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
+
+
+def test_a_shared_vocabulary(data) -> None:
+    data.shared_vocab = True
+    prepared = prepare(data)
+    assert prepared.source is prepared.target
+    assert UNK not in prepared.source.encode("the dog schläft")
+    assert decoded(prepared, "train")[0] == TEXTS["train"][0]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_sentencepiece_vocabularies(dates, kind: str) -> None:
+    for vocab in (dates.source_vocab, dates.target_vocab):
+        vocab.update({"kind": kind, "size": 110})
+    prepared = prepare(dates)
+    assert manifest(prepared)["vocabulary"] == {"source": 110, "target": 110}
+    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
+
+
+def test_a_corpus_without_a_test_split(data) -> None:
+    data.splits.test = ""
+    with pytest.raises(UserError, match=r"no split 'test': name one in data\.splits\.test"):
+        prepare(data).split("test")
+
+
+def test_a_corpus_without_a_validation_split(data) -> None:
+    data.update({"splits": {"valid": ""}, "holdout": 2})
+    prepared = prepare(data)
+    assert len(decoded(prepared, "train")) + len(decoded(prepared, "valid")) >= 3
+    assert sum(manifest(prepared)["counts"][split]["read"] for split in ("train", "valid")) == 7
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_an_empty_corpus(data, split: str) -> None:
+    for language in ("en", "de"):
+        (Path(data.dir) / f"{split}.{language}").write_text("\n")
+    with pytest.raises(
+        UserError,
+        match=f"nothing to use in this corpus: {split}: 1 pairs read, 0 kept, 1 with an empty side",
+    ):
+        prepare(data)
+    assert cached(data) == [".lock"]
+
+
+def test_the_cache_is_reused(data, caplog: pytest.LogCaptureFixture) -> None:
+    def state() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in Path(data.cache).rglob("*")}
+
+    first = prepare(data)
+    before = state()
+    with caplog.at_level(logging.INFO, "alignax"):
+        again = prepare(data)
+    assert again.folder == first.folder and state() == before
+    assert not caplog.messages
+    assert decoded(again, "test") == decoded(first, "test")
+
+
+def test_a_corpus_that_moved_is_known_again(data, tmp_path: Path) -> None:
+    first = prepare(data)
+    Path(data.dir).rename(tmp_path / "elsewhere")
+    data.dir = str(tmp_path / "elsewhere")
+    assert prepare(data).folder == first.folder
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_length": 6},
+        {"source": "de", "target": "en"},
+        {"source_vocab": {"lowercase": True}},
+        {"target_vocab": {"size": 3}},
+        {"shared_vocab": True},
+        {"splits": {"test": "valid"}},
+    ],
+    ids=str,
+)
+def test_a_changed_setting_gives_another_folder(data, change: dict) -> None:
+    first = prepare(data)
+    data.update(change)
+    assert prepare(data).folder != first.folder
+    assert cached(data) == [".lock", ".lock", "folder", "folder"]
+
+
+def test_settings_of_the_batches_are_no_matter(data) -> None:
+    first = prepare(data)
+    data.update({"buckets": 2, "batch_size": 8, "batch_unit": "tokens", "reverse_source": True})
+    assert prepare(data).folder == first.folder
+
+
+@pytest.mark.parametrize("name", ["train.en", "valid.de", "test.en"])
+@pytest.mark.parametrize("grow", [True, False])
+def test_a_changed_file_gives_another_folder(data, name: str, grow: bool) -> None:
+    first = prepare(data)
+    path = Path(data.dir) / name
+    text = path.read_text()
+    path.write_text(text.replace("e", "ee" if grow else "o"))
+    second = prepare(data)
+    assert second.folder != first.folder
+    assert decoded(second, "train") != decoded(first, "train") or not name.startswith("train")
+    path.write_text(text)
+    assert prepare(data).folder == first.folder
+
+
+def break_lines(path: Path) -> None:
+    path.write_text(path.read_text() + "one more\n")
+
+
+def break_utf8(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff\n")
+
+
+def break_gzip(path: Path) -> None:
+    path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes())[:-9])
+    path.unlink()
+
+
+@pytest.mark.parametrize("kind", ["words", "bpe"])
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (break_lines, r"test.en has 2 lines and .*test.de has 3|train.en has 7 .*train.de has 8"),
+        (break_utf8, r"(test.de, line 2|train.de, line 7): not valid UTF-8"),
+        (break_gzip, r"(test|train).de.gz is damaged at line"),
+    ],
+)
+def test_an_error_leaves_nothing_behind(data, kind: str, split: str, damage, message: str) -> None:
+    data.source_vocab.update({"kind": kind, "size": 50})
+    data.target_vocab.update({"kind": kind, "size": 50})
+    path = Path(data.dir) / f"{split}.de"
+    whole = path.read_bytes()
+    damage(path)
+    with pytest.raises(UserError, match=message):
+        prepare(data)
+    assert cached(data) == [".lock"]
+    path.write_bytes(whole)  # a plain file is preferred to the .gz
+    assert decoded(prepare(data), "test")
+
+
+# Other processes
+
+PREPARE = """
+import logging
+import sys
+
+from configs.base import base_config
+from data.prepare import prepare
+
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+data = base_config().data
+data.update({"corpus": "dates", "cache": sys.argv[1]})
+data.update({"examples": {"train": 1500, "valid": 30, "test": 20}})
+data.source_vocab.tokenizer = data.target_vocab.tokenizer = "unicode"
+print("ready", flush=True)
+sys.stdin.readline()
+print(prepare(data).folder)
+"""
+
+
+def start(data) -> subprocess.Popen:
+    """A process that is about to prepare `data`, and waits for a line."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PREPARE, data.cache],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_two_processes_do_the_work_once(dates) -> None:
+    processes = [start(dates) for _ in range(2)]
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    (one, log), (other, other_log) = (process.communicate(timeout=30) for process in processes)
+    assert [process.returncode for process in processes] == [0, 0]
+    assert one == other and Path(one.strip()).is_dir()
+    both = log + other_log
+    assert both.count("another process prepares this corpus: waiting for it") == 1
+    assert both.count("train: 1,500 pairs read, 1,500 kept") == 1
+    assert cached(dates) == [".lock", "folder"]
+
+    dates.examples.train = 1500
+    prepared = prepare(dates)
+    assert str(prepared.folder) == one.strip()
+    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
+
+
+def test_what_a_killed_process_left_is_cleared_away(dates) -> None:
+    process = start(dates)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    cache, deadline = Path(dates.cache), time.monotonic() + 30
+    while not list(cache.glob("*.unfinished/source.vocab")) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.kill()
+    process.communicate()
+    assert cached(dates) == [".lock", ".unfinished"]
+    (left,) = cache.glob("*.unfinished")
+    (left / "stray").touch()
+
+    dates.examples.train = 1500
+    prepared = prepare(dates)
+    assert prepared.folder == left.with_suffix("")
+    assert cached(dates) == [".lock", "folder"]
+    assert len(decoded(prepared, "train")) == 1500
+    assert not (prepared.folder / "stray").exists()

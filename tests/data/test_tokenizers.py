@@ -1,0 +1,97 @@
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.tokenizers import JOINER, TOKENIZERS, make_tokenizer
+
+UNICODE = make_tokenizer("unicode", "")
+SPACES = "\t\n\x0b\x1c\x85\xa0\u2003\u2028\u3000"
+# Any characters, the risky ones often; but a text with the joiner itself in it is ambiguous.
+TEXTS = st.text(st.sampled_from("aß1٣².,_-\u0301" + SPACES) | st.characters(codec="utf-8")).map(
+    lambda text: text.replace(JOINER, "")
+)
+
+
+@settings(deadline=None)
+@given(TEXTS)
+def test_unicode_gives_the_text_back_but_for_white_space(text: str) -> None:
+    tokens = UNICODE.tokenize(text)
+    assert UNICODE.detokenize(tokens) == " ".join(text.split())
+
+
+@settings(deadline=None)
+@given(TEXTS)
+def test_unicode_tokens_are_words_single_digits_or_single_signs(text: str) -> None:
+    tokens = [token.removeprefix(JOINER) for token in UNICODE.tokenize(text)]
+    assert "".join(tokens) == "".join(text.split())
+    for token in tokens:
+        assert re.fullmatch(r"[^\W\d]+|\d|[^\w\s]", token)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("3. März 2026", ["3", "￭.", "März", "2", "￭0", "￭2", "￭6"]),
+        ("don't (ever)", ["don", "￭'", "￭t", "(", "￭ever", "￭)"]),
+        ("x42y", ["x", "￭4", "￭2", "￭y"]),
+        ("日本2", ["日本", "￭2"]),
+        (" \xa0,a", [",", "￭a"]),  # nothing before the first token to be glued to
+        ("a\u2028b\xa0 c", ["a", "b", "c"]),
+        ("", []),
+    ],
+)
+def test_unicode_tokens(text: str, tokens: list[str]) -> None:
+    assert UNICODE.tokenize(text) == tokens
+
+
+def test_a_glued_token_may_come_first() -> None:
+    assert UNICODE.detokenize(["￭a", "￭,", "b"]) == "a, b"  # as a model may write it
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "whole"),
+    [
+        ("en", "He said: \"It's 3.5% of Mr. Smith's money, isn't it?\"", {"3.5", "Mr.", '"'}),
+        ("de", "Der 3. Mann (etwa 1,5 m groß) kam z.B. aus Köln, nicht wahr?", {"3.", "1,5", ")"}),
+    ],
+)
+def test_moses_gives_a_sentence_back(language: str, text: str, whole: set[str]) -> None:
+    moses = make_tokenizer("moses", language)
+    tokens = moses.tokenize(text)
+    assert whole < set(tokens)  # so quotation marks are not &quot;
+    assert "".join(tokens) == text.replace(" ", "")
+    assert moses.detokenize(tokens) == text
+
+
+def test_bpe_joins_pieces() -> None:
+    bpe = make_tokenizer("bpe", "")
+    tokens = bpe.tokenize("ein@@ ge@@ stellte S@@ ätze @")
+    assert tokens == ["ein@@", "ge@@", "stellte", "S@@", "ätze", "@"]
+    assert bpe.detokenize(tokens) == "eingestellte Sätze @"
+    assert bpe.detokenize(["ein@@", "ge@@"]) == "einge"  # a model may stop in a word
+    assert bpe.detokenize([]) == ""
+
+
+@settings(deadline=None)
+@given(TEXTS)
+def test_characters_give_the_text_back(text: str) -> None:
+    characters = make_tokenizer("characters", "")
+    assert characters.tokenize(text) == [*text]
+    assert characters.detokenize([*text]) == text
+
+
+@settings(deadline=None)
+@given(TEXTS)
+def test_split_gives_the_text_back_but_for_white_space(text: str) -> None:
+    split = make_tokenizer("split", "")
+    assert split.tokenize(text) == text.split()
+    assert split.detokenize(text.split()) == " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_an_empty_text_has_no_tokens(name: str) -> None:
+    tokenizer = make_tokenizer(name, "en")
+    assert tokenizer.tokenize("") == []
+    assert tokenizer.detokenize([]) == ""

@@ -1,0 +1,195 @@
+import itertools
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.base import base_config
+from data import dates
+from data.tokenizers import TOKENIZERS
+from data.vocabulary import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIALS,
+    UNK,
+    VOCABULARIES,
+    SentencePieceVocabulary,
+    Vocabulary,
+    WordVocabulary,
+    content,
+)
+from errors import UserError
+
+
+def options(**changes: str | int | bool):
+    settings = base_config().data.source_vocab
+    settings.update({"tokenizer": "split", "size": 100, **changes})
+    return settings
+
+
+def learn(*texts: str, **changes: str | int | bool) -> WordVocabulary:
+    return WordVocabulary.learn(texts, options(**changes), "en")
+
+
+def words(vocabulary: Vocabulary) -> list[str]:
+    return [vocabulary.token(i) for i in range(len(SPECIALS), len(vocabulary))]
+
+
+def test_special_tokens_come_first() -> None:
+    vocabulary = learn("a b")
+    assert (PAD, BOS, EOS, UNK) == (0, 1, 2, 3)
+    assert [vocabulary.token(i) for i in range(4)] == ["<pad>", "<s>", "</s>", "<unk>"]
+    assert len(vocabulary) == 6
+
+
+def test_the_most_frequent_words_are_kept_and_ties_go_by_the_word() -> None:
+    texts = ["d d d z z", "c a b z", "b c e"]
+    assert words(learn(*texts, size=2)) == ["d", "z"]
+    assert words(learn(*texts, size=4)) == ["d", "z", "b", "c"]
+    assert words(learn(*reversed(texts), size=4)) == ["d", "z", "b", "c"]
+    assert words(learn(*texts)) == ["d", "z", "b", "c", "a", "e"]
+
+
+def test_rare_words_are_left_out() -> None:
+    assert words(learn("a b a c c c b d", min_count=2)) == ["c", "a", "b"]
+
+
+def test_lowercase_holds_for_learning_and_encoding() -> None:
+    vocabulary = learn("Der der DER Hund", lowercase=True)
+    assert words(vocabulary) == ["der", "hund"]
+    assert vocabulary.tokens("DER Hund") == ["der", "hund"]
+    assert vocabulary.encode("DER Hund") == [4, 5]
+    assert learn("Der der der").encode("Der der DER") == [5, 4, UNK]
+
+
+def test_a_word_that_is_not_held_is_unk() -> None:
+    vocabulary = learn("the cat")
+    ids = vocabulary.encode("the dog")
+    assert ids == [5, UNK]
+    assert vocabulary.decode(ids) == "the <unk>"
+    assert vocabulary.tokens("the dog") == ["the", "dog"]
+
+
+def test_special_tokens_in_a_corpus_are_not_the_special_ones() -> None:
+    vocabulary = learn("a <unk> <s> </s> <pad> <unk>")
+    assert words(vocabulary) == ["a"]
+    assert vocabulary.encode("<pad> a </s> a <s> <unk>") == [UNK, 4, UNK, 4, UNK, UNK]
+
+
+def test_decoding_stops_at_the_end() -> None:
+    vocabulary = learn("a b c")
+    assert content([BOS, 4, PAD, UNK, EOS, 5, EOS]) == [4, UNK]
+    assert vocabulary.decode([BOS, 4, 5, EOS, 6, PAD]) == "a b"
+    assert vocabulary.decode([4, 5]) == "a b"
+    assert vocabulary.decode([EOS, 4]) == ""
+
+
+def test_more_words_asked_for_than_there_are(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "alignax"):
+        assert len(learn("a b c c", size=3)) == 7
+        assert not caplog.messages
+        assert len(learn("a b c c", size=5)) == 7
+    assert caplog.messages == [
+        "vocabulary (en): 5 words asked for, the corpus has 3: all of them are kept"
+    ]
+
+
+ODD = "a\u2028b\xa0c\x85d\re\x0bf\x1cg \u200b<unk>日😀"
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.sampled_from(list(TOKENIZERS)), st.text(st.sampled_from(ODD) | st.characters()))
+def test_a_saved_word_vocabulary_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, tokenizer: str, text: str
+) -> None:
+    text = text.replace("\n", " ").encode("utf-8", "ignore").decode()  # a line of a file
+    path = tmp_path_factory.mktemp("vocabulary") / "source.vocab"
+    vocabulary = learn(ODD, text, tokenizer=tokenizer)
+    vocabulary.save(path)
+    loaded = WordVocabulary.load(path, options(tokenizer=tokenizer), "en")
+    assert words(loaded) == words(vocabulary)
+    assert loaded.encode(ODD + text) == vocabulary.encode(ODD + text)
+
+
+def test_odd_characters_are_words_and_survive(tmp_path: Path) -> None:
+    vocabulary = learn(ODD, tokenizer="characters")
+    vocabulary.save(tmp_path / "vocab")
+    loaded = WordVocabulary.load(tmp_path / "vocab", options(tokenizer="characters"), "en")
+    assert len(loaded) == 4 + len(set(ODD))
+    assert UNK not in loaded.encode(ODD)
+    assert loaded.decode(loaded.encode(ODD)) == ODD
+
+
+def test_a_loaded_vocabulary_keeps_its_manner(tmp_path: Path) -> None:
+    manner = options(tokenizer="unicode", lowercase=True)
+    WordVocabulary.learn(["Am 3. März"], manner, "de").save(tmp_path / "vocab")
+    loaded = WordVocabulary.load(tmp_path / "vocab", manner, "de")
+    assert loaded.decode(loaded.encode("AM 3. MÄRZ")) == "am 3. märz"
+
+
+SENTENCES = [pair.source for pair in itertools.islice(dates.examples("train"), 300)]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_sentencepiece(kind: str, tmp_path: Path) -> None:
+    manner = options(kind=kind, size=120, lowercase=True)
+    vocabulary = SentencePieceVocabulary.learn(iter(SENTENCES), manner, "en")
+    assert len(vocabulary) == 120
+    assert tuple(vocabulary.token(i) for i in range(4)) == SPECIALS
+
+    vocabulary.save(tmp_path / "vocab")
+    loaded = VOCABULARIES[kind].load(tmp_path / "vocab", manner, "en")
+    assert words(loaded) == words(vocabulary)
+    for sentence in SENTENCES:
+        ids = loaded.encode(sentence)
+        assert ids == vocabulary.encode(sentence)
+        assert [loaded.token(i) for i in ids] == loaded.tokens(sentence)
+        assert loaded.decode([BOS, *ids, EOS, 7, PAD]) == sentence.lower()
+        assert not {PAD, BOS, EOS, UNK} & set(ids)
+    assert sum(len(loaded.encode(s)) for s in SENTENCES) < 0.6 * sum(map(len, SENTENCES))
+    assert UNK in loaded.encode("日") and EOS not in loaded.encode("march </s> 3")
+
+
+def test_unigram_and_bpe_differ() -> None:
+    unigram, bpe = (
+        SentencePieceVocabulary.learn(SENTENCES, options(kind=kind, size=120), "en")
+        for kind in ("unigram", "bpe")
+    )
+    assert set(words(unigram)) != set(words(bpe))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_sentencepiece_of_a_size_that_the_data_cannot_fill(kind: str) -> None:
+    def learn(size: int) -> Vocabulary:
+        return SentencePieceVocabulary.learn(SENTENCES, options(kind=kind, size=size), "en")
+
+    with pytest.raises(UserError) as caught:
+        learn(9999)
+    head, most = str(caught.value).split("Please set it to a value <= ")
+    assert head == (
+        "SentencePiece cannot learn a vocabulary of 9999 (vocab.size) from this corpus (en): "
+        "Vocabulary size too high (9999). "
+    )
+    assert len(learn(int(most.removesuffix(".")))) == int(most.removesuffix("."))
+
+    with pytest.raises(UserError, match=r"of 9 \(vocab.size\).* smaller than required_chars. 9 vs"):
+        learn(9)
+
+
+def test_sentencepiece_of_nothing() -> None:
+    with pytest.raises(UserError, match=r"from this corpus \(en\): it is empty$"):
+        SentencePieceVocabulary.learn([], options(kind="bpe"), "en")
+
+
+@pytest.mark.parametrize("error", [UserError("line 2 is bad"), KeyboardInterrupt()])
+def test_an_error_of_the_corpus_passes_sentencepiece(error: BaseException) -> None:
+    def texts():
+        yield from SENTENCES
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        SentencePieceVocabulary.learn(texts(), options(kind="bpe"), "en")
+    assert caught.value is error

@@ -1,0 +1,72 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from models.cells import CELLS
+from models.recurrent import Stack, run
+from tests import reference
+
+
+def random_params(init, *arguments, scale=0.5):
+    """Parameters drawn wide enough for every gate to leave its linear part."""
+    shapes = jax.eval_shape(init, jax.random.key(0), *arguments)["params"]
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda s: jnp.array(rng.normal(0, scale, s.shape), s.dtype), shapes)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_cell_equals_its_equations(name):
+    cell = CELLS[name](5)
+    x = np.random.default_rng(1).normal(size=(2, 7, 3)).astype(np.float32)
+    mask = jnp.ones((2, 7), bool)
+
+    def outputs(cell, x):
+        return run(cell, x, mask, cell.start(2))
+
+    def init(key, x):
+        return cell.init(key, x, method=outputs)
+
+    params = random_params(init, x)
+    ys, carry = cell.apply({"params": params}, x, method=outputs)
+    for row in range(2):
+        expected, final = reference.run(name, reference.as_float64(params), x[row].astype(float))
+        np.testing.assert_allclose(ys[row], expected, atol=2e-6)
+        for ours, theirs in zip(carry, final, strict=True):
+            np.testing.assert_allclose(ours[row], theirs, atol=2e-6)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("shape", ["forward", "reverse", "bidirectional", "residual"])
+def test_stack_equals_its_equations_under_padding(cell, shape):
+    options = {} if shape == "forward" else {shape: True}
+    stack = Stack(cell, features=4, layers=2, **options)
+    rng = np.random.default_rng(2)
+    x, lengths = rng.normal(size=(3, 6, 4)).astype(np.float32), [6, 3, 1]
+    mask = np.arange(6) < np.array(lengths)[:, None]
+    params = random_params(stack.init, x, mask)
+    ys, carries = jax.jit(stack.apply)({"params": params}, x, mask)
+    for row, length in enumerate(lengths):
+        sentence = x[row, :length].astype(float)
+        weights = reference.as_float64(params)
+        expected, finals = reference.stack(cell, weights, sentence, 2, **options)
+        np.testing.assert_allclose(ys[row, :length], expected, atol=5e-6)
+        np.testing.assert_array_equal(ys[row, length:], 0)
+        for layer in range(2):
+            for ours, theirs in zip(carries[layer], finals[layer], strict=True):
+                np.testing.assert_allclose(ours[row], theirs, atol=5e-6)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_steps_equal_the_whole(cell):
+    stack = Stack(cell, features=4, layers=2, residual=True)
+    x = np.random.default_rng(3).normal(size=(2, 5, 4)).astype(np.float32)
+    mask = jnp.ones((2, 5), bool)
+    params = {"params": random_params(stack.init, x, mask)}
+    whole, finals = stack.apply(params, x, mask)
+    step = jax.jit(lambda carries, x: stack.apply(params, carries, x, method="step"))
+    carries = stack.apply(params, 2, method="start")
+    for t in range(5):
+        y, carries = step(carries, x[:, t])
+        np.testing.assert_allclose(y, whole[:, t], atol=1e-6)
+    np.testing.assert_allclose(carries[1][-1], finals[1][-1], atol=1e-6)

@@ -1,0 +1,77 @@
+import jax
+import numpy as np
+import pytest
+
+from data.vocabulary import BOS, EOS, PAD
+from tasks.translation import cross_entropy, shift_right
+from tests import reference
+
+
+@pytest.fixture(scope="module")
+def params(tiny_task):
+    return jax.jit(tiny_task.init)(jax.random.key(0))
+
+
+def test_padding_changes_nothing(tiny_task, params):
+    batch = tiny_task.train_batches()[0]
+    wider = {name: np.pad(batch[name], ((0, 3), (0, 5))) for name in ("source", "target")}
+
+    @jax.jit
+    def sums_and_gradient(params, batch):
+        def objective(params):
+            sums = tiny_task.loss(params, batch)
+            return sums["loss"], sums
+
+        gradient, sums = jax.grad(objective, has_aux=True)(params)
+        return sums, gradient
+
+    sums, gradient = sums_and_gradient(params, batch)
+    padded_sums, padded_gradient = sums_and_gradient(params, wider)
+    np.testing.assert_allclose(padded_sums["loss"], sums["loss"], rtol=1e-6)
+    for padded, plain in zip(*map(jax.tree.leaves, (padded_gradient, gradient)), strict=True):
+        np.testing.assert_allclose(padded, plain, rtol=1e-4, atol=1e-5)
+    assert sums["count"] == padded_sums["count"] == (batch["target"] != PAD).sum()
+    assert sums["accuracy"] == padded_sums["accuracy"]
+
+
+def test_loss_is_the_mean_over_tokens_whatever_the_batch(tiny_task, params):
+    """Two half batches with uneven lengths add up to the whole one."""
+    batch = tiny_task.train_batches()[0]
+    loss = jax.jit(tiny_task.loss)
+    cuts = ({name: x[i * 8 : i * 8 + 8] for name, x in batch.items()} for i in range(2))
+    halves = [loss(params, half) for half in cuts]
+    whole = loss(params, batch)
+    for name in whole:
+        np.testing.assert_allclose(halves[0][name] + halves[1][name], whole[name], rtol=1e-5)
+
+
+def test_cross_entropy_equals_its_equation():
+    rng = np.random.default_rng(0)
+    logits, target = rng.normal(size=(2, 3, 5)), np.array([[4, 3, 2], [1, 2, PAD]])
+    smoothing = 0.1
+    loss = nll = 0.0
+    for row in range(2):
+        for t in range(3):
+            if target[row, t] != PAD:
+                p = reference.softmax(logits[row, t])
+                wanted = np.full(5, smoothing / 5)
+                wanted[target[row, t]] += 1 - smoothing
+                loss -= wanted @ np.log(p)
+                nll -= np.log(p[target[row, t]])
+    sums = cross_entropy(logits.astype(np.float32), target, smoothing)
+    np.testing.assert_allclose([sums["loss"], sums["nll"]], [loss, nll], rtol=1e-6)
+    assert sums["count"] == 5
+
+
+def test_the_decoder_reads_what_stands_before():
+    target = np.array([[7, 8, EOS, PAD]])
+    np.testing.assert_array_equal(shift_right(target), [[BOS, 7, 8, EOS]])
+
+
+def test_dropout_acts_only_with_a_key(tiny_task, params):
+    batch = tiny_task.train_batches()[0]
+    loss = jax.jit(tiny_task.loss)
+    calm = loss(params, batch, None)["loss"]
+    assert calm == loss(params, batch, None)["loss"]
+    noisy = [loss(params, batch, jax.random.key(i))["loss"] for i in (0, 0, 1)]
+    assert noisy[0] == noisy[1] != noisy[2] != calm

@@ -1,0 +1,64 @@
+"""A task that compiles in no time: a line through points, for what the trainer does itself."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from configs.base import base_config
+from training.loop import Evaluation
+
+
+class Points:
+    """Batches of the trainer's kind over numbers; batch n is a function of n."""
+
+    steps_per_epoch = 5
+    buckets = (8,)
+
+    def __len__(self):
+        return 2**48
+
+    def __getitem__(self, index):
+        rng = np.random.default_rng(int(index))
+        return {"x": rng.normal(size=8).astype(np.float32)}
+
+
+class Line:
+    def train_batches(self, seed, host, hosts):
+        return Points()
+
+    def init(self, key):
+        return {"w": jnp.zeros(()), "b": jnp.ones(())}
+
+    def loss(self, params, batch, key=None):
+        x = batch["x"]
+        error = (params["w"] * x + params["b"] - (3 * x - 1)) ** 2
+        return {"loss": error.sum(), "count": jnp.float32(len(x))}
+
+
+class Exploding(Line):
+    """Loses its footing at the fifth step."""
+
+    def train_batches(self, seed, host, hosts):
+        class From5(Points):
+            def __getitem__(self, index):
+                batch = super().__getitem__(index)
+                return {"x": batch["x"] * np.float32(np.nan if index >= 4 else 1)}
+
+        return From5()
+
+
+def toy_config(**train):
+    config = base_config()
+    config.optimizer.update({"name": "momentum", "learning_rate": 0.05, "clip_norm": 0.0})
+    config.train.update({"steps": 20, "eval_every": 5, "log_every": 1, **train})
+    return config
+
+
+def constant_evaluation(*losses):
+    """Evaluations with the given losses, one after the other, then the last again and again."""
+    remaining = list(losses)
+
+    def evaluate(params):
+        loss = remaining.pop(0) if len(remaining) > 1 else remaining[0]
+        return Evaluation({"loss": loss})
+
+    return evaluate

@@ -1,0 +1,58 @@
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from configs.base import base_config
+from training.optimizers import OPTIMIZERS, make_optimizer, make_schedule
+
+
+def rates(steps, steps_per_epoch=10.0, total=100, **settings):
+    optimizer = base_config().optimizer
+    optimizer.update({"learning_rate": 1.0, **settings})
+    schedule = make_schedule(optimizer, steps_per_epoch, total)
+    return [float(schedule(step)) for step in steps]
+
+
+def test_luong_halves_every_epoch_after_the_fifth():
+    epochs = [0, 49, 50, 59, 60, 99]
+    expected = [1, 1, 0.5, 0.5, 0.25, 2**-5]
+    assert rates(epochs, schedule="halving", halve_from=5.0, halve_every=1.0) == expected
+
+
+def test_sutskever_halves_every_half_epoch_after_the_fifth():
+    steps = [49, 50, 54, 55, 60, 74]
+    expected = [1, 0.5, 0.5, 0.25, 0.125, 2**-5]
+    assert rates(steps, schedule="halving", halve_from=5.0, halve_every=0.5) == expected
+
+
+def test_inverse_square_root_is_the_transformers():
+    d, warmup = 512, 40
+    ours = rates(
+        range(200), schedule="inverse_sqrt", warmup_steps=warmup,
+        learning_rate=d**-0.5 * warmup**-0.5,
+    )  # fmt: skip
+    paper = [d**-0.5 * min(s**-0.5, s * warmup**-1.5) for s in range(1, 201)]
+    np.testing.assert_allclose(ours, paper, rtol=1e-5)
+
+
+def test_cosine_ends_at_zero_and_constant_stays():
+    np.testing.assert_allclose(rates([0, 50, 100], schedule="cosine"), [1, 0.5, 0], atol=1e-7)
+    assert rates([0, 4, 9, 500], schedule="constant", warmup_steps=10) == pytest.approx(
+        [0.1, 0.5, 1, 1]
+    )
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer_goes_downhill(name):
+    settings = base_config().optimizer
+    settings.update({"name": name, "learning_rate": 0.05, "weight_decay": 0.01})
+    if name == "adadelta":
+        settings.update({"learning_rate": 1.0, "eps": 1e-3})
+    optimizer = make_optimizer(settings, optax.constant_schedule(settings.learning_rate))
+    params = jnp.array([1.0, -2.0])
+    state = optimizer.init(params)
+    for _ in range(100):
+        updates, state = optimizer.update(2 * params, state, params)
+        params = optax.apply_updates(params, updates)
+    assert float(jnp.sum(jnp.asarray(params) ** 2)) < 0.5

@@ -1,0 +1,124 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from data.vocabulary import PAD
+from tests.toy import Exploding, Line, Points, toy_config
+from training.devices import make_mesh, put, replicated
+from training.state import create_state, purpose_key
+from training.step import make_train_step, zero_sums
+
+
+def one_step(task, config, batch, devices, optimizer=None):
+    """Parameters and sums after one step of plain gradient descent on so many devices."""
+    mesh = make_mesh(jax.devices()[:devices])
+    optimizer = optimizer or optax.sgd(1.0)
+    state = create_state(jax.jit(task.init)(jax.random.key(0)), optimizer, bool(config.train.ema))
+    state = jax.device_put(state, replicated(mesh))
+    batch = put(batch, mesh)
+    zeros = zero_sums(task.loss, state.params, batch, mesh)
+    state, sums = make_train_step(task.loss, optimizer, config, mesh)(state, zeros, batch)
+    return jax.device_get(state), jax.device_get(sums)
+
+
+def uneven_batch(task):
+    """The batch with the most padding: its last rows are empty."""
+    batches = task.train_batches()
+    epoch = [batches[i] for i in range(batches.steps_per_epoch)]
+    return max(epoch, key=lambda batch: (batch["index"] < 0).sum())
+
+
+def test_loss_and_gradients_are_the_same_on_any_number_of_devices(tiny_task):
+    config, batch = tiny_task.config.copy_and_resolve_references(), uneven_batch(tiny_task)
+    assert config.model.dropout > 0  # the masks must not depend on the devices either
+    assert len(set((batch["target"] != PAD).sum(axis=1))) > 2
+    config.optimizer.clip_norm = 0.0
+    expected, expected_sums = one_step(tiny_task, config, batch, devices=1)
+    for devices in (2, 4, 8):
+        state, sums = one_step(tiny_task, config, batch, devices)
+        for name, value in expected_sums.items():
+            np.testing.assert_allclose(sums[name], value, rtol=1e-5)
+        jax.tree.map(
+            functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6),
+            state.params,
+            expected.params,
+        )
+
+
+# jax.pmap is in maintenance and says so; comparing with it is the point of this test.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_gradients_equal_a_correct_pmap(tiny_task):
+    batch = uneven_batch(tiny_task)
+    params = jax.jit(tiny_task.init)(jax.random.key(0))
+
+    def objective(params, batch):
+        sums = tiny_task.loss(params, batch)
+        return sums["loss"], sums["count"]
+
+    @functools.partial(jax.pmap, axis_name="device", in_axes=(None, 0))
+    def pmapped(params, batch):
+        gradient, count = jax.grad(objective, has_aux=True)(params, batch)
+        count = jax.lax.psum(count, "device")
+        return jax.tree.map(lambda g: jax.lax.psum(g, "device") / count, gradient)
+
+    cut = jax.tree.map(lambda x: x.reshape(8, -1, *x.shape[1:]), batch)
+    expected = jax.tree.map(lambda g: g[0], pmapped(params, cut))
+
+    @jax.jit
+    def ours(params, batch):
+        gradient, count = jax.grad(objective, has_aux=True)(params, batch)
+        return jax.tree.map(lambda g: g / count, gradient)
+
+    gradient = ours(jax.device_put(params, replicated(make_mesh())), put(batch, make_mesh()))
+    compare = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+    jax.tree.map(compare, jax.device_get(gradient), jax.device_get(expected))
+
+
+@pytest.mark.parametrize("accumulation", [2, 8])
+def test_micro_batches_add_up_to_the_batch(accumulation):
+    batch = Points()[0]
+    whole, whole_sums = one_step(Line(), toy_config(), batch, devices=1)
+    config = toy_config(accumulation=accumulation)
+    cut, cut_sums = one_step(Line(), config, batch, devices=8 // accumulation)
+    np.testing.assert_allclose(cut.params["w"], whole.params["w"], rtol=1e-6)
+    assert cut_sums["count"] == whole_sums["count"] == 8
+
+
+def test_a_step_that_is_not_finite_changes_nothing_but_the_counters():
+    batch = Exploding().train_batches(0, 0, 1)[4]
+    state, sums = one_step(Exploding(), toy_config(ema=0.5), batch, devices=1)
+    assert (state.params["w"], state.params["b"], state.ema["w"]) == (0, 1, 0)
+    assert (state.step, state.skipped, state.skipped_in_row) == (1, 1, 1)
+    assert sums["loss"] == sums["count"] == 0
+
+
+def test_gradients_are_scaled_down_to_the_norm_and_never_up():
+    batch = Points()[0]
+    config = toy_config()
+    free = one_step(Line(), config, batch, devices=1)[0].params
+    step = np.array([free["w"] - 0, free["b"] - 1])
+    norm = np.linalg.norm(step)
+    for limit, expected in ((norm / 4, step / 4), (norm * 2, step)):
+        config.optimizer.clip_norm = float(limit)
+        params = one_step(Line(), config, batch, devices=1)[0].params
+        np.testing.assert_allclose([params["w"], params["b"] - 1], expected, rtol=1e-5)
+
+
+def test_ema_follows_the_parameters():
+    state, _ = one_step(Line(), toy_config(ema=0.75), Points()[0], devices=1)
+    np.testing.assert_allclose(state.ema["w"], 0.25 * state.params["w"], rtol=1e-6)
+    assert state.eval_params is state.ema
+
+
+def test_randomness_is_a_function_of_seed_and_purpose():
+    keys = {
+        tuple(jax.random.key_data(purpose_key(seed, purpose)).tolist())
+        for seed in (0, 1)
+        for purpose in ("dropout", "weights")
+    }
+    assert len(keys) == 4
+    assert jnp.array_equal(purpose_key(3, "dropout"), purpose_key(3, "dropout"))
