@@ -2,6 +2,7 @@
 
 import logging
 import os
+import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from ml_collections import ConfigDict, config_flags
 from configs.check import check
 from errors import UserError
 
-COMPILATIONS = Path("cache/xla")  # compiled programs are kept between runs
+COMPILATIONS = Path("cache/xla")  # where JAX keeps compiled programs between runs
 
 
 def define_config() -> flags.FlagHolder:
@@ -30,7 +31,7 @@ def run(main: Callable[[], None]) -> None:
         if len(argv) > 1:
             _fail(f"what is {argv[1]!r}? This program takes flags alone, as --name=value")
         _show_messages()
-        _keep_compilations()
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILATIONS.absolute()))
         try:
             main()
         except UserError as error:
@@ -46,6 +47,9 @@ def checked_config() -> tuple[ConfigDict, list[str]]:
     config = flags.FLAGS["config"].value
     if config is None:
         raise UserError("--config is missing: name a file, as --config=configs/luong2015.py")
+    if not isinstance(config, ConfigDict):  # a stand-in that holds the loader's error
+        name = config_flags.get_config_filename(flags.FLAGS["config"])
+        raise UserError(f"there is no config file {name}: configs/ holds one a paper")
     check(config)
     return config, [a for a in sys.argv[1:] if a.startswith(("--config", "-config"))]
 
@@ -55,8 +59,6 @@ def _parse_flags(argv: list[str]) -> list[str]:
         return flags.FLAGS(argv)
     except UserError as error:
         _fail(str(error))
-    except FileNotFoundError as error:
-        _fail(f"no config file {error.filename}: see configs/")
     except flags.Error as error:
         _fail(str(error).removeprefix("flag "))
     except (AttributeError, KeyError) as error:
@@ -67,7 +69,9 @@ def _parse_flags(argv: list[str]) -> list[str]:
 
 def _unknown_field(argv: list[str]) -> str:
     """Names the first override whose field the config does not have, and the fields there are."""
-    config = flags.FLAGS["config"].value
+    names = [a.partition("=")[2] for a in argv if a.lstrip("-").startswith("config=")]
+    path, _, arguments = (names or [""])[-1].partition(":")
+    config = runpy.run_path(path)["get_config"](arguments)
     for argument in argv:
         path = argument.lstrip("-").partition("=")[0].split(".")
         node = config
@@ -80,13 +84,6 @@ def _unknown_field(argv: list[str]) -> str:
                 return f"{where} has no field {name!r}: it has {known}"
             node = node[name]
     return ""
-
-
-def _keep_compilations() -> None:
-    import jax
-
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        jax.config.update("jax_compilation_cache_dir", str(COMPILATIONS.absolute()))
 
 
 def _show_messages() -> None:

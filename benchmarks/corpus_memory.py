@@ -43,11 +43,11 @@ def write_corpus(folder: Path, pairs: int) -> None:
 
 def measure(folder: Path) -> dict[str, float]:
     """Seconds and peak memory of both phases, of this very process."""
-    from configs.base import base_config
+    from configs.base import Config, base_config
     from data.batches import Batches, plan_buckets, train_iterator
     from data.prepare import prepare
 
-    data = base_config().data
+    data: Config = base_config().data
     data.update({"dir": str(folder), "cache": str(folder / "cache")})
     data.source_vocab.tokenizer = data.target_vocab.tokenizer = "split"
     start = time.perf_counter()

@@ -132,7 +132,7 @@ def _make(data: Config, shape: dict, folder: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _sides(data: Config) -> list[tuple[str, ConfigDict, str]]:
+def _sides(data: Config) -> list[tuple[str, Config, str]]:
     source = ("source", data.source_vocab, data.source)
     return [source] if data.shared_vocab else [source, ("target", data.target_vocab, data.target)]
 

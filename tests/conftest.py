@@ -2,7 +2,11 @@
 
 import os
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+# Compiling takes most of the time here, so code is compiled fast rather than to be fast.
+os.environ["XLA_FLAGS"] = (
+    "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 "
+    "--xla_llvm_disable_expensive_passes=true"
+)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from pathlib import Path

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.base import base_config
+from configs.base import Config, base_config
 from data.batches import (
     Batch,
     Batches,
@@ -35,7 +35,7 @@ def make_corpus(folder: Path, lengths: Lengths) -> Prepared:
         for side, language in enumerate(("en", "de")):
             lines = "".join(f"{pair[side]}\n" for pair in pairs)
             (folder / f"{split}.{language}").write_text(lines)
-    data = base_config().data
+    data: Config = base_config().data
     data.update({"dir": str(folder), "cache": str(folder / "cache"), "splits": {"test": ""}})
     data.source_vocab.tokenizer = data.target_vocab.tokenizer = "split"
     return prepare(data)

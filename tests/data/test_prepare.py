@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.base import base_config
+from configs.base import Config, base_config
 from data.corpora import read_pairs
 from data.pair import Pair
 from data.prepare import Prepared, prepare
@@ -33,9 +33,9 @@ TEXTS = {
 
 
 @pytest.fixture
-def data(tmp_path: Path):
+def data(tmp_path: Path) -> Config:
     """A small corpus of text."""
-    data = base_config().data
+    data: Config = base_config().data
     data.update({"dir": str(tmp_path / "corpus"), "cache": str(tmp_path / "cache")})
     data.update({"max_length": 5})
     data.source_vocab.tokenizer = data.target_vocab.tokenizer = "split"
@@ -48,8 +48,8 @@ def data(tmp_path: Path):
 
 
 @pytest.fixture
-def dates(tmp_path: Path):
-    data = base_config().data
+def dates(tmp_path: Path) -> Config:
+    data: Config = base_config().data
     data.update({"corpus": "dates", "cache": str(tmp_path / "cache")})
     data.update({"examples": {"train": 200, "valid": 30, "test": 20}})
     data.source_vocab.tokenizer = data.target_vocab.tokenizer = "unicode"
@@ -67,11 +67,11 @@ def manifest(prepared: Prepared) -> dict:
     return json.loads((prepared.folder / "manifest.json").read_text())
 
 
-def cached(data) -> list[str]:
+def cached(data: Config) -> list[str]:
     return sorted(path.suffix or "folder" for path in Path(data.cache).iterdir())
 
 
-def test_ids_are_those_of_the_texts(data) -> None:
+def test_ids_are_those_of_the_texts(data: Config) -> None:
     prepared = prepare(data)
     kept = [TEXTS["train"][i] for i in (0, 2, 6)]
     assert decoded(prepared, "train") == kept
@@ -85,7 +85,7 @@ def test_ids_are_those_of_the_texts(data) -> None:
     assert test.ids(np.array([], int)) == []
 
 
-def test_what_is_left_out_is_counted(data, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_left_out_is_counted(data: Config, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "alignax"):
         prepared = prepare(data)
     assert manifest(prepared)["counts"] == {
@@ -102,7 +102,7 @@ def test_what_is_left_out_is_counted(data, caplog: pytest.LogCaptureFixture) -> 
     )
 
 
-def test_texts_stand_beside_the_ids(data, dates) -> None:
+def test_texts_stand_beside_the_ids(data: Config, dates: Config) -> None:
     assert prepare(data).split("valid").texts() == [Pair("the bird sleeps", "der Vogel schläft")]
     prepared = prepare(dates)
     for name, count in (("valid", 30), ("test", 20)):
@@ -113,7 +113,7 @@ def test_texts_stand_beside_the_ids(data, dates) -> None:
     assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
 
 
-def test_a_shared_vocabulary(data) -> None:
+def test_a_shared_vocabulary(data: Config) -> None:
     data.shared_vocab = True
     prepared = prepare(data)
     assert prepared.source is prepared.target
@@ -122,7 +122,7 @@ def test_a_shared_vocabulary(data) -> None:
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_sentencepiece_vocabularies(dates, kind: str) -> None:
+def test_sentencepiece_vocabularies(dates: Config, kind: str) -> None:
     for vocab in (dates.source_vocab, dates.target_vocab):
         vocab.update({"kind": kind, "size": 110})
     prepared = prepare(dates)
@@ -130,13 +130,13 @@ def test_sentencepiece_vocabularies(dates, kind: str) -> None:
     assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
 
 
-def test_a_corpus_without_a_test_split(data) -> None:
+def test_a_corpus_without_a_test_split(data: Config) -> None:
     data.splits.test = ""
     with pytest.raises(UserError, match=r"no split 'test': name one in data\.splits\.test"):
         prepare(data).split("test")
 
 
-def test_a_corpus_without_a_validation_split(data) -> None:
+def test_a_corpus_without_a_validation_split(data: Config) -> None:
     data.update({"splits": {"valid": ""}, "holdout": 2})
     prepared = prepare(data)
     assert len(decoded(prepared, "train")) + len(decoded(prepared, "valid")) >= 3
@@ -144,7 +144,7 @@ def test_a_corpus_without_a_validation_split(data) -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_an_empty_corpus(data, split: str) -> None:
+def test_an_empty_corpus(data: Config, split: str) -> None:
     for language in ("en", "de"):
         (Path(data.dir) / f"{split}.{language}").write_text("\n")
     with pytest.raises(
@@ -155,7 +155,7 @@ def test_an_empty_corpus(data, split: str) -> None:
     assert cached(data) == [".lock"]
 
 
-def test_the_cache_is_reused(data, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_cache_is_reused(data: Config, caplog: pytest.LogCaptureFixture) -> None:
     def state() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in Path(data.cache).rglob("*")}
 
@@ -168,7 +168,7 @@ def test_the_cache_is_reused(data, caplog: pytest.LogCaptureFixture) -> None:
     assert decoded(again, "test") == decoded(first, "test")
 
 
-def test_a_corpus_that_moved_is_known_again(data, tmp_path: Path) -> None:
+def test_a_corpus_that_moved_is_known_again(data: Config, tmp_path: Path) -> None:
     first = prepare(data)
     Path(data.dir).rename(tmp_path / "elsewhere")
     data.dir = str(tmp_path / "elsewhere")
@@ -187,14 +187,14 @@ def test_a_corpus_that_moved_is_known_again(data, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_changed_setting_gives_another_folder(data, change: dict) -> None:
+def test_a_changed_setting_gives_another_folder(data: Config, change: dict) -> None:
     first = prepare(data)
     data.update(change)
     assert prepare(data).folder != first.folder
     assert cached(data) == [".lock", ".lock", "folder", "folder"]
 
 
-def test_settings_of_the_batches_are_no_matter(data) -> None:
+def test_settings_of_the_batches_are_no_matter(data: Config) -> None:
     first = prepare(data)
     data.update({"buckets": 2, "batch_size": 8, "batch_unit": "tokens", "reverse_source": True})
     assert prepare(data).folder == first.folder
@@ -202,7 +202,7 @@ def test_settings_of_the_batches_are_no_matter(data) -> None:
 
 @pytest.mark.parametrize("name", ["train.en", "valid.de", "test.en"])
 @pytest.mark.parametrize("grow", [True, False])
-def test_a_changed_file_gives_another_folder(data, name: str, grow: bool) -> None:
+def test_a_changed_file_gives_another_folder(data: Config, name: str, grow: bool) -> None:
     first = prepare(data)
     path = Path(data.dir) / name
     text = path.read_text()
@@ -237,7 +237,9 @@ def break_gzip(path: Path) -> None:
         (break_gzip, r"(test|train).de.gz is damaged at line"),
     ],
 )
-def test_an_error_leaves_nothing_behind(data, kind: str, split: str, damage, message: str) -> None:
+def test_an_error_leaves_nothing_behind(
+    data: Config, kind: str, split: str, damage, message: str
+) -> None:
     data.source_vocab.update({"kind": kind, "size": 50})
     data.target_vocab.update({"kind": kind, "size": 50})
     path = Path(data.dir) / f"{split}.de"
@@ -270,7 +272,7 @@ print(prepare(data).folder)
 """
 
 
-def start(data) -> subprocess.Popen:
+def start(data: Config) -> subprocess.Popen:
     """A process that is about to prepare `data`, and waits for a line."""
     process = subprocess.Popen(
         [sys.executable, "-c", PREPARE, data.cache],
@@ -284,7 +286,7 @@ def start(data) -> subprocess.Popen:
     return process
 
 
-def test_two_processes_do_the_work_once(dates) -> None:
+def test_two_processes_do_the_work_once(dates: Config) -> None:
     processes = [start(dates) for _ in range(2)]
     for process in processes:
         process.stdin.write("\n")
@@ -303,7 +305,7 @@ def test_two_processes_do_the_work_once(dates) -> None:
     assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
 
 
-def test_what_a_killed_process_left_is_cleared_away(dates) -> None:
+def test_what_a_killed_process_left_is_cleared_away(dates: Config) -> None:
     process = start(dates)
     process.stdin.write("\n")
     process.stdin.flush()

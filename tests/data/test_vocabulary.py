@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.base import base_config
+from configs.base import Config, base_config
 from data import dates
 from data.tokenizers import TOKENIZERS
 from data.vocabulary import (
@@ -24,8 +24,8 @@ from data.vocabulary import (
 from errors import UserError
 
 
-def options(**changes: str | int | bool):
-    settings = base_config().data.source_vocab
+def options(**changes: str | int | bool) -> Config:
+    settings: Config = base_config().data.source_vocab
     settings.update({"tokenizer": "split", "size": 100, **changes})
     return settings
 

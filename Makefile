@@ -1,0 +1,37 @@
+# Alignax. `make demo` and `make test` need Python 3.11 or later and nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint slow memory clean
+
+demo: .venv/installed  ## train on the embedded corpus, score it, draw its attention
+	$(BIN)/python train.py --config=configs/luong2015.py:data=dates --workdir=runs/demo
+	$(BIN)/python eval.py --workdir=runs/demo --split=test
+
+test: lint  ## lint, types and the whole suite but the slow tests
+	$(BIN)/pytest -m "not slow"
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+slow: .venv/installed-dev  ## tests that take minutes
+	$(BIN)/pytest -m slow
+
+memory: .venv/installed  ## prepares five million pairs and measures the memory that took
+	$(BIN)/python -m benchmarks.corpus_memory
+
+.venv/installed: requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	  "Alignax needs Python 3.11 or later: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+.venv/installed-dev: requirements-dev.txt .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+clean:  ## removes what the commands above made, but not runs/
+	rm -rf .venv cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,62 @@
+import json
+
+import jax
+import numpy as np
+import pytest
+import sacrebleu
+
+from data.vocabulary import EOS
+from evaluation.scores import signatures, text_scores
+from evaluation.translation import Evaluator, report
+
+
+def test_scores_are_sacrebleus_and_exact_match_counts():
+    hypotheses = ["the cat sat on the mat", "A dog", "one two three four five"]
+    references = ["the cat sat on a mat", "a dog", "one two three four five"]
+    scores = text_scores(hypotheses, references)
+    assert scores["bleu"] == sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert scores["chrf"] == sacrebleu.corpus_chrf(hypotheses, [references]).score
+    assert scores["exact"] == 1 / 3
+    lower = text_scores(hypotheses, references, lowercase=True)
+    assert lower["exact"] == 2 / 3 and lower["bleu"] > scores["bleu"]
+    assert "case:mixed" in signatures()["bleu"] and "case:lc" in signatures(True)["bleu"]
+
+
+@pytest.fixture(scope="module")
+def evaluator(tiny_task, mesh):
+    return Evaluator(tiny_task, mesh)
+
+
+@pytest.fixture(scope="module")
+def params(tiny_task):
+    return jax.jit(tiny_task.init)(jax.random.key(0))
+
+
+def test_translations_come_in_the_corpus_order_with_their_attention(evaluator, params, tiny_task):
+    translated = evaluator.translate(params, "test", attention=True)
+    assert [t.pair for t in translated] == tiny_task.prepared.split("test").texts()
+    for t in translated:
+        words = len(tiny_task.source.tokens(t.pair.source))
+        assert t.attention.shape == (len(t.tokens), words + 1)  # the source ends in </s>
+        np.testing.assert_allclose(t.attention.sum(axis=1), 1, rtol=1e-5)
+        assert EOS not in t.tokens[:-1]
+
+
+def test_losses_are_means_over_all_tokens_of_the_split(evaluator, params, tiny_task):
+    values = evaluator.losses(params, "test")
+    total = count = 0
+    for batch in tiny_task.eval_batches("test"):
+        sums = jax.jit(tiny_task.loss)(params, batch)
+        total, count = total + float(sums["nll"]), count + float(sums["count"])
+    np.testing.assert_allclose(values["nll"], total / count, rtol=1e-5)
+    np.testing.assert_allclose(values["perplexity"], np.exp(total / count), rtol=1e-5)
+
+
+def test_report_keeps_scores_hypotheses_and_pictures(params, tiny_task, mesh, tmp_path, capsys):
+    report(tiny_task, params, mesh, "test", 7, tmp_path, pictures=1)
+    kept = json.loads((tmp_path / "scores.json").read_text())
+    assert kept["step"] == 7 and kept["sentences"] == 12
+    assert {"perplexity", "bleu", "chrf", "exact"} <= kept["scores"].keys()
+    assert (tmp_path / "hypotheses.txt").read_text().count("\n") == 12
+    assert (tmp_path / "attention-0.png").read_bytes().startswith(b"\x89PNG")
+    assert kept["signatures"]["bleu"] in capsys.readouterr().out

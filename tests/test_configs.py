@@ -1,0 +1,155 @@
+"""Every config builds; every slip is refused with its field and what would be legal."""
+
+import importlib.util
+import itertools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from configs import check as checks
+from configs.arguments import parse
+from configs.base import base_config
+from configs.check import LEGAL, check
+from configs.datasets import DATASETS
+from configs.luong2015 import get_config
+from data.corpora import CORPORA
+from data.tokenizers import TOKENIZERS
+from data.vocabulary import VOCABULARIES
+from errors import UserError
+from models.attention import ALIGNMENTS, SCORES
+from models.cells import CELLS
+from models.initializers import INITIALIZERS
+from tasks.registry import TASKS
+from tasks.translation import TRANSLATORS
+from training.optimizers import OPTIMIZERS, SCHEDULES
+
+FOLDER = Path(__file__).parent.parent / "configs"
+HELPERS = {"__init__", "arguments", "base", "check", "datasets"}
+FILES = sorted(path for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
+
+REGISTRIES = {
+    "task": TASKS,
+    "data.corpus": CORPORA,
+    "data.source_vocab.kind": VOCABULARIES,
+    "data.source_vocab.tokenizer": TOKENIZERS,
+    "model.name": TRANSLATORS,
+    "model.encoder.cell": CELLS,
+    "model.attention.align": {"none", *ALIGNMENTS},
+    "model.attention.score": SCORES,
+    "model.init": INITIALIZERS,
+    "optimizer.name": OPTIMIZERS,
+    "optimizer.schedule": SCHEDULES,
+}
+
+
+@pytest.mark.parametrize("field", REGISTRIES)
+def test_legal_names_are_the_registries(field):
+    assert set(LEGAL[field]) == set(REGISTRIES[field])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_config_file_loads_and_says_how_to_run_it(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    check(module.get_config())
+    assert f"--config=configs/{path.name}" in module.__doc__
+
+
+POINTS = [
+    f"data={data},align={align},score={score},feed={feed},size={size}"
+    for data, (align, score), feed, size in itertools.product(
+        ("dates", "multi30k_de_en"),
+        (("none", "general"), *(("global", score) for score in SCORES)),
+        ("yes", "no"),
+        ("tiny", "small", "paper"),
+    )
+]
+
+
+@pytest.mark.parametrize("arguments", POINTS)
+def test_every_luong_model_builds(arguments):
+    config = get_config(arguments)
+    check(config)
+    if "dates" in arguments:
+        model = TRANSLATORS[config.model.name](config.model, 50, 60, config.data.reverse_source)
+        tokens = jnp.ones((1, 3), int)
+        shapes = jax.eval_shape(model.init, jax.random.key(0), tokens, tokens > 0, tokens)
+        assert shapes["params"]["output"]["kernel"].shape[-1] == 60
+
+
+def test_the_paper_is_the_papers():
+    config = get_config("size=paper,data=wmt14_en_de")
+    stack = config.model.encoder
+    assert (stack.layers, stack.features, stack.embedding, stack.cell) == (4, 1000, 1000, "lstm")
+    assert (config.optimizer.name, config.optimizer.learning_rate) == ("sgd", 1.0)
+    assert (config.data.batch_size, config.data.max_length) == (128, 50)
+    assert config.data.source_vocab.size == config.data.target_vocab.size == 50_000
+    assert config.data.reverse_source and config.optimizer.clip_norm == 5.0
+    assert (config.model.init, config.model.init_scale) == ("uniform", 0.1)
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_dataset_is_known_to_every_field(name):
+    check(get_config(f"data={name}"))
+
+
+@pytest.mark.parametrize("field", LEGAL)
+def test_an_unknown_name_lists_the_known(field):
+    config = base_config()
+    config.update_from_flattened_dict({field: "nonsense"})
+    with pytest.raises(UserError) as caught:
+        check(config)
+    assert f"config.{field}='nonsense'" in str(caught.value)
+    assert all(name in str(caught.value) for name in LEGAL[field])
+
+
+@pytest.mark.parametrize("field", [*checks.POSITIVE, *checks.NOT_NEGATIVE, *checks.FRACTIONS])
+def test_a_number_out_of_range_is_named(field):
+    config = base_config()
+    parent, last = field.rsplit(".", 1)
+    checks.get(config, parent)[last] = -1 if isinstance(checks.get(config, field), int) else -1.0
+    with pytest.raises(UserError, match=f"config.{field}=-1"):
+        check(config)
+
+
+COMBINATIONS = {
+    "model.bridge=copy needs equal": {"model.decoder.layers": 3},
+    "input_feeding=True has nothing to feed": {"model.attention.align": "none"},
+    "score=dot needs equal widths": {
+        "model.attention.score": "dot", "model.decoder.features": 64, "model.bridge": "dense",
+    },
+    "max_source=20 cannot rate": {
+        "model.attention.score": "location", "model.attention.max_source": 20,
+    },
+    "reverse_source=True says nothing": {
+        "data.reverse_source": True, "model.encoder.bidirectional": True,
+        "model.encoder.features": 256,
+    },
+    "accumulation=3 must divide": {"train.accumulation": 3},
+    "batch_size=100 must be a multiple": {"data.batch_size": 100},
+    "data.name is empty": {"data.corpus": "tfds"},
+    "has no meaning for rprop": {"optimizer.name": "rprop", "optimizer.schedule": "cosine"},
+    "one of them must say how long": {"train.epochs": 0.0},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", COMBINATIONS)
+def test_impossible_combinations_are_refused(message):
+    config = base_config()
+    config.update_from_flattened_dict(COMBINATIONS[message])
+    with pytest.raises(UserError) as caught:
+        check(config)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_arguments():
+    legal = {"score": ("general", "dot"), "size": ("tiny", "paper")}
+    assert parse("", **legal) == {"score": "general", "size": "tiny"}
+    assert parse("size=paper", **legal) == {"score": "general", "size": "paper"}
+    with pytest.raises(UserError, match="score=dott is not known: score can be general, dot"):
+        parse("score=dott", **legal)
+    with pytest.raises(UserError, match="one of the names score, size"):
+        parse("scor=dot", **legal)
