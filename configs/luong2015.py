@@ -9,7 +9,13 @@ concat, location), feed (yes, no), size (tiny, small, paper).
 `paper` is the paper's own recipe: 4 × 1000 LSTM, SGD from 1.0, halved every epoch after the fifth,
 reversed source, U(−.1, .1), gradient norm 5, batch 128; with dropout .2, 12 epochs and halving
 after 8. It reports 19.0 BLEU at best on WMT'14 En–De newstest2014 (Table 1, without unknown-word
-replacement).
+replacement); not run here.
+
+Measured, test split, greedy decoding:
+
+    data=dates (tiny)                     EXACT exact match, 2 CPU cores, TIME
+    data=multi30k_de_en,size=small        37.8 BLEU, 2 min 16 s on an H200
+        --config.train.epochs=15.0        nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|version:2.6.0
 """
 
 from configs.arguments import parse
@@ -46,7 +52,7 @@ def _tiny(config: Config) -> None:
     config.model.encoder.bidirectional = True
     config.model.dropout = 0.0
     config.model.init, config.model.init_scale = "xavier", 1.0
-    config.data.batch_size = 64
+    config.data.batch_size, config.data.buckets = 64, 2
     config.optimizer.learning_rate = 0.005
     config.optimizer.clip_norm = 1.0
     config.optimizer.schedule = "cosine"

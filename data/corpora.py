@@ -10,10 +10,9 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from configs.base import Config
-from data import dates
 from data.pair import Pair
 from errors import UserError
 
@@ -46,6 +45,8 @@ def local_files(data: Config) -> list[Path]:
 
 
 def _dates(data: Config, split: str) -> Iterator[Pair]:
+    from data import dates  # brings Babel's locales, which no other corpus needs
+
     try:
         endless = dates.examples(split, source=data.source, target=data.target, seed=data.seed)
         yield from itertools.islice(endless, data.examples[split])
@@ -132,7 +133,7 @@ CORPORA: dict[str, Callable[[Config, str], Iterator[Pair]]] = {
     "tfds": _tfds,
 }
 
-_OPENERS: dict[str, Callable[..., IO[bytes]]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}  # type: ignore[dict-item]
+_OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
 
 
 def _find(data: Config, split: str, language: str) -> Path:
@@ -141,7 +142,12 @@ def _find(data: Config, split: str, language: str) -> Path:
         raise UserError(
             f"corpus folder {folder} does not exist: name your copy with --config.data.dir=FOLDER"
         )
-    name = data.files.format(split=split, lang=language)
+    try:
+        name = data.files.format(split=split, lang=language)
+    except (KeyError, IndexError, ValueError):
+        raise UserError(
+            f"config.data.files={data.files!r} cannot name files: it may use {{split}} and {{lang}}"
+        ) from None
     for suffix in _OPENERS:
         if (folder / (name + suffix)).is_file():
             return folder / (name + suffix)

@@ -88,20 +88,16 @@ def prepare(data: Config) -> Prepared:
     folder = Path(data.cache) / f"{label}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_suffix(".lock")):
+        with _locked(folder.with_name(folder.name + ".lock")):
             if not folder.is_dir():
                 _make(data, shape, folder)
     return Prepared(folder, *_load_vocabularies(data, folder))
 
 
-def _fingerprint(path: Path) -> list[str | int]:
-    """Name, size and a digest of both ends: cheap on any size, and it travels with the file."""
-    size = path.stat().st_size
+def _fingerprint(path: Path) -> list[str]:
+    """A file by its name and content: dates and folders change when a corpus is copied."""
     with path.open("rb") as file:
-        ends = file.read(1 << 16)
-        file.seek(max(0, size - (1 << 16)))
-        ends += file.read()
-    return [path.name, size, hashlib.sha256(ends).hexdigest()]
+        return [path.name, hashlib.file_digest(file, "sha256").hexdigest()]
 
 
 @contextlib.contextmanager
@@ -116,7 +112,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _make(data: Config, shape: dict, folder: Path) -> None:
-    scratch = folder.with_suffix(".unfinished")  # one at a time: we hold the lock
+    scratch = folder.with_name(folder.name + ".unfinished")  # one at a time: we hold the lock
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     try:

@@ -123,6 +123,7 @@ class SentencePieceVocabulary:
                 failures.append(error)
                 raise
 
+        sentencepiece.set_random_generator_seed(0)  # its sample of a large corpus
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=lines(),

@@ -1,9 +1,11 @@
 import gzip
 import json
 import logging
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -272,50 +274,63 @@ print(prepare(data).folder)
 """
 
 
-def start(data: Config) -> subprocess.Popen:
-    """A process that is about to prepare `data`, and waits for a line."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", PREPARE, data.cache],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    return process
+@pytest.fixture
+def start(dates: Config) -> Iterator[Callable[[], subprocess.Popen]]:
+    """Starts a process that is about to prepare `dates` and waits for a line."""
+    processes = []
 
+    def start() -> subprocess.Popen:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        command = [sys.executable, "-c", PREPARE, dates.cache]
+        processes.append(process := subprocess.Popen(command, cwd=ROOT, text=True, **pipes))
+        assert process.stdout.readline() == "ready\n"
+        return process
 
-def test_two_processes_do_the_work_once(dates: Config) -> None:
-    processes = [start(dates) for _ in range(2)]
+    yield start
     for process in processes:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    (one, log), (other, other_log) = (process.communicate(timeout=30) for process in processes)
-    assert [process.returncode for process in processes] == [0, 0]
-    assert one == other and Path(one.strip()).is_dir()
-    both = log + other_log
-    assert both.count("another process prepares this corpus: waiting for it") == 1
-    assert both.count("train: 1,500 pairs read, 1,500 kept") == 1
-    assert cached(dates) == [".lock", "folder"]
+        process.kill()
+        process.communicate()
 
+
+def go(process) -> None:
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def wait_for(data: Config, name: str) -> None:
+    deadline = time.monotonic() + 30
+    while not list(Path(data.cache).glob(name)) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def test_two_processes_do_the_work_once(dates: Config, start) -> None:
+    one, other = start(), start()
+    go(one)
+    wait_for(dates, "*.unfinished")
+    one.send_signal(signal.SIGSTOP)  # in the midst of it, until the other one has seen that
+    go(other)
+    waiting = other.stderr.readline()
+    one.send_signal(signal.SIGCONT)
+    (folder, log), (same, other_log) = (p.communicate(timeout=30) for p in (one, other))
+
+    assert waiting.startswith("another process prepares this corpus: waiting for it")
+    assert one.returncode == other.returncode == 0 and folder == same
+    assert "train: 1,500 pairs read, 1,500 kept" in log and "pairs read" not in other_log
+    assert cached(dates) == [".lock", "folder"]
     dates.examples.train = 1500
     prepared = prepare(dates)
-    assert str(prepared.folder) == one.strip()
+    assert str(prepared.folder) == folder.strip()
     assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
 
 
-def test_what_a_killed_process_left_is_cleared_away(dates: Config) -> None:
-    process = start(dates)
-    process.stdin.write("\n")
-    process.stdin.flush()
-    cache, deadline = Path(dates.cache), time.monotonic() + 30
-    while not list(cache.glob("*.unfinished/source.vocab")) and time.monotonic() < deadline:
-        time.sleep(0.005)
+def test_what_a_killed_process_left_is_cleared_away(dates: Config, start) -> None:
+    process = start()
+    go(process)
+    wait_for(dates, "*.unfinished/source.vocab")
     process.kill()
-    process.communicate()
+    process.wait()
     assert cached(dates) == [".lock", ".unfinished"]
-    (left,) = cache.glob("*.unfinished")
+    (left,) = Path(dates.cache).glob("*.unfinished")
     (left / "stray").touch()
 
     dates.examples.train = 1500
