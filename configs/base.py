@@ -60,16 +60,21 @@ def _model() -> ConfigDict:
     return ConfigDict({
         "name": "seq2seq",
         "encoder": {**stack, "bidirectional": False},  # features: of each direction
-        "decoder": {**stack},
-        "bridge": "copy",  # encoder to decoder states: copy | dense
+        "decoder": {**stack, "maxout": 500},  # maxout: output layer of the cho and bahdanau wiring
+        "bridge": "copy",  # encoder to decoder states: copy | dense | backward
+        "wiring": "luong",  # plain | cho | luong | bahdanau
         "attention": {
-            "align": "global",  # none | global
-            "score": "general",  # dot | general | concat | location
-            "input_feeding": True,
+            "align": "global",  # none | global | local_m | local_p | hard
+            "score": "general",  # dot | scaled_dot | general | concat | location
+            "input_feeding": True,  # of the luong wiring
             "max_source": 64,  # positions the location score can rate
+            "D": 10,  # local: positions on either side of p_t
+            "sigma": 0.0,  # local_p: width of the Gaussian; 0: D/2
+            "renormalise": False,  # local_p: weights sum to 1 again after the Gaussian
+            "key_value": "none",  # none | split | zero (Mino 2017)
         },
         "dropout": 0.2,
-        "init": "uniform",  # uniform | normal | xavier
+        "init": "uniform",  # uniform | normal | xavier | bahdanau
         "init_scale": 0.1,
         "dtype": "float32",  # of the computation; parameters are float32
     })  # fmt: skip
@@ -91,7 +96,7 @@ def _optimizer() -> ConfigDict:
         "halve_from": 5.0,  # halving: epochs at the full rate,
         "halve_every": 1.0,  # then a halving each so many epochs
         "plateau_factor": 0.5,  # plateau: the rate is multiplied by this
-        "plateau_patience": 2,  # after so many evaluations without a better one
+        "plateau_patience": 3,  # after so many evaluations without a better one
     })  # fmt: skip
 
 
@@ -100,6 +105,9 @@ def _train() -> ConfigDict:
         "epochs": 10.0,  # length of the run, unless steps is set
         "steps": placeholder(int),
         "label_smoothing": 0.0,
+        "doubly_stochastic": 0.0,  # λ of Xu 2015: every source word should be read once
+        "reinforce": {"weight": 1.0, "entropy": 0.002},  # hard attention (Xu 2015)
+        "loss_per": "token",  # what gradients are divided by: token | sentence (the SGD papers)
         "accumulation": 1,  # micro-batches a batch is cut into
         "ema": 0.0,  # decay of the averaged weights that are evaluated; 0: none
         "eval_every": 1000,  # steps; also the time for a checkpoint

@@ -23,13 +23,16 @@ LEGAL: dict[str, tuple[str, ...]] = {
     "model.name": ("seq2seq",),
     "model.encoder.cell": _CELLS,
     "model.decoder.cell": _CELLS,
-    "model.bridge": ("copy", "dense"),
-    "model.attention.align": ("none", "global"),
-    "model.attention.score": ("dot", "general", "concat", "location"),
-    "model.init": ("uniform", "normal", "xavier"),
+    "model.bridge": ("copy", "dense", "backward"),
+    "model.wiring": ("plain", "cho", "luong", "bahdanau"),
+    "model.attention.align": ("none", "global", "local_m", "local_p", "hard"),
+    "model.attention.score": ("dot", "scaled_dot", "general", "concat", "location"),
+    "model.attention.key_value": ("none", "split", "zero"),
+    "model.init": ("uniform", "normal", "xavier", "bahdanau"),
     "model.dtype": ("float32", "bfloat16"),
     "optimizer.name": ("sgd", "momentum", "adam", "adamw", "adadelta", "rmsprop", "rprop"),
     "optimizer.schedule": ("constant", "halving", "inverse_sqrt", "cosine", "plateau"),
+    "train.loss_per": ("token", "sentence"),
     "train.eval_metric": ("loss", "bleu", "chrf", "exact"),
 }
 
@@ -40,20 +43,29 @@ POSITIVE = (
     "data.source_vocab.size", "data.target_vocab.size",
     "model.encoder.layers", "model.encoder.features", "model.encoder.embedding",
     "model.decoder.layers", "model.decoder.features", "model.decoder.embedding",
-    "model.attention.max_source", "train.accumulation", "train.eval_every", "train.keep",
+    "model.decoder.maxout", "model.attention.max_source", "model.attention.D",
+    "train.accumulation", "train.eval_every", "train.keep",
     "train.log_every", "train.max_skipped",
 )  # fmt: skip
 NOT_NEGATIVE = (
+    "seed", "data.seed",
     "optimizer.learning_rate", "optimizer.clip_norm", "optimizer.warmup_steps",
     "optimizer.weight_decay", "optimizer.plateau_patience", "train.epochs", "train.patience",
-    "train.samples", "decode.max_ratio", "decode.max_extra",
+    "train.samples", "train.doubly_stochastic", "train.reinforce.weight",
+    "train.reinforce.entropy", "model.attention.sigma", "decode.max_ratio", "decode.max_extra",
 )  # fmt: skip
-FRACTIONS = ("model.dropout", "train.label_smoothing", "train.ema")  # from 0 to under 1
+ABOVE_ZERO = ("model.init_scale", "optimizer.halve_every", "optimizer.eps")
+FRACTIONS = (  # from 0 to under 1
+    "model.dropout", "train.label_smoothing", "train.ema", "optimizer.momentum", "optimizer.b1",
+    "optimizer.b2", "optimizer.rho", "optimizer.plateau_factor",
+)  # fmt: skip
 
 
 def check(config: Config) -> None:
     """Raises a UserError with every fault of `config`, one a line."""
-    faults = [*_faults_of_fields(config), *_faults_of_combinations(config)]
+    faults = list(_faults_of_fields(config))
+    if not faults:  # combinations of unknown things mean nothing
+        faults = [*_faults_of_model(config), *_faults_of_training(config)]
     if faults:
         raise UserError("\n".join(faults))
 
@@ -71,6 +83,7 @@ def _faults_of_fields(config: Config) -> Iterator[str]:
     for paths, fits, range_ in (
         (POSITIVE, lambda x: x >= 1, "1 or more"),
         (NOT_NEGATIVE, lambda x: x >= 0, "0 or more"),
+        (ABOVE_ZERO, lambda x: x > 0, "more than 0"),
         (FRACTIONS, lambda x: 0 <= x < 1, "from 0 to under 1"),
     ):
         for path in paths:
@@ -78,9 +91,9 @@ def _faults_of_fields(config: Config) -> Iterator[str]:
                 yield f"config.{path}={value} is out of range: it must be {range_}"
 
 
-def _faults_of_combinations(config: Config) -> Iterator[str]:
-    data, model, train = config.data, config.model, config.train
-    enc, dec, attention = model.encoder, model.decoder, model.attention
+def _faults_of_model(config: Config) -> Iterator[str]:
+    data, model = config.data, config.model
+    enc, dec = model.encoder, model.decoder
     memory_width = enc.features * (2 if enc.bidirectional else 1)
     if model.bridge == "copy" and (
         (enc.cell, enc.layers, memory_width) != (dec.cell, dec.layers, dec.features)
@@ -90,26 +103,65 @@ def _faults_of_combinations(config: Config) -> Iterator[str]:
             f"{enc.layers} × {memory_width} {enc.cell} and the decoder {dec.layers} × "
             f"{dec.features} {dec.cell}: make them equal or set config.model.bridge=dense"
         )
-    if attention.align == "none" and attention.input_feeding:
+    if model.bridge == "backward" and not enc.bidirectional:
         yield (
-            "config.model.attention.input_feeding=True has nothing to feed with align=none: "
-            "set input_feeding=False or align=global"
-        )
-    if attention.align != "none" and attention.score == "dot" and memory_width != dec.features:
-        yield (
-            f"config.model.attention.score=dot needs equal widths, but encoder states have "
-            f"{memory_width} and decoder states {dec.features} features: use general or concat"
-        )
-    if attention.score == "location" and attention.max_source <= data.max_length:
-        yield (
-            f"config.model.attention.max_source={attention.max_source} cannot rate sources of "
-            f"data.max_length={data.max_length} words and their end: make it larger"
+            "config.model.bridge=backward reads the backward direction, which this encoder does "
+            "not have: set config.model.encoder.bidirectional=True or config.model.bridge=dense"
         )
     if enc.bidirectional and data.reverse_source:
         yield (
             "config.data.reverse_source=True says nothing to a bidirectional encoder: "
             "set one of the two to False"
         )
+    yield from _faults_of_attention(config, memory_width)
+
+
+def _faults_of_attention(config: Config, memory_width: int) -> Iterator[str]:
+    data, model, attention = config.data, config.model, config.model.attention
+    reads = model.wiring in ("luong", "bahdanau")
+    if reads == (attention.align == "none"):
+        yield (
+            f"config.model.wiring={model.wiring} and config.model.attention.align="
+            f"{attention.align} do not fit: luong and bahdanau need an alignment, plain and cho "
+            "take align=none"
+        )
+    if attention.input_feeding and model.wiring != "luong":
+        yield (
+            f"config.model.attention.input_feeding=True belongs to wiring=luong, not to "
+            f"{model.wiring}: set input_feeding=False"
+        )
+    if not reads:
+        return
+    keys = memory_width // (2 if attention.key_value == "split" else 1)
+    if attention.score in ("dot", "scaled_dot") and keys != model.decoder.features:
+        yield (
+            f"config.model.attention.score={attention.score} needs equal widths, but keys have "
+            f"{keys} and decoder states {model.decoder.features} features: use general or concat"
+        )
+    if attention.score == "location" and attention.max_source <= data.max_length:
+        yield (
+            f"config.model.attention.max_source={attention.max_source} cannot rate sources of "
+            f"data.max_length={data.max_length} words and their end: make it larger"
+        )
+    if attention.key_value == "split" and memory_width % 2:
+        yield (
+            f"config.model.attention.key_value=split cannot halve {memory_width} encoder features: "
+            "make them even"
+        )
+    if attention.key_value == "zero" and (
+        model.wiring != "luong" or attention.score not in ("general", "concat")
+    ):
+        yield (
+            f"config.model.attention.key_value=zero starts part of a score's matrix at zero: it "
+            f"needs wiring=luong and score=general or concat, not {model.wiring} and "
+            f"{attention.score}"
+        )
+    if config.train.doubly_stochastic and attention.align == "hard":
+        yield "config.train.doubly_stochastic is for soft attention: set it to 0 with align=hard"
+
+
+def _faults_of_training(config: Config) -> Iterator[str]:
+    data, train = config.data, config.train
     if data.batch_multiple % train.accumulation:
         yield (
             f"config.train.accumulation={train.accumulation} must divide "
@@ -127,5 +179,7 @@ def _faults_of_combinations(config: Config) -> Iterator[str]:
             f"config.optimizer.schedule={config.optimizer.schedule} has no meaning for rprop, "
             "which sets its own step sizes: use constant"
         )
+    if train.steps is not None and train.steps < 1:
+        yield f"config.train.steps={train.steps} is out of range: it must be 1 or more"
     if train.steps is None and not train.epochs:
         yield "config.train.epochs=0 and train.steps is not set: one of them must say how long"

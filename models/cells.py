@@ -12,6 +12,8 @@ from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Float
 
+from models.initializers import XAVIER, Initializers, in_blocks
+
 Carry = tuple[Array, ...]
 
 
@@ -19,7 +21,7 @@ class Cell(nn.Module):
     """What the cells share: one input and one recurrent matrix for all `gates` at once."""
 
     features: int
-    kernel_init: Initializer = nn.initializers.lecun_normal()
+    start_weights: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
 
     gates = 1  # that read the input
@@ -28,17 +30,23 @@ class Cell(nn.Module):
     bias = True
 
     def setup(self) -> None:
-        self.input = self.dense(self.gates, self.bias)
-        self.recurrent = self.dense(self.recurrent_gates, False)
+        self.input = self.dense(self.gates, self.start_weights.kernel, self.bias)
+        self.recurrent = self.dense(self.recurrent_gates, self.start_weights.recurrent)
 
-    def dense(self, gates: int, bias: bool) -> nn.Dense:
-        return nn.Dense(gates * self.features, bias, self.dtype, kernel_init=self.kernel_init)
+    def dense(self, gates: int, init: Initializer, bias: bool = False) -> nn.Dense:
+        init = in_blocks(init, gates)
+        return nn.Dense(gates * self.features, bias, self.dtype, kernel_init=init)
 
     def project(self, x: Float[Array, "*b i"]) -> Float[Array, "*b g"]:
         return self.input(x)
 
     def start(self, batch: int) -> Carry:
-        return (jnp.zeros((batch, self.features), self.dtype),) * self.states
+        return self.cast((jnp.zeros((batch, self.features)),) * self.states)
+
+    def cast(self, carry: Carry) -> Carry:
+        """A carry in the cell's own types: h is computed with, the LSTM's C adds up, in float32."""
+        *cells, h = carry
+        return (*(c.astype(jnp.float32) for c in cells), h.astype(self.dtype))
 
     def step(self, carry: Carry, projected: Float[Array, "b g"]) -> Carry:
         raise NotImplementedError
@@ -62,7 +70,7 @@ class LSTM(Cell):
         c, h = carry
         f, i, o, candidate = jnp.split(projected + self.recurrent(h), 4, axis=-1)
         c = nn.sigmoid(f) * c + nn.sigmoid(i) * jnp.tanh(candidate)
-        return c, nn.sigmoid(o) * jnp.tanh(c)
+        return self.cast((c, nn.sigmoid(o) * jnp.tanh(c)))
 
 
 class GRU(Cell):
@@ -78,7 +86,7 @@ class GRU(Cell):
 
     def setup(self) -> None:
         super().setup()
-        self.candidate = self.dense(1, False)
+        self.candidate = self.dense(1, self.start_weights.recurrent)
 
     def step(self, carry: Carry, projected: Float[Array, "b 3h"]) -> Carry:
         (h,) = carry

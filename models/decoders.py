@@ -1,9 +1,10 @@
-"""From a memory to features of the next word, for a whole sentence or a step at a time.
+"""Wirings: where the context goes between the words read and the next word's features.
 
 A decoder answers `start`, `step` and `decode`; `decode` with the reference as input (teacher
 forcing) and repeated `step`s with the same words give the same features and attention.
 """
 
+import dataclasses
 from typing import Any
 
 import flax.linen as nn
@@ -11,9 +12,9 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 from jax.nn.initializers import Initializer
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from models.attention import Global
+from models.attention import Alignment, Source
 from models.cells import Carry
 from models.encoders import Memory
 from models.recurrent import Stack
@@ -24,6 +25,7 @@ class DecoderState:
     """What decoding carries from step to step; the batch is every leaf's first axis."""
 
     carries: tuple[Carry, ...]
+    t: Int[Array, " b"]  # words written so far
     feed: Float[Array, "b h"] | None = None  # h̃ of the last step, under input feeding
 
 
@@ -33,11 +35,14 @@ class PlainDecoder(nn.Module):
     embed: nn.Embed
     stack: Stack
 
-    def keys(self, states: Float[Array, "b s k"]) -> Array | None:
+    def source(
+        self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
+    ) -> Source | None:
         return None
 
     def start(self, memory: Memory) -> DecoderState:
-        return DecoderState(memory.carries)
+        carries = self.stack.cast(memory.carries)
+        return DecoderState(carries, jnp.zeros(len(memory.summary), int))
 
     def step(
         self,
@@ -47,18 +52,106 @@ class PlainDecoder(nn.Module):
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b h"], DecoderState, Array | None]:
         features, carries = self.stack.step(state.carries, self.embed(tokens), deterministic)
-        return features, DecoderState(carries), None
+        return features, DecoderState(carries, state.t + 1), None
 
     def decode(
         self, memory: Memory, tokens: Int[Array, "b t"], deterministic: bool = True
     ) -> tuple[Float[Array, "b t h"], Array | None]:
-        return self._run(memory, tokens, deterministic), None
+        return self.run(memory, self.embed(tokens), deterministic), None
 
-    def _run(self, memory: Memory, tokens: Array, deterministic: bool) -> Array:
+    def run(self, memory: Memory, x: Float[Array, "b t i"], deterministic: bool) -> Array:
         # No mask: what follows a sentence's end cannot reach what stands before it.
-        everything = jnp.ones(tokens.shape, bool)
-        x = self.embed(tokens)
-        return self.stack(x, everything, memory.carries, deterministic)[0]
+        everything = jnp.ones(x.shape[:2], bool)
+        return self.stack(x, everything, self.start(memory).carries, deterministic)[0]
+
+    def scan(self, step: Any, state: DecoderState, xs: Any) -> Any:
+        """Outputs of `step(self, state, x)` along the time axis of xs."""
+        scan = nn.scan(
+            step,
+            variable_broadcast="params",
+            variable_axes={"reinforce": 1},
+            split_rngs={"params": False, "dropout": True, "sample": True},
+            in_axes=1,
+            out_axes=1,
+        )
+        return scan(self, state, xs)[1]
+
+
+class Maxout(nn.Module):
+    """The larger of each two linear units (Goodfellow 2013), the output layer of Cho 2014."""
+
+    features: int
+    kernel_init: Initializer
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, *inputs: Float[Array, "*b _"]) -> Float[Array, "*b f"]:
+        x = jnp.concatenate(inputs, axis=-1)
+        x = nn.Dense(2 * self.features, True, self.dtype, kernel_init=self.kernel_init)(x)
+        return x.reshape(*x.shape[:-1], self.features, 2).max(axis=-1)
+
+
+class ChoDecoder(PlainDecoder):
+    """c, the encoder's last state, at every step: h_t = f(h_{t−1}, y_{t−1}, c), and maxout over
+    (h_t, y_{t−1}, c) (Cho 2014 §2.2)."""
+
+    readout: Maxout
+
+    def step(
+        self, memory: Memory, state: DecoderState, tokens: Array, deterministic: bool = True
+    ) -> tuple[Array, DecoderState, None]:
+        y, c = self.embed(tokens), memory.summary
+        x = jnp.concatenate([y, c], axis=-1)
+        h, carries = self.stack.step(state.carries, x, deterministic)
+        return self.readout(h, y, c), DecoderState(carries, state.t + 1), None
+
+    def decode(
+        self, memory: Memory, tokens: Array, deterministic: bool = True
+    ) -> tuple[Array, None]:
+        y = self.embed(tokens)
+        c = jnp.broadcast_to(memory.summary[:, None], (*y.shape[:2], memory.summary.shape[-1]))
+        h = self.run(memory, jnp.concatenate([y, c], axis=-1), deterministic)
+        return self.readout(h, y, c), None
+
+
+class BahdanauDecoder(PlainDecoder):
+    """Attention before the recurrent step: s_{i−1} → α_i → c_i → s_i, and maxout over
+    (s_i, y_{i−1}, c_i) (Bahdanau 2015 §3.1, A.2.2)."""
+
+    attention: Alignment
+    readout: Maxout
+
+    def source(self, states: Array, mask: Array, deterministic: bool) -> Source:
+        return self.attention.source(states, mask, deterministic)
+
+    def step(
+        self, memory: Memory, state: DecoderState, tokens: Array, deterministic: bool = True
+    ) -> tuple[Array, DecoderState, Array]:
+        y = self.embed(tokens)
+        state, (h, c, weights) = self.advance(memory, state, y, deterministic)
+        return self.readout(h, y, c), state, weights
+
+    def advance(
+        self, memory: Memory, state: DecoderState, y: Float[Array, "b e"], deterministic: bool
+    ) -> tuple[DecoderState, tuple[Array, Array, Array]]:
+        last = state.carries[-1][-1]
+        context, weights = self.attention(
+            last[:, None], memory.source, state.t[:, None], deterministic
+        )
+        c = context[:, 0]
+        x = jnp.concatenate([y, c], axis=-1)
+        h, carries = self.stack.step(state.carries, x, deterministic)
+        return DecoderState(carries, state.t + 1), (h, c, weights[:, 0])
+
+    def decode(
+        self, memory: Memory, tokens: Array, deterministic: bool = True
+    ) -> tuple[Array, Array]:
+        def step(decoder: Any, state: DecoderState, y: Array) -> tuple[DecoderState, Any]:
+            return decoder.advance(memory, state, y, deterministic)
+
+        y = self.embed(tokens)
+        h, c, weights = self.scan(step, self.start(memory), y)
+        return self.readout(h, y, c), weights  # once for all steps, outside the scan
 
 
 class LuongDecoder(PlainDecoder):
@@ -68,58 +161,56 @@ class LuongDecoder(PlainDecoder):
     without it, attention is computed for all steps at once.
     """
 
-    attention: Global
+    attention: Alignment
     input_feeding: bool
-    kernel_init: Initializer
+    combine_init: Initializer
 
     def setup(self) -> None:
         stack = self.stack
-        self.W_c = nn.Dense(stack.features, False, stack.dtype, kernel_init=self.kernel_init)
+        self.W_c = nn.Dense(stack.features, False, stack.dtype, kernel_init=self.combine_init)
 
-    def keys(self, states: Float[Array, "b s k"]) -> Float[Array, "b s d"]:
-        return self.attention.keys(states)
+    def source(self, states: Array, mask: Array, deterministic: bool) -> Source:
+        return self.attention.source(states, mask, deterministic)
 
     def start(self, memory: Memory) -> DecoderState:
+        state = super().start(memory)
         if not self.input_feeding:
-            return DecoderState(memory.carries)
-        shape = (len(memory.mask), self.stack.features)
-        return DecoderState(memory.carries, jnp.zeros(shape, self.stack.dtype))
+            return state
+        shape = (len(memory.summary), self.stack.features)
+        return dataclasses.replace(state, feed=jnp.zeros(shape, self.stack.dtype))
 
-    def attend(self, memory: Memory, h: Float[Array, "b t h"]) -> tuple[Array, Array]:
-        context, weights = self.attention(h, memory.keys, memory.states, memory.mask)
+    def attend(
+        self, memory: Memory, h: Float[Array, "b t h"], steps: Array, deterministic: bool
+    ) -> tuple[Array, Array]:
+        context, weights = self.attention(h, memory.source, steps, deterministic)
         return jnp.tanh(self.W_c(jnp.concatenate([context, h], axis=-1))), weights
 
     def step(
         self, memory: Memory, state: DecoderState, tokens: Array, deterministic: bool = True
     ) -> tuple[Array, DecoderState, Array]:
-        return self._advance(memory, state, self.embed(tokens), deterministic)
+        return self.advance(memory, state, self.embed(tokens), deterministic)
 
-    def _advance(
+    def advance(
         self, memory: Memory, state: DecoderState, x: Float[Array, "b e"], deterministic: bool
     ) -> tuple[Array, DecoderState, Array]:
         if state.feed is not None:
             x = jnp.concatenate([x, state.feed], axis=-1)
         h, carries = self.stack.step(state.carries, x, deterministic)
-        attentional, weights = self.attend(memory, h[:, None])
+        attentional, weights = self.attend(memory, h[:, None], state.t[:, None], deterministic)
         attentional, weights = attentional[:, 0], weights[:, 0]
         feed = attentional if self.input_feeding else None
-        return attentional, DecoderState(carries, feed), weights
+        return attentional, DecoderState(carries, state.t + 1, feed), weights
 
     def decode(
         self, memory: Memory, tokens: Array, deterministic: bool = True
     ) -> tuple[Array, Array]:
         if not self.input_feeding:
-            return self.attend(memory, self._run(memory, tokens, deterministic))
+            steps = jnp.broadcast_to(jnp.arange(tokens.shape[1])[None], tokens.shape)
+            h = self.run(memory, self.embed(tokens), deterministic)
+            return self.attend(memory, h, steps, deterministic)
 
         def step(decoder: Any, state: DecoderState, x: Array) -> tuple[DecoderState, Any]:
-            features, state, weights = decoder._advance(memory, state, x, deterministic)
+            features, state, weights = decoder.advance(memory, state, x, deterministic)
             return state, (features, weights)
 
-        scan = nn.scan(
-            step,
-            variable_broadcast="params",
-            split_rngs={"params": False, "dropout": True},
-            in_axes=1,
-            out_axes=1,
-        )
-        return scan(self, self.start(memory), self.embed(tokens))[1]
+        return self.scan(step, self.start(memory), self.embed(tokens))

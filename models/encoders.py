@@ -15,10 +15,9 @@ from models.recurrent import Stack
 class Memory:
     """What is known of a batch of source sentences; every leaf has the batch as its first axis."""
 
-    states: Float[Array, "b s k"]
-    keys: Any  # the score's own view of the states; None without attention
-    mask: Bool[Array, "b s"]
     carries: tuple[Carry, ...]  # the decoder's first carries, a layer each
+    summary: Float[Array, "b k"]  # the encoder's last hidden state, Cho 2014's c
+    source: Any  # the Source that attention reads; None without attention
 
 
 class RecurrentEncoder(nn.Module):

@@ -1,27 +1,78 @@
 """How weights start, by the papers' names."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax.nn.initializers import Initializer
 
 
-def _uniform(scale: float) -> Initializer:
+class Initializers(NamedTuple):
+    """One rule for each kind of weight; most papers have the same for all."""
+
+    kernel: Initializer
+    recurrent: Initializer
+    score: Initializer  # the matrices of attention,
+    v: Initializer  # and the vector of its additive score
+
+
+def _uniform(scale: float) -> Initializers:
     """U(−scale, scale): .1 in Luong 2015, .08 in Sutskever 2014."""
 
     def init(key, shape, dtype=None, out_sharding=None):
         return jax.random.uniform(key, shape, dtype, -scale, scale)
 
-    return init
+    return Initializers(init, init, init, init)
 
 
-INITIALIZERS: dict[str, Callable[[float], Initializer]] = {
+def _normal(scale: float) -> Initializers:
+    return Initializers(*[nn.initializers.normal(scale)] * 4)
+
+
+def _xavier(scale: float) -> Initializers:
+    return Initializers(*[nn.initializers.variance_scaling(scale, "fan_avg", "uniform")] * 4)
+
+
+def _bahdanau(scale: float) -> Initializers:
+    """Bahdanau 2015 B.1: N(0, .01²) but for orthogonal recurrence, N(0, .001²) and zero scores."""
+    normal = nn.initializers.normal
+    return Initializers(
+        normal(0.01 * scale), nn.initializers.orthogonal(), normal(0.001 * scale),
+        nn.initializers.zeros,
+    )  # fmt: skip
+
+
+INITIALIZERS: dict[str, Callable[[float], Initializers]] = {
     "uniform": _uniform,
-    "normal": nn.initializers.normal,
-    "xavier": lambda scale: nn.initializers.variance_scaling(scale, "fan_avg", "uniform"),
+    "normal": _normal,
+    "xavier": _xavier,
+    "bahdanau": _bahdanau,
 }
 
+XAVIER = _xavier(1.0)
 
-def make_initializer(name: str, scale: float) -> Initializer:
+
+def make_initializers(name: str, scale: float) -> Initializers:
     return INITIALIZERS[name](scale)
+
+
+def in_blocks(init: Initializer, blocks: int) -> Initializer:
+    """Gates share a matrix; each one's block of columns starts by itself."""
+
+    def blockwise(key, shape, dtype=None, out_sharding=None):
+        block = (shape[0], shape[1] // blocks)
+        keys = jax.random.split(key, blocks)
+        return jnp.concatenate([init(k, block, dtype) for k in keys], axis=1)
+
+    return blockwise
+
+
+def with_zeros(init: Initializer, rows: slice = slice(None), columns: slice = slice(None)):
+    """The same start but for a part that begins at zero (Mino 2017's unsplit network)."""
+
+    def partly_zero(key, shape, dtype=None, out_sharding=None):
+        return init(key, shape, dtype).at[rows, columns].set(0)
+
+    return partly_zero

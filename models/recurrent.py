@@ -3,11 +3,11 @@
 import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
-from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Bool, Float
 
 from models.cells import CELLS, Carry, Cell
+from models.initializers import XAVIER, Initializers
 
 
 def run(
@@ -55,23 +55,26 @@ class Stack(nn.Module):
     reverse: bool = False
     residual: bool = False
     dropout: float = 0.0
-    kernel_init: Initializer = nn.initializers.lecun_normal()
+    start_weights: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
 
     def setup(self) -> None:
         def cells(direction: str) -> list[Cell]:
             make = CELLS[self.cell]
             return [
-                make(self.features, self.kernel_init, self.dtype, name=f"{direction}{i}")
+                make(self.features, self.start_weights, self.dtype, name=f"{direction}{i}")
                 for i in range(self.layers)
             ]
 
-        self.forward = cells("backward" if self.reverse else "forward")
-        self.backward = cells("backward") if self.bidirectional else []
+        self.first = cells("backward" if self.reverse else "forward")
+        self.second = cells("backward") if self.bidirectional else []
         self.drop = nn.Dropout(self.dropout)
 
     def start(self, batch: int) -> tuple[Carry, ...]:
-        return tuple(cell.start(batch) for cell in self.forward)
+        return tuple(cell.start(batch) for cell in self.first)
+
+    def cast(self, carries: tuple[Carry, ...]) -> tuple[Carry, ...]:
+        return tuple(cell.cast(c) for cell, c in zip(self.first, carries, strict=True))
 
     def __call__(
         self,
@@ -86,11 +89,11 @@ class Stack(nn.Module):
         """
         carries = carries or self.start(len(x))
         finals = []
-        for i, cell in enumerate(self.forward):
+        for i, cell in enumerate(self.first):
             y = self.drop(x, deterministic=deterministic)
             output, final = run(cell, y, mask, carries[i], self.reverse)
             if self.bidirectional:
-                other, other_final = run(self.backward[i], y, mask, carries[i], reverse=True)
+                other, other_final = run(self.second[i], y, mask, carries[i], reverse=True)
                 output = jnp.concatenate([output, other], axis=-1)
                 both = zip(final, other_final, strict=True)
                 final = tuple(jnp.concatenate(pair, axis=-1) for pair in both)
@@ -103,7 +106,7 @@ class Stack(nn.Module):
     ) -> tuple[Float[Array, "b h"], tuple[Carry, ...]]:
         """One time step through all layers, for decoders."""
         finals = []
-        for i, (cell, carry) in enumerate(zip(self.forward, carries, strict=True)):
+        for i, (cell, carry) in enumerate(zip(self.first, carries, strict=True)):
             y = self.drop(x, deterministic=deterministic)
             carry = cell.step(carry, cell.project(y))
             x = carry[-1] + x if self.residual and i > 0 else carry[-1]

@@ -1,49 +1,29 @@
 """Recurrent encoder–decoders: one module for every paper, put together by the config."""
 
+import functools
+
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int
 
 from configs.base import Config
-from models.attention import ALIGNMENTS, SCORES
-from models.cells import CELLS, Carry
-from models.decoders import DecoderState, LuongDecoder, PlainDecoder
+from models import bridges
+from models.attention import ALIGNMENTS, SCORES, Alignment
+from models.cells import CELLS
+from models.decoders import (
+    BahdanauDecoder,
+    ChoDecoder,
+    DecoderState,
+    LuongDecoder,
+    Maxout,
+    PlainDecoder,
+)
 from models.encoders import Memory, RecurrentEncoder
-from models.initializers import make_initializer
+from models.initializers import Initializers, make_initializers, with_zeros
 from models.recurrent import Stack
-
-
-class CopyBridge(nn.Module):
-    """Hands the encoder's final states to the decoder layer by layer (Sutskever 2014)."""
-
-    def __call__(self, carries: tuple[Carry, ...]) -> tuple[Carry, ...]:
-        return carries
-
-
-class DenseBridge(nn.Module):
-    """Each decoder state is tanh(W · an encoder layer's final states), for any depths and widths.
-
-    Decoder layers above the encoder's depth read its top layer.
-    """
-
-    layers: int
-    states: int
-    features: int
-    kernel_init: Initializer
-    dtype: DTypeLike = jnp.float32
-
-    @nn.compact
-    def __call__(self, carries: tuple[Carry, ...]) -> tuple[Carry, ...]:
-        def bridge(layer: int) -> Carry:
-            final = jnp.concatenate(carries[min(layer, len(carries) - 1)], axis=-1)
-            width, name = self.states * self.features, f"layer{layer}"
-            dense = nn.Dense(width, False, self.dtype, kernel_init=self.kernel_init, name=name)
-            return tuple(jnp.split(jnp.tanh(dense(final)), self.states, axis=-1))
-
-        return tuple(bridge(layer) for layer in range(self.layers))
 
 
 class Seq2Seq(nn.Module):
@@ -62,7 +42,8 @@ class Seq2Seq(nn.Module):
         self, source: Int[Array, "b s"], mask: Bool[Array, "b s"], deterministic: bool = True
     ) -> Memory:
         states, carries = self.encoder(source, mask, deterministic)
-        return Memory(states, self.decoder.keys(states), mask, self.bridge(carries))
+        read = self.decoder.source(states, mask, deterministic)
+        return Memory(self.bridge(carries), carries[-1][-1], read)
 
     def decode(
         self, memory: Memory, tokens: Int[Array, "b t"], deterministic: bool = True
@@ -81,8 +62,7 @@ class Seq2Seq(nn.Module):
         return self._logits(features), state, attention
 
     def _logits(self, features: Array, deterministic: bool = True) -> Array:
-        logits = self.output(self.drop(features, deterministic=deterministic))
-        return logits.astype(jnp.float32)
+        return self.output(self.drop(features, deterministic=deterministic))
 
     def __call__(self, source: Array, mask: Array, tokens: Array) -> Array:
         """Touches every parameter once, for initialisation."""
@@ -93,11 +73,11 @@ def make_seq2seq(
     model: Config, source_size: int, target_size: int, reverse_source: bool
 ) -> Seq2Seq:
     """The translator that `config.model` describes."""
-    init, dtype = make_initializer(model.init, model.init_scale), jnp.dtype(model.dtype)
+    init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
     enc, dec = model.encoder, model.decoder
 
     def embed(size: int, features: int) -> nn.Embed:
-        return nn.Embed(size, features, dtype=dtype, embedding_init=init)
+        return nn.Embed(size, features, dtype=dtype, embedding_init=init.kernel)
 
     encoder = RecurrentEncoder(
         embed(source_size, enc.embedding),
@@ -106,31 +86,63 @@ def make_seq2seq(
             model.dropout, init, dtype,
         ),
     )  # fmt: skip
-    stack = Stack(
-        dec.cell, dec.features, dec.layers, residual=dec.residual, dropout=model.dropout,
-        kernel_init=init, dtype=dtype,
-    )  # fmt: skip
-    bridge = CopyBridge()
-    if model.bridge == "dense":
-        bridge = DenseBridge(dec.layers, CELLS[dec.cell].states, dec.features, init, dtype)
-    if model.attention.align == "none":
-        decoder = PlainDecoder(embed(target_size, dec.embedding), stack)
-    else:
-        decoder = LuongDecoder(
-            embed(target_size, dec.embedding),
-            stack,
-            ALIGNMENTS[model.attention.align](_make_score(model, init, dtype)),
-            model.attention.input_feeding,
-            init,
-        )
-    output = nn.Dense(target_size, False, dtype, kernel_init=init)
+    # bfloat16 products with float32 sums: rounded logits would tie the likeliest words.
+    product = functools.partial(jax.lax.dot_general, preferred_element_type=jnp.float32)
+    output = nn.Dense(target_size, False, dtype, kernel_init=init.kernel, dot_general=product)
+    bridge = _make_bridge(model, init, dtype)
+    decoder = _make_decoder(model, embed(target_size, dec.embedding), init, dtype)
     return Seq2Seq(encoder, bridge, decoder, output, model.dropout)
 
 
-def _make_score(model: Config, init: Initializer, dtype: DTypeLike):
-    own = {
-        "concat": {"features": model.decoder.features},
-        "location": {"max_source": model.attention.max_source},
+def _make_bridge(model: Config, init: Initializers, dtype: DTypeLike) -> nn.Module:
+    dec = model.decoder
+    if model.bridge == "copy":
+        return bridges.Copy()
+    kind = {"dense": bridges.Dense, "backward": bridges.Backward}[model.bridge]
+    return kind(dec.layers, CELLS[dec.cell].states, dec.features, init.kernel, dtype)
+
+
+def _make_decoder(
+    model: Config, embed: nn.Embed, init: Initializers, dtype: DTypeLike
+) -> PlainDecoder:
+    dec, attention = model.decoder, model.attention
+    stack = Stack(
+        dec.cell, dec.features, dec.layers, residual=dec.residual, dropout=model.dropout,
+        start_weights=init, dtype=dtype,
+    )  # fmt: skip
+    if model.wiring == "plain":
+        return PlainDecoder(embed, stack)
+    readout = Maxout(dec.maxout, init.kernel, dtype)
+    if model.wiring == "cho":
+        return ChoDecoder(embed, stack, readout)
+    alignment = _make_alignment(model, init, dtype)
+    if model.wiring == "bahdanau":
+        return BahdanauDecoder(embed, stack, alignment, readout)
+    combine = init.kernel
+    if attention.key_value == "zero":  # the half that scores starts without a say in the context
+        combine = with_zeros(combine, rows=slice(memory_width(model) // 2))
+    return LuongDecoder(embed, stack, alignment, attention.input_feeding, combine)
+
+
+def _make_alignment(model: Config, init: Initializers, dtype: DTypeLike) -> Alignment:
+    attention = model.attention
+    width = memory_width(model) // (2 if attention.key_value == "split" else 1)
+    of_score = {
+        "concat": {"features": model.decoder.features, "memory_width": width},
+        "location": {"max_source": attention.max_source},
     }
-    name = model.attention.score
-    return SCORES[name](init, dtype, **own.get(name, {}))
+    score = SCORES[attention.score](
+        init, dtype, attention.key_value == "zero", **of_score.get(attention.score, {})
+    )
+    of_alignment = {
+        "local_m": {"D": attention.D},
+        "local_p": {
+            "D": attention.D, "sigma": attention.sigma, "renormalise": attention.renormalise,
+        },
+    }  # fmt: skip
+    own = of_alignment.get(attention.align, {})
+    return ALIGNMENTS[attention.align](score, attention.key_value == "split", **own)
+
+
+def memory_width(model: Config) -> int:
+    return model.encoder.features * (2 if model.encoder.bidirectional else 1)

@@ -85,6 +85,8 @@ def score(name, w, h, memory):
     """The rating of every source position by the decoder state h."""
     if name == "dot":
         return np.array([h @ s for s in memory])
+    if name == "scaled_dot":
+        return np.array([h @ s / np.sqrt(len(s)) for s in memory])
     if name == "general":
         return np.array([h @ w["W_a"]["kernel"] @ s for s in memory])
     if name == "concat":
@@ -95,32 +97,95 @@ def score(name, w, h, memory):
     return (h @ w["W_a"]["kernel"])[: len(memory)]
 
 
-def luong(params, config, source, target_in):
-    """Logits and attention of a whole translator for one sentence pair (Luong 2015 §3)."""
-    enc, dec, attention = config.encoder, config.decoder, config.attention
+def align(settings, w, h, keys, t):
+    """The weights over a whole source of decoder state h at target position t (from 0)."""
+    length, D = len(keys), settings.D
+    ratings = score(settings.score, w.get("score", {}), h, keys)
+    if settings.align in ("global", "hard"):
+        return softmax(ratings)
+    p = t
+    if settings.align == "local_p":
+        hidden = np.tanh(h @ w["W_p"]["kernel"])
+        p = length * sigmoid(hidden @ w["v_p"]["kernel"])[0]
+    window = [s for s in range(length) if p - D <= s <= p + D]
+    weights = np.zeros(length)
+    if window:
+        weights[window] = softmax(ratings[window])
+    if settings.align == "local_p":
+        sigma = settings.sigma or D / 2
+        weights *= np.exp(-((np.arange(length) - p) ** 2) / (2 * sigma**2))
+        if settings.renormalise and weights.sum() > 0:
+            weights /= weights.sum()
+    return weights
+
+
+def attend(settings, w, h, memory, t):
+    """Context and weights; a hard alignment reads its likeliest position."""
+    keys, values = memory, memory
+    if settings.key_value == "split":
+        keys, values = np.split(memory, 2, axis=1)
+    weights = align(settings, w, h, keys, t)
+    if settings.align == "hard":
+        return values[weights.argmax()], weights
+    return sum(weights[s] * values[s] for s in range(len(memory))), weights
+
+
+def bridge(name, w, carries, layers, states):
+    if name == "copy":
+        return carries
+    first = []
+    for layer in range(layers):
+        final = carries[min(layer, len(carries) - 1)]
+        if name == "backward":
+            final = [np.split(state, 2)[1] for state in final]
+        new = np.tanh(np.concatenate(final) @ w[f"layer{layer}"]["kernel"])
+        first.append(tuple(np.split(new, states)))
+    return first
+
+
+def maxout(w, *inputs):
+    x = np.concatenate(inputs) @ w["Dense_0"]["kernel"] + w["Dense_0"]["bias"]
+    return np.maximum(x[0::2], x[1::2])
+
+
+def step(w, dec, carries, x):
+    new = []
+    for layer in range(dec.layers):
+        carry = CELLS[dec.cell][0](w[f"forward{layer}"], carries[layer], x)
+        x = carry[-1] + x if dec.residual and layer > 0 else carry[-1]
+        new.append(carry)
+    return x, new
+
+
+def translator(params, model, source, target_in, reverse_source=False):
+    """Logits and attention of a whole translator for one sentence pair, word by word."""
+    enc, dec, attention = model.encoder, model.decoder, model.attention
     w = params["encoder"]
-    embedded = w["embed"]["embedding"][source]
-    memory, carries = stack(
-        enc.cell, w["stack"], embedded, enc.layers, enc.bidirectional, residual=enc.residual
-    )
-    w = params["decoder"]
-    feed = np.zeros(dec.features)
+    memory, finals = stack(
+        enc.cell, w["stack"], w["embed"]["embedding"][source], enc.layers, enc.bidirectional,
+        reverse=reverse_source, residual=enc.residual,
+    )  # fmt: skip
+    states = CELLS[dec.cell][1]
+    carries = bridge(model.bridge, params.get("bridge"), finals, dec.layers, states)
+    w, c, feed = params["decoder"], finals[-1][-1], np.zeros(dec.features)
     logits, weights = [], []
-    for token in target_in:
-        x = w["embed"]["embedding"][token]
-        if attention.input_feeding:
-            x = np.concatenate([x, feed])
-        new = []
-        for layer in range(dec.layers):
-            carry = CELLS[dec.cell][0](w["stack"][f"forward{layer}"], carries[layer], x)
-            x = carry[-1] + x if dec.residual and layer > 0 else carry[-1]
-            new.append(carry)
-        carries, h = new, x
-        if attention.align != "none":
-            scored = w.get("attention", {}).get("score", {})
-            a = softmax(score(attention.score, scored, h, memory))
-            c = sum(a[s] * memory[s] for s in range(len(memory)))
-            h = feed = np.tanh(np.concatenate([c, h]) @ w["W_c"]["kernel"])
+    for t, token in enumerate(target_in):
+        y = w["embed"]["embedding"][token]
+        if model.wiring == "plain":
+            h, carries = step(w["stack"], dec, carries, y)
+        elif model.wiring == "cho":
+            h, carries = step(w["stack"], dec, carries, np.concatenate([y, c]))
+            h = maxout(w["readout"], h, y, c)
+        elif model.wiring == "bahdanau":
+            context, a = attend(attention, w.get("attention", {}), carries[-1][-1], memory, t)
+            h, carries = step(w["stack"], dec, carries, np.concatenate([y, context]))
+            h = maxout(w["readout"], h, y, context)
+            weights.append(a)
+        else:
+            x = np.concatenate([y, feed]) if attention.input_feeding else y
+            h, carries = step(w["stack"], dec, carries, x)
+            context, a = attend(attention, w.get("attention", {}), h, memory, t)
+            h = feed = np.tanh(np.concatenate([context, h]) @ w["W_c"]["kernel"])
             weights.append(a)
         logits.append(h @ params["output"]["kernel"])
     return np.array(logits), np.array(weights)

@@ -1,51 +1,221 @@
+import functools
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
 
-from models.attention import SCORES, Global, masked_softmax
+from configs.base import base_config
+from models.attention import ALIGNMENTS, SCORES, Global, LocalMonotonic, masked_softmax
+from models.initializers import XAVIER
+from models.seq2seq import _make_alignment
 from tests import reference
 from tests.models.test_cells import random_params
 
-OWN = {"concat": {"features": 6}, "location": {"max_source": 7}}
+WIDTH = 4
+PAIRS = list(itertools.product(SCORES, ALIGNMENTS))
 
 
-@pytest.mark.parametrize("name", SCORES)
-def test_global_attention_equals_its_equations(name):
-    attention = Global(SCORES[name](**OWN.get(name, {})))
-    rng = np.random.default_rng(0)
-    width = 4 if name == "dot" else 5
-    query = rng.normal(size=(2, 3, 4)).astype(np.float32)
-    memory = rng.normal(size=(2, 7, width)).astype(np.float32)
-    lengths = [7, 4]
-    mask = np.arange(7) < np.array(lengths)[:, None]
+def attend(module, query, memory, mask, steps):
+    return module(query, module.source(memory, mask, True), steps)
 
-    def attend(module, query, memory):
-        return module(query, module.keys(memory), memory, mask)
+
+@functools.cache
+def build(score, align, D=2, renormalise=False, max_source=9):
+    model = base_config().model
+    model.encoder.features = model.decoder.features = WIDTH
+    model.attention.update({
+        "score": score, "align": align, "D": D, "renormalise": renormalise,
+        "max_source": max_source,
+    })  # fmt: skip
+    module = _make_alignment(model, XAVIER, jnp.float32)
+    apply = jax.jit(lambda params, *a: module.apply({"params": params}, *a, method=attend))
+    return model.attention, module, apply
+
+
+def draw(seed, lengths, steps):
+    """Queries, memory padded to the longest + 2, mask, and target positions."""
+    rng = np.random.default_rng(seed)
+    longest = max(lengths) + 2
+    query = rng.normal(0, 2, (len(lengths), len(steps), WIDTH)).astype(np.float32)
+    memory = rng.normal(0, 1, (len(lengths), longest, WIDTH)).astype(np.float32)
+    mask = np.arange(longest) < np.array(lengths)[:, None]
+    return query, memory, mask, np.tile(steps, (len(lengths), 1))
+
+
+def check_against_the_equations(score, align, D, renormalise, seed, lengths, steps):
+    config, module, apply = build(score, align, D, renormalise)
+    query, memory, mask, positions = draw(seed, lengths, steps)
 
     def init(key, *arguments):
-        return {"params": {}, **attention.init(key, *arguments, method=attend)}
+        return {"params": {}, **module.init(key, *arguments, method=attend)}
 
-    params = random_params(init, query, memory)
-    context, weights = attention.apply({"params": params}, query, memory, method=attend)
-    scored = reference.as_float64(params).get("score", {})
+    params = random_params(init, query, memory, mask, positions)
+    context, weights = apply(params, query, memory, mask, positions)
+    w = reference.as_float64(params)
     for row, length in enumerate(lengths):
         states = memory[row, :length].astype(float)
-        for t in range(3):
-            ratings = reference.score(name, scored, query[row, t].astype(float), states)
-            a = reference.softmax(ratings)
-            np.testing.assert_allclose(weights[row, t, :length], a, atol=1e-6)
-            np.testing.assert_array_equal(weights[row, t, length:], 0)
-            np.testing.assert_allclose(context[row, t], a @ states, atol=2e-6)
+        for i, t in enumerate(steps):
+            c, a = reference.attend(config, w, query[row, i].astype(float), states, t)
+            np.testing.assert_allclose(weights[row, i, :length], a, atol=3e-6)
+            np.testing.assert_array_equal(weights[row, i, length:], 0)
+            if align != "hard" or np.sort(a)[-1] - (np.sort(a)[-2] if length > 1 else 0) > 1e-4:
+                np.testing.assert_allclose(context[row, i], c, atol=2e-5)
+
+
+@pytest.mark.parametrize(("score", "align"), PAIRS, ids=str)
+def test_every_pair_equals_its_equations(score, align):
+    check_against_the_equations(score, align, 2, False, 0, lengths=[7, 1, 4], steps=[0, 3, 6, 8])
+
+
+# Lengths are of three kinds and shapes few, because each shape is compiled.
+@settings(max_examples=25, deadline=None)
+@given(
+    align=st.sampled_from(["local_m", "local_p"]),
+    D=st.sampled_from([1, 3, 9]),
+    renormalise=st.booleans(),
+    seed=st.integers(0, 2**16),
+    lengths=st.tuples(st.just(6), st.integers(1, 6), st.sampled_from([1, 2, 6])),
+    start=st.integers(0, 9),
+)
+def test_windows_of_any_width_and_place_equal_their_equations(
+    align, D, renormalise, seed, lengths, start
+):
+    """S < D, S = 1, windows cut at both ends or by padding, and empty ones."""
+    steps = [start, start + 1, start + 5]
+    check_against_the_equations("general", align, D, renormalise, seed, list(lengths), steps)
+
+
+@pytest.mark.parametrize("bias", [-60.0, 60.0])
+def test_predicted_positions_reach_both_ends(bias):
+    config, module, apply = build("dot", "local_p")
+    query, memory, mask, steps = draw(1, [5, 3], [0])
+    params = random_params(
+        lambda key, *a: module.init(key, *a, method=attend), query, memory, mask, steps
+    )
+    params["v_p"]["kernel"] = jnp.sign(params["v_p"]["kernel"]) * bias
+    params["W_p"]["kernel"] = (
+        jnp.sign(query[0, 0])[:, None] * jnp.sign(params["v_p"]["kernel"]).T * jnp.sign(bias)
+    )
+    _, weights = apply(params, query, memory, mask, steps)
+    w = reference.as_float64(params)
+    for row, length in enumerate((5, 3)):
+        h, states = query[row, 0].astype(float), memory[row, :length].astype(float)
+        expected = reference.align(config, w, h, states, 0)
+        np.testing.assert_allclose(weights[row, 0, :length], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_a_window_as_wide_as_the_source_is_global(score):
+    query, memory, mask, steps = draw(2, [6, 3], [0, 2, 5])
+    _, module, local = build(score, "local_m", D=8)
+    _, _, everything = build(score, "global")
+    params = random_params(
+        lambda key, *a: {"params": {}, **module.init(key, *a, method=attend)},
+        query, memory, mask, steps,
+    )  # fmt: skip
+    for ours, theirs in zip(
+        local(params, query, memory, mask, steps),
+        everything(params, query, memory, mask, steps),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=2e-6)
+
+
+def test_hard_samples_have_the_expectation_of_the_soft_context():
+    """Over many samples, reading one position is reading all of them by their weights."""
+    _, module, _ = build("dot", "hard")
+    query, memory, mask, steps = draw(3, [4], [0])
+    repeated = [np.repeat(x, 20_000, axis=0) for x in (query, memory, mask, steps)]
+
+    def sample(module, query, memory, mask, steps):
+        source = module.source(memory, mask, False).replace(expected=jnp.zeros(len(query), bool))
+        return module(query, source, steps, False)
+
+    rngs = {"sample": jax.random.key(0)}
+    (context, alpha), sown = module.apply(
+        {}, *repeated, method=sample, rngs=rngs, mutable=["reinforce"]
+    )
+    states, a = memory[0].astype(float), np.asarray(alpha[0, 0], float)
+    spread = np.sqrt(a @ states**2 - (a @ states) ** 2)
+    error = np.abs(np.mean(context[:, 0], axis=0) - a @ states)
+    assert (error < 5 * spread / np.sqrt(20_000)).all()
+    (log_p,), (entropy,) = sown["reinforce"]["log_p"], sown["reinforce"]["entropy"]
+    expected_entropy = -np.sum(a[:4] * np.log(a[:4]))
+    np.testing.assert_allclose(entropy[0, 0], expected_entropy, rtol=1e-5)
+    assert abs(-np.mean(log_p) - expected_entropy) < 0.02
+
+
+def test_half_of_the_sentences_read_their_expectation():
+    _, module, _ = build("dot", "hard")
+    _, memory, mask, _ = draw(4, [3], [0])
+    source = module.apply(
+        {}, np.repeat(memory, 4000, axis=0), np.repeat(mask, 4000, axis=0), False,
+        method="source", rngs={"sample": jax.random.key(0)},
+    )  # fmt: skip
+    assert 0.45 < float(source.expected.mean()) < 0.55
+
+
+def test_split_keys_and_values_that_are_equal_are_plain_attention():
+    query, memory, mask, steps = draw(5, [5, 2], [0, 1])
+    plain, split = Global(SCORES["dot"]()), Global(SCORES["dot"](), key_value=True)
+    doubled = np.concatenate([memory, memory], axis=-1)
+    ours = split.apply({}, query, doubled, mask, steps, method=attend)
+    theirs = plain.apply({}, query, memory, mask, steps, method=attend)
+    for left, right in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_zero_started_scores_see_the_first_half_only():
+    query, memory, mask, steps = draw(6, [5], [0])
+    for name, own in (("general", {}), ("concat", {"features": 3, "memory_width": WIDTH})):
+        module = Global(SCORES[name](XAVIER, jnp.float32, True, **own))
+        params = module.init(jax.random.key(0), query, memory, mask, steps, method=attend)
+        other = memory.copy()
+        other[..., WIDTH // 2 :] = 7.0
+        _, before = module.apply(params, query, memory, mask, steps, method=attend)
+        _, after = module.apply(params, query, other, mask, steps, method=attend)
+        np.testing.assert_allclose(before, after, atol=1e-6)
+
+
+@pytest.mark.parametrize(("score", "align"), [p for p in PAIRS if p[1] != "hard"], ids=str)
+def test_gradients_equal_finite_differences(score, align):
+    _, module, _ = build(score, align)
+    query, memory, mask, steps = draw(7, [5, 2], [0, 2])
+    params = random_params(
+        lambda key, *a: {"params": {}, **module.init(key, *a, method=attend)},
+        query, memory, mask, steps,
+    )  # fmt: skip
+
+    def loss(params, query, memory):
+        context, weights = module.apply(
+            {"params": params}, query, memory, mask, steps, method=attend
+        )
+        return jnp.sum(jnp.sin(context)) + jnp.sum(weights**2)
+
+    arguments = (params, query, memory)
+    check_grads(jax.jit(loss), arguments, order=1, modes=["rev"], eps=1e-2, atol=0.01, rtol=0.01)
 
 
 def test_location_cannot_rate_what_lies_beyond_its_largest_source():
-    attention = Global(SCORES["location"](max_source=3))
-    query, memory = jnp.ones((1, 2, 4)), jnp.ones((1, 5, 4))
-    mask = jnp.ones((1, 5), bool)
-    (_, weights), _ = attention.init_with_output(jax.random.key(0), query, memory, memory, mask)
-    np.testing.assert_array_equal(weights[..., 3:], 0)
-    np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-6)
+    for align in ("global", "local_m"):
+        _, module, apply = build("location", align, D=4, max_source=3)
+        query, memory, mask, steps = draw(8, [5], [2])
+        params = module.init(jax.random.key(0), query, memory, mask, steps, method=attend)
+        _, weights = apply(params["params"], query, memory, mask, steps)
+        np.testing.assert_array_equal(weights[..., 3:], 0)
+        np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-6)
+
+
+def test_a_target_that_outruns_its_source_reads_nothing():
+    module = LocalMonotonic(SCORES["dot"](), D=1)
+    query, memory, mask, steps = draw(9, [2], [5])
+    context, weights = module.apply({}, query, memory, mask, steps, method=attend)
+    assert not context.any() and not weights.any()
 
 
 def test_masked_softmax_of_nothing_is_zero_and_has_finite_gradients():

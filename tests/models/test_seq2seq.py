@@ -13,40 +13,59 @@ TARGET_IN = jnp.array([[1, 4, 5, 6], [1, 7, 0, 0]])
 LENGTHS = [(5, 4), (3, 2)]
 
 
-def tiny(cell="lstm", align="global", score="general", feeding=True, bidirectional=False):
+def tiny(
+    cell="lstm", wiring="luong", align="global", score="general", feeding=None, bidirectional=False,
+    bridge="copy", residual=False, reverse=False, key_value="none",
+):  # fmt: skip
     model = base_config().model
+    model.update({"wiring": wiring, "bridge": bridge})
     for stack in (model.encoder, model.decoder):
-        stack.update({"cell": cell, "layers": 2, "features": 4, "embedding": 3})
+        stack.update({
+            "cell": cell, "layers": 2, "features": 4, "embedding": 3, "residual": residual,
+        })  # fmt: skip
     if bidirectional:
         model.encoder.update({"bidirectional": True, "features": 2})
+    model.decoder.maxout = 5
     model.attention.update({
-        "align": align, "score": score, "input_feeding": feeding, "max_source": 8,
+        "align": align, "score": score, "max_source": 8, "D": 1, "key_value": key_value,
+        "input_feeding": wiring == "luong" if feeding is None else feeding,
     })  # fmt: skip
-    return model
+    return model, reverse
 
 
 CASES = {
-    "plain": tiny(align="none", feeding=False),
-    "plain-gru-bidirectional": tiny("gru", "none", feeding=False, bidirectional=True),
-    "dot": tiny(score="dot"),
-    "general": tiny(score="general"),
-    "general-without-feeding": tiny(feeding=False),
-    "concat-bidirectional": tiny(score="concat", bidirectional=True),
-    "concat-without-feeding": tiny("gru", score="concat", feeding=False),
-    "location-elman": tiny("elman", score="location"),
+    "sutskever": tiny(wiring="plain", align="none", reverse=True),
+    "plain-gru-bidirectional": tiny("gru", "plain", "none", bidirectional=True),
+    "residual": tiny(wiring="plain", align="none", residual=True),
+    "cho": tiny("gru", "cho", "none", bridge="dense"),
+    "bahdanau": tiny("gru", "bahdanau", score="concat", bidirectional=True, bridge="backward"),
+    "bahdanau-local_p": tiny("gru", "bahdanau", "local_p", "dot", bridge="dense"),
+    "bahdanau-hard": tiny("lstm", "bahdanau", "hard", "general"),
+    "luong-dot": tiny(score="dot"),
+    "luong-general": tiny(),
+    "luong-general-without-feeding": tiny(feeding=False),
+    "luong-concat-bidirectional": tiny(score="concat", bidirectional=True),
+    "luong-location-elman": tiny("elman", score="location", reverse=True),
+    "luong-local_m": tiny(align="local_m"),
+    "luong-local_m-without-feeding": tiny("gru", align="local_m", score="concat", feeding=False),
+    "luong-local_p": tiny(align="local_p", residual=True),
+    "luong-local_p-location": tiny(align="local_p", score="location", feeding=False),
+    "luong-hard": tiny(align="hard", score="scaled_dot"),
+    "mino-split": tiny(key_value="split", score="general"),
+    "mino-zero": tiny(key_value="zero", score="concat", bidirectional=True),
 }
 
 
 @pytest.fixture(params=CASES)
 def case(request):
-    config = CASES[request.param]
-    model = make_seq2seq(config, 10, 10, reverse_source=False)
+    config, reverse = CASES[request.param]
+    model = make_seq2seq(config, 10, 10, reverse)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
-    return config, model, params
+    return config, reverse, model, params
 
 
 def test_translator_equals_its_equations_and_its_own_steps(case):
-    config, model, params = case
+    config, reverse, model, params = case
 
     @jax.jit
     def whole(params):
@@ -63,8 +82,8 @@ def test_translator_equals_its_equations_and_its_own_steps(case):
         if attention is not None:
             np.testing.assert_allclose(step_attention, attention[:, t], atol=1e-6)
     for row, (s, t) in enumerate(LENGTHS):
-        expected, weights = reference.luong(
-            reference.as_float64(params), config, SOURCE[row, :s], TARGET_IN[row, :t]
+        expected, weights = reference.translator(
+            reference.as_float64(params), config, SOURCE[row, :s], TARGET_IN[row, :t], reverse
         )
         np.testing.assert_allclose(logits[row, :t], expected, atol=1e-5)
         if attention is not None:
@@ -73,34 +92,77 @@ def test_translator_equals_its_equations_and_its_own_steps(case):
 
 
 def test_dense_bridge_joins_unequal_stacks():
-    config = tiny("gru", bidirectional=True)
-    config.bridge = "dense"
+    config, _ = tiny("gru", bidirectional=True, bridge="dense")
     config.encoder.layers, config.decoder.layers, config.decoder.cell = 1, 3, "lstm"
     model = make_seq2seq(config, 10, 10, reverse_source=False)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), SOURCE, SOURCE != 0, TARGET_IN)
-    bridge = shapes["params"]["bridge"]
-    assert {name: layer["kernel"].shape for name, layer in bridge.items()} == {
-        "layer0": (4, 8), "layer1": (4, 8), "layer2": (4, 8),
-    }  # fmt: skip
-
-
-def test_reversed_source_hands_over_the_state_of_the_first_word():
-    model = make_seq2seq(tiny(align="none", feeding=False), 10, 10, reverse_source=True)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
-    memory = model.apply({"params": params}, SOURCE, SOURCE != 0, method="encode")
-    np.testing.assert_allclose(memory.carries[-1][-1], memory.states[:, 0], atol=1e-6)
+    logits = jax.jit(model.apply)({"params": params}, SOURCE, SOURCE != 0, TARGET_IN)
+    expected, _ = reference.translator(
+        reference.as_float64(params), config, SOURCE[0], TARGET_IN[0]
+    )
+    np.testing.assert_allclose(logits[0], expected, atol=1e-5)
 
 
-def test_bfloat16_computes_close_to_float32_and_keeps_float32_parameters():
-    config = tiny()
+def test_input_feeding_without_weights_is_none():
+    fed, _ = tiny()
+    plain, _ = tiny(feeding=False)
+    fed, plain = (make_seq2seq(config, 10, 10, False) for config in (fed, plain))
+    params = random_params(fed.init, SOURCE, SOURCE != 0, TARGET_IN)
+    kernel = params["decoder"]["stack"]["forward0"]["input"]["kernel"]
+    deaf = jax.tree.map(lambda x: x, params)
+    deaf["decoder"]["stack"]["forward0"]["input"]["kernel"] = kernel.at[3:].set(0)
+    bare = jax.tree.map(lambda x: x, params)
+    bare["decoder"]["stack"]["forward0"]["input"]["kernel"] = kernel[:3]
+    inputs = (SOURCE, SOURCE != 0, TARGET_IN)
+    ours, theirs = fed.apply({"params": deaf}, *inputs), plain.apply({"params": bare}, *inputs)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_bahdanaus_weights_start_as_the_paper_says():
+    config, _ = CASES["bahdanau"]
+    config = config.copy_and_resolve_references()
+    config.init, config.init_scale = "bahdanau", 1.0
+    model = make_seq2seq(config, 10, 10, False)
+    params = model.init(jax.random.key(0), SOURCE, SOURCE != 0, TARGET_IN)["params"]
+    for block in np.split(params["decoder"]["stack"]["forward0"]["recurrent"]["kernel"], 2, axis=1):
+        np.testing.assert_allclose(block.T @ block, np.eye(4), atol=1e-5)
+    score = params["decoder"]["attention"]["score"]
+    assert not score["v_a"]["kernel"].any()
+    assert 0 < np.abs(score["W_a_query"]["kernel"]).max() < 0.005
+    assert 0.005 < np.abs(params["output"]["kernel"]).max() < 0.05
+
+
+def test_bfloat16_computes_close_to_float32_and_keeps_float32_where_it_counts():
+    config, _ = tiny()
     model = make_seq2seq(config, 10, 10, False)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN, scale=0.2)
     config.dtype = "bfloat16"
     fast = make_seq2seq(config, 10, 10, False)
     shapes = jax.eval_shape(fast.init, jax.random.key(0), SOURCE, SOURCE != 0, TARGET_IN)
     assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
-    exact, rough = (
-        m.apply({"params": params}, SOURCE, SOURCE != 0, TARGET_IN) for m in (model, fast)
-    )
+    inputs = ({"params": params}, SOURCE, SOURCE != 0)
+    exact, rough = (jax.jit(m.apply)(*inputs, TARGET_IN) for m in (model, fast))
     assert rough.dtype == jnp.float32
     assert 0 < float(jnp.abs(exact - rough).max()) < 0.02
+    rounded = rough.astype(jnp.bfloat16).astype(jnp.float32)
+    assert (rough != rounded).any()  # logits are not rounded to bfloat16
+    memory = jax.eval_shape(lambda *a: fast.apply(*a, method="encode"), *inputs)
+    c, h = memory.carries[0]
+    assert (c.dtype, h.dtype) == (jnp.float32, jnp.bfloat16)
+
+
+def test_dropout_acts_on_every_layer():
+    config, _ = tiny(wiring="plain", align="none")
+    config.dropout = 0.5
+    model = make_seq2seq(config, 10, 10, False)
+    params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
+
+    def noisy(module, key):
+        return module.encode(SOURCE, SOURCE != 0, False).carries
+
+    first, second = (
+        model.apply({"params": params}, None, method=noisy, rngs={"dropout": jax.random.key(i)})
+        for i in (0, 1)
+    )
+    for layer in range(2):
+        assert (first[layer][-1] != second[layer][-1]).any()

@@ -1,0 +1,49 @@
+"""Sizes that the papers' configs share: `tiny` for a CPU minute, `small` for a GPU minute."""
+
+from configs.base import Config
+
+
+def set_stacks(config: Config, layers: int, features: int, cell: str = "lstm") -> None:
+    """Encoder and decoder alike."""
+    for stack in (config.model.encoder, config.model.decoder):
+        stack.cell, stack.layers = cell, layers
+        stack.features = stack.embedding = features
+
+
+def read_both_ways(config: Config) -> None:
+    """A bidirectional encoder of the same total width: every score and bridge still fits."""
+    config.model.encoder.bidirectional = True
+    config.model.encoder.features //= 2
+
+
+def tiny(config: Config, cell: str = "lstm") -> None:
+    """For two CPU cores and a corpus like dates. Weights start by Xavier's rule: the papers' are
+    for layers ten times as wide."""
+    set_stacks(config, layers=1, features=64, cell=cell)
+    config.model.decoder.maxout = 64
+    config.model.dropout = 0.0
+    config.model.init, config.model.init_scale = "xavier", 1.0
+    config.data.batch_size, config.data.buckets = 64, 2
+    config.optimizer.learning_rate = 0.005
+    config.optimizer.clip_norm = 1.0
+    config.optimizer.schedule = "cosine"
+    config.optimizer.warmup_steps = 100
+    config.train.steps = 2000
+    config.train.eval_every = 500
+    config.train.eval_metric = "exact"
+
+
+def small(config: Config, cell: str = "lstm", layers: int = 2) -> None:
+    """For a GPU and a corpus like Multi30k."""
+    set_stacks(config, layers, features=512, cell=cell)
+    config.model.decoder.maxout = 256
+    config.model.dropout = 0.3
+    config.model.dtype = "bfloat16"
+    config.optimizer.learning_rate = 1e-3
+    config.optimizer.clip_norm = 1.0
+    config.optimizer.schedule = "plateau"
+    config.train.label_smoothing = 0.1
+    config.train.epochs = 30.0
+    config.train.eval_every = 250
+    config.train.eval_metric = "bleu"
+    config.train.patience = 8
