@@ -1,5 +1,16 @@
-"""The one kind of error that is the user's to mend."""
+"""The two ways in which a program ends before its end."""
+
+import signal
 
 
 class UserError(Exception):
     """Something a user can put right; programs print it as one sentence, without a traceback."""
+
+
+class Stopped(Exception):
+    """A signal ended a run; all of it is saved."""
+
+    def __init__(self, number: int, step: int):
+        name = signal.Signals(number).name
+        super().__init__(f"{name}: saved after step {step:,}; the same command goes on from here")
+        self.number = number

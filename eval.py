@@ -15,7 +15,7 @@ import program
 _WORKDIR = flags.DEFINE_string(
     "workdir", None, "Folder of a run that train.py made.", required=True
 )
-_SPLIT = flags.DEFINE_enum("split", "test", ["train", "valid", "test"], "What to score.")
+_SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "What to score.")
 _CHECKPOINT = flags.DEFINE_string("checkpoint", "best", "best, last, or the number of a step.")
 _PICTURES = flags.DEFINE_integer("pictures", 4, "Attention pictures to draw.", lower_bound=0)
 
@@ -24,15 +24,17 @@ def main() -> None:
     from evaluation.registry import REPORTS
     from tasks.registry import make_task
     from training.checkpoints import Checkpoints
-    from training.devices import make_mesh
+    from training.devices import check_rows, make_mesh
     from training.workdir import load_config
 
     workdir = Path(_WORKDIR.value)
     config = load_config(workdir)
     checkpoints = Checkpoints(workdir, read_only=True)
     step = checkpoints.find(_CHECKPOINT.value)
-    task, mesh = make_task(config), make_mesh()
-    params = checkpoints.restore_params(task.init, config, mesh, step)
+    mesh = make_mesh()
+    check_rows(mesh, config)
+    task = make_task(config)
+    params = checkpoints.restore_params(task, config, mesh, step)
     folder = workdir / "eval" / _SPLIT.value
     folder.mkdir(parents=True, exist_ok=True)
     REPORTS[config.task](task, params, mesh, _SPLIT.value, step, folder, _PICTURES.value)

@@ -13,7 +13,7 @@ from absl import app, flags
 from ml_collections import ConfigDict, config_flags
 
 from configs.check import check
-from errors import UserError
+from errors import Stopped, UserError
 
 COMPILATIONS = Path("cache/xla")  # where JAX keeps compiled programs between runs
 
@@ -36,6 +36,9 @@ def run(main: Callable[[], None]) -> None:
             main()
         except UserError as error:
             _fail(str(error))
+        except Stopped as stopped:
+            sys.stderr.write(f"{stopped}\n")
+            sys.exit(128 + stopped.number)  # as shells count it: a run that ends so is not over
         except KeyboardInterrupt:
             _fail("interrupted")
 
@@ -51,7 +54,17 @@ def checked_config() -> tuple[ConfigDict, list[str]]:
         name = config_flags.get_config_filename(flags.FLAGS["config"])
         raise UserError(f"there is no config file {name}: configs/ holds one a paper")
     check(config)
-    return config, [a for a in sys.argv[1:] if a.startswith(("--config", "-config"))]
+    return config, _config_arguments(sys.argv)
+
+
+def _config_arguments(argv: list[str]) -> list[str]:
+    """--config and its overrides, each as --name=value, however it was spelt."""
+    found, words = [], iter(argv[1:])
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if name.startswith("-") and name.lstrip("-").split(".")[0] == "config":
+            found.append(word if equals else f"{word}={next(words, '')}")
+    return found
 
 
 def _parse_flags(argv: list[str]) -> list[str]:
@@ -69,14 +82,13 @@ def _parse_flags(argv: list[str]) -> list[str]:
 
 def _unknown_field(argv: list[str]) -> str:
     """Names the first override whose field the config does not have, and the fields there are."""
-    names = [a.partition("=")[2] for a in argv if a.lstrip("-").startswith("config=")]
-    path, _, arguments = (names or [""])[-1].partition(":")
-    config = runpy.run_path(path)["get_config"](arguments)
-    for argument in argv:
-        path = argument.lstrip("-").partition("=")[0].split(".")
-        node = config
-        if path[0] != "config" or not isinstance(config, ConfigDict):
-            continue
+    given = [a.lstrip("-").partition("=") for a in _config_arguments(argv)]
+    file, _, arguments = next(
+        (value for name, _, value in given if name == "config"), ""
+    ).partition(":")
+    config = runpy.run_path(file)["get_config"](arguments)
+    for dotted, _, _ in given:
+        node, path = config, dotted.split(".")
         for depth, name in enumerate(path[1:], 1):
             if not isinstance(node, ConfigDict) or name not in node:
                 where = ".".join(path[:depth])

@@ -20,14 +20,16 @@ def main() -> None:
     # After the checks: a slip should not wait for JAX.
     from evaluation.registry import make_evaluate
     from tasks.registry import make_task
-    from training.devices import make_mesh
+    from training.devices import check_rows, make_mesh
     from training.loop import train
-    from training.workdir import open_workdir
+    from training.workdir import check_workdir, open_workdir
 
-    workdir = Path(_WORKDIR.value)
-    open_workdir(workdir, config, overrides)
-    task, mesh = make_task(config), make_mesh()
-    train(task, make_evaluate(task, mesh), config, workdir, mesh)
+    workdir, mesh = Path(_WORKDIR.value), make_mesh()
+    check_workdir(workdir, config)
+    check_rows(mesh, config)
+    task = make_task(config)
+    open_workdir(workdir, config, overrides, task.data_name)
+    train(task, make_evaluate(config.task, task, mesh), config, workdir, mesh)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Peak memory of preparing a large corpus and reading batches of it.
 
-    python -m benchmarks.corpus_memory --pairs=5000000 --folder=/tmp/corpus_memory
+    python -m benchmarks.corpus_memory --pairs=5000000
 
 Writes a parallel corpus of that many pairs and hundreds of thousands of distinct words, prepares
 it in a process of its own, reads training batches there, and exits with 1 when that process was
@@ -21,7 +21,7 @@ from absl import app, flags
 from data import dates
 
 _PAIRS = flags.DEFINE_integer("pairs", 5_000_000, "Training pairs.", lower_bound=1)
-_FOLDER = flags.DEFINE_string("folder", None, "Where to write; a new folder.", required=True)
+_FOLDER = flags.DEFINE_string("folder", "cache/corpus_memory", "Where to write; a new folder.")
 _KEEP = flags.DEFINE_bool("keep", False, "Leave the corpus and its cache there.")
 _LIMIT = flags.DEFINE_integer("limit", 2048, "Megabytes (of 2^20 bytes) that are allowed.")
 _MEASURE = flags.DEFINE_bool("measure", False, "Only prepare and read; the program calls itself.")

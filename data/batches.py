@@ -8,7 +8,7 @@ has to keep is one number.
 
 import functools
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grain
 import numpy as np
@@ -133,7 +133,7 @@ def make_batch(
     return batch
 
 
-def train_iterator(batches: Batches, start: int) -> Iterator[Batch]:
+def train_iterator(batches: Any, start: int) -> Iterator[Batch]:
     """Batches start, start + 1, ..., read ahead by a few threads."""
     dataset = grain.MapDataset.source(batches)[start:]
     options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=16)

@@ -36,10 +36,11 @@ from errors import UserError
 
 logger = logging.getLogger("alignax")
 FORMAT = 1  # of the files above; a higher number makes every cache anew
-SHAPING = (  # the fields of config.data that decide what is prepared
-    "corpus", "name", "source", "target", "splits", "files", "holdout", "seed", "examples",
-    "max_length", "source_vocab", "target_vocab", "shared_vocab",
+SHAPING = (  # the fields of config.data that decide what is prepared,
+    "corpus", "source", "target", "splits", "files", "holdout", "max_length",
+    "source_vocab", "target_vocab", "shared_vocab",
 )  # fmt: skip
+SHAPING_OF = {"dates": ("seed", "examples"), "tfds": ("name", "dir")}  # and those of one corpus
 
 
 class Split:
@@ -81,7 +82,8 @@ class Prepared(NamedTuple):
 
 def prepare(data: Config) -> Prepared:
     """The prepared form of the corpus that `data` describes, made now if the cache lacks it."""
-    shape = {name: data[name] for name in SHAPING}
+    own = SHAPING_OF.get(data.corpus, ())
+    shape = {name: data[name] for name in (*SHAPING, *own)}
     shape = json.loads(ConfigDict(shape).to_json()) | {"format": FORMAT}
     key = json.dumps([shape, [_fingerprint(path) for path in local_files(data)]], sort_keys=True)
     label = f"{data.corpus}-{data.source}-{data.target}"
@@ -149,11 +151,13 @@ def _learn_vocabularies(data: Config, folder: Path) -> None:
 
 
 def _load_vocabularies(data: Config, folder: Path) -> tuple[Vocabulary, Vocabulary]:
-    loaded = [
-        VOCABULARIES[settings.kind].load(folder / f"{side}.vocab", settings, language)
-        for side, settings, language in _sides(data)
-    ]
-    return loaded[0], loaded[-1]
+    def load(side: str, settings: Config, language: str) -> Vocabulary:
+        return VOCABULARIES[settings.kind].load(folder / f"{side}.vocab", settings, language)
+
+    source, *rest = _sides(data)
+    # A shared vocabulary still tokenises each language by its own rules.
+    target = rest[0] if rest else (*source[:2], data.target)
+    return load(*source), load(*target)
 
 
 def _write(

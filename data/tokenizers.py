@@ -15,6 +15,7 @@ JOINER = "￭"  # marks a token that was glued to the one before it: "März," ->
 class Tokenizer(NamedTuple):
     tokenize: Callable[[str], list[str]]
     detokenize: Callable[[list[str]], str]
+    surface: Callable[[str], str] = str  # a corpus line as one should read it, to score against
 
 
 _WORD_DIGIT_OR_SIGN = re.compile(r"[^\W\d]+|\d|[^\w\s]")
@@ -59,7 +60,7 @@ TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
     "moses": _moses,
     # the text is split already: by spaces, or by spaces into pieces that end in @@
     "split": lambda language: Tokenizer(str.split, _join),
-    "bpe": lambda language: Tokenizer(str.split, _join_bpe),
+    "bpe": lambda language: Tokenizer(str.split, _join_bpe, lambda line: _join_bpe(line.split())),
     "characters": lambda language: Tokenizer(list, "".join),
 }
 

@@ -35,6 +35,10 @@ class Vocabulary(Protocol):
         """The text of ids; stops at the first end, leaves out padding and begin."""
         ...
 
+    def surface(self, text: str) -> str:
+        """A line of the corpus as one should read it: pieces joined, where it came in pieces."""
+        ...
+
     def token(self, index: int) -> str: ...
     def save(self, path: Path) -> None: ...
 
@@ -95,6 +99,9 @@ class WordVocabulary:
 
     def decode(self, ids: Iterable[int]) -> str:
         return self._tokenizer.detokenize([self._words[i] for i in content(ids)])
+
+    def surface(self, text: str) -> str:
+        return self._tokenizer.surface(text)
 
     def token(self, index: int) -> str:
         return self._words[index]
@@ -167,6 +174,9 @@ class SentencePieceVocabulary:
 
     def decode(self, ids: Iterable[int]) -> str:
         return self._processor.decode(content(ids))
+
+    def surface(self, text: str) -> str:
+        return text
 
     def token(self, index: int) -> str:
         return self._processor.id_to_piece(index)

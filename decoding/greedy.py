@@ -25,7 +25,9 @@ def greedy(
 ) -> Decoded:
     """Decodes until every sentence has ended or reached its own `max_length` (at most `length`)."""
     shapes = jax.eval_shape(step, state, jnp.full(batch, BOS))
-    attention = shapes[2] and jnp.zeros((batch, length, shapes[2].shape[-1]))
+    attention = None
+    if shapes[2] is not None:
+        attention = jnp.zeros((batch, length, shapes[2].shape[-1]))
     begin = Decoded(jnp.full((batch, length), PAD), jnp.zeros(batch), attention)
 
     def unfinished(loop: tuple) -> Bool[Array, ""]:

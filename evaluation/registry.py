@@ -12,5 +12,5 @@ EVALUATIONS: dict[str, Callable[..., Evaluate]] = {"translation": translation.ma
 REPORTS: dict[str, Callable[..., None]] = {"translation": translation.report}
 
 
-def make_evaluate(task, mesh: Mesh) -> Evaluate:
-    return EVALUATIONS[task.config.task](task, mesh)
+def make_evaluate(name: str, task, mesh: Mesh) -> Evaluate:
+    return EVALUATIONS[name](task, mesh)

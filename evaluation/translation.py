@@ -15,7 +15,6 @@ from data.pair import Pair
 from data.tokenizers import JOINER
 from data.vocabulary import PAD
 from decoding.greedy import Decoded, greedy
-from errors import UserError
 from evaluation.pictures import heat_map
 from evaluation.scores import signatures, text_scores
 from tasks.translation import Params, Translation
@@ -65,14 +64,12 @@ class Evaluator:
 
     def losses(self, params: Params, split: str) -> dict[str, float]:
         """Loss, accuracy and perplexity a token, over the whole split."""
-        totals: dict[str, float] = {}
-        for batch in self._batches(split):
-            sums = jax.device_get(self._loss(params, batch))
-            for name, value in sums.items():
-                totals[name] = totals.get(name, 0.0) + float(value)
-        values = means(totals)
-        del values["count"]
-        return values | {"perplexity": math.exp(min(values["nll"], 700))}
+        # Fetched at the end, so that the devices need not wait for us between batches.
+        every = jax.device_get([self._loss(params, batch) for batch in self._batches(split)])
+        values = means({name: sum(float(s[name]) for s in every) for name in every[0]})
+        loss = values["loss"]
+        perplexity = math.exp(min(loss, 700))
+        return {"loss": loss, "perplexity": perplexity, "accuracy": values["accuracy"]}
 
     def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
         """Every sentence of the split in the corpus' order."""
@@ -83,6 +80,7 @@ class Evaluator:
             for row, i in enumerate(whole["index"]):
                 if i >= 0:
                     results[i] = self._one(pairs[i], whole["source"][row], decoded, row)
+        assert None not in results, "a sentence was in no batch"
         return [result for result in results if result is not None]
 
     def _one(self, pair: Pair, source: np.ndarray, decoded: Decoded, row: int) -> Translated:
@@ -99,9 +97,10 @@ class Evaluator:
             yield put(batch, self.mesh)
 
 
-def score(translated: list[Translated], lowercase: bool) -> dict[str, float]:
-    hypotheses, references = zip(*((t.hypothesis, t.pair.target) for t in translated), strict=True)
-    return text_scores(hypotheses, references, lowercase)
+def score(task: Translation, translated: list[Translated]) -> dict[str, float]:
+    hypotheses = [t.hypothesis for t in translated]
+    references = [task.target.surface(t.pair.target) for t in translated]
+    return text_scores(hypotheses, references, task.lowercase)
 
 
 def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluation]:
@@ -111,15 +110,16 @@ def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluatio
 
     def evaluate(params: Params) -> Evaluation:
         translated = evaluator.translate(params, "valid")
-        scores = evaluator.losses(params, "valid") | score(translated, task.lowercase)
+        scores = evaluator.losses(params, "valid") | score(task, translated)
         shown = translated[:: max(1, len(translated) // max(1, wanted))][:wanted]
-        return Evaluation(scores, [sample(t) for t in shown])
+        return Evaluation(scores, [sample(task, t) for t in shown])
 
     return evaluate
 
 
-def sample(t: Translated) -> dict[str, str]:
-    return {"source": t.pair.source, "ours": t.hypothesis, "reference": t.pair.target}
+def sample(task: Translation, t: Translated) -> dict[str, str]:
+    source, reference = task.source.surface(t.pair.source), task.target.surface(t.pair.target)
+    return {"source": source, "ours": t.hypothesis, "reference": reference}
 
 
 def report(
@@ -133,10 +133,8 @@ def report(
 ) -> None:
     """Scores a split, prints the scores, and writes them to `folder` with all that was decoded."""
     evaluator = Evaluator(task, mesh)
-    if split == "train":
-        raise UserError("the training split keeps no text to score against: take valid or test")
     translated = evaluator.translate(params, split, attention=pictures > 0)
-    scores = evaluator.losses(params, split) | score(translated, task.lowercase)
+    scores = evaluator.losses(params, split) | score(task, translated)
     signed = signatures(task.lowercase)
     result = {"split": split, "step": step, "sentences": len(translated), "decoding": "greedy"}
     (folder / "scores.json").write_text(
@@ -145,7 +143,9 @@ def report(
     lines = "".join(t.hypothesis.replace("\n", " ") + "\n" for t in translated)
     (folder / "hypotheses.txt").write_text(lines, "utf-8")
     for t in translated[:: max(1, len(translated) // 5)][:5]:
-        print("\n".join(f"{name:>10}: {text}" for name, text in sample(t).items()), end="\n\n")
+        print(
+            "\n".join(f"{name:>10}: {text}" for name, text in sample(task, t).items()), end="\n\n"
+        )
     for name, value in scores.items():
         print(f"{name:>10}: {value:.4f}  {signed.get(name, '')}".rstrip())
     _draw(task, translated, folder, pictures)

@@ -7,6 +7,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax import traverse_util
 from jax import Array
 
 from configs.base import Config
@@ -27,6 +28,7 @@ class Translation:
         self.config = config
         self.prepared = prepare(config.data)
         self.source, self.target = self.prepared.source, self.prepared.target
+        self.data_name = self.prepared.folder.name  # with the digest of all that shaped it
         self.model = TRANSLATORS[config.model.name](
             config.model, len(self.source), len(self.target), config.data.reverse_source
         )
@@ -58,18 +60,37 @@ class Translation:
         token = jnp.full((1, 1), BOS)
         return self.model.init(key, token, token != PAD, token)["params"]
 
-    def loss(self, params: Params, batch: dict[str, Array], key: Array | None = None) -> dict:
-        """Sums over target tokens; with a key, dropout acts."""
-        deterministic = key is None
-        rngs = {} if key is None else {"dropout": key}
+    averages: tuple[str, ...] = ("nll",)  # what hard attention compares its rewards with
+
+    def loss(
+        self,
+        params: Params,
+        batch: dict[str, Array],
+        key: Array | None = None,
+        averages: dict[str, Array] | None = None,
+    ) -> dict[str, Array]:
+        """Sums over target tokens. With a key, dropout acts and hard attention samples."""
+        settings, deterministic = self.config.train, key is None
+        rngs = {} if key is None else {"dropout": key, "sample": jax.random.fold_in(key, 1)}
         target, mask = batch["target"], batch["source"] != PAD
 
-        def forward(model: Any) -> Array:
+        def forward(model: Any) -> tuple[Array, Array | None]:
             memory = model.encode(batch["source"], mask, deterministic)
-            return model.decode(memory, shift_right(target), deterministic)[0]
+            return model.decode(memory, shift_right(target), deterministic)
 
-        logits = nn.apply(forward, self.model)({"params": params}, rngs=rngs)
-        return cross_entropy(logits, target, self.config.train.label_smoothing)
+        apply = nn.apply(forward, self.model, mutable=["reinforce"])
+        (logits, attention), sown = apply({"params": params}, rngs=rngs)
+        # Evaluation wants the plain loss, whatever training smooths.
+        smoothing = 0.0 if deterministic else settings.label_smoothing
+        nll, sums = cross_entropy(logits, target, smoothing)
+        if settings.doubly_stochastic and attention is not None:
+            unread = doubly_stochastic(attention, target, mask)
+            sums["loss"] += settings.doubly_stochastic * unread
+        if sown:
+            expected = jnp.zeros(()) if averages is None else averages["nll"]
+            terms = _only(sown["reinforce"], target.shape)
+            sums["loss"] += reinforce(nll, expected, target, settings.reinforce, **terms)
+        return sums
 
     # Decoding.
 
@@ -97,8 +118,9 @@ def shift_right(target: Array) -> Array:
     return jnp.concatenate([jnp.full_like(target[:, :1], BOS), target[:, :-1]], axis=1)
 
 
-def cross_entropy(logits: Array, target: Array, smoothing: float) -> dict[str, Array]:
-    """Sums over real target tokens of the (smoothed) loss, −log p, hits, and their count.
+def cross_entropy(logits: Array, target: Array, smoothing: float) -> tuple[Array, dict[str, Array]]:
+    """−log p of each target token, and sums over the real ones of the (smoothed) loss, −log p,
+    hits, and their count.
 
     Label smoothing mixes the reference with the uniform distribution over the vocabulary.
     """
@@ -108,4 +130,34 @@ def cross_entropy(logits: Array, target: Array, smoothing: float) -> dict[str, A
     loss = (1 - smoothing) * nll - smoothing * log_p.mean(axis=-1) if smoothing else nll
     hits = logits.argmax(axis=-1) == target
     sums = {"loss": loss, "nll": nll, "accuracy": hits, "count": jnp.ones_like(nll)}
-    return {name: jnp.sum(x, where=real, dtype=jnp.float32) for name, x in sums.items()}
+    sums = {name: jnp.sum(x, where=real, dtype=jnp.float32) for name, x in sums.items()}
+    sums["examples"] = jnp.sum(real.any(axis=1), dtype=jnp.float32)
+    return jnp.where(real, nll, 0), sums
+
+
+def doubly_stochastic(attention: Array, target: Array, source_mask: Array) -> Array:
+    """Σ_i (1 − Σ_t α_ti)²: each source word should be read once in all (Xu 2015 §4.2.1)."""
+    read = jnp.sum(attention, axis=1, where=(target != PAD)[..., None])
+    present = source_mask & (target != PAD).any(axis=1, keepdims=True)
+    return jnp.sum((1 - read) ** 2, where=present)
+
+
+def reinforce(
+    nll: Array, average: Array, target: Array, settings: Config, log_p: Array, entropy: Array
+) -> Array:
+    """The loss whose gradient is REINFORCE's with an entropy bonus (Xu 2015 eq. 11).
+
+    A sample is rewarded with the log-probability of the words from its step on, which it can
+    still change, against the moving average a word.
+    """
+    real = target != PAD
+    gain = jnp.where(real, average - nll, 0)
+    to_come = jnp.cumsum(gain[:, ::-1], axis=1)[:, ::-1]
+    choices = jax.lax.stop_gradient(to_come) * log_p
+    return -jnp.sum(settings.weight * choices + settings.entropy * entropy, where=real)
+
+
+def _only(collection: dict, shape: tuple[int, ...]) -> dict[str, Array]:
+    """What one module somewhere in a model has sown, by name; a scan leaves steps of one word."""
+    sown: Any = traverse_util.flatten_dict(collection)
+    return {path[-1]: values[0].reshape(shape) for path, values in sown.items()}

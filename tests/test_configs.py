@@ -1,5 +1,6 @@
 """Every config builds; every slip is refused with its field and what would be legal."""
 
+import importlib
 import importlib.util
 import itertools
 from pathlib import Path
@@ -26,7 +27,7 @@ from tasks.translation import TRANSLATORS
 from training.optimizers import OPTIMIZERS, SCHEDULES
 
 FOLDER = Path(__file__).parent.parent / "configs"
-HELPERS = {"__init__", "arguments", "base", "check", "datasets"}
+HELPERS = {"__init__", "arguments", "base", "check", "datasets", "recipes"}
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 
 REGISTRIES = {
@@ -58,26 +59,42 @@ def test_every_config_file_loads_and_says_how_to_run_it(path):
     assert f"--config=configs/{path.name}" in module.__doc__
 
 
+CHOICES = {
+    "luong2015": {
+        "align": ("global", "local_m", "local_p", "none"),
+        "score": ("general", "dot", "concat", "location"),
+        "feed": ("yes", "no"),
+        "size": ("tiny", "small", "paper"),
+    },
+    "bahdanau2015": {
+        "align": ("global", "local_m", "local_p", "hard"),
+        "score": ("concat", "scaled_dot", "location"),
+        "size": ("tiny", "small"),
+    },
+    "sutskever2014": {"reverse": ("yes", "no"), "size": ("tiny", "small", "paper")},
+    "cho2014": {"size": ("tiny", "small", "paper")},
+    "xu2015": {"attention": ("hard", "soft"), "size": ("tiny", "small")},
+    "mino2017": {"keys": ("split", "zero", "none"), "score": ("general", "concat")},
+}
 POINTS = [
-    f"data={data},align={align},score={score},feed={feed},size={size}"
-    for data, (align, score), feed, size in itertools.product(
-        ("dates", "multi30k_de_en"),
-        (("none", "general"), *(("global", score) for score in SCORES)),
-        ("yes", "no"),
-        ("tiny", "small", "paper"),
-    )
+    (name, ",".join(f"{k}={v}" for k, v in zip(choices, values, strict=True)))
+    for name, choices in CHOICES.items()
+    for values in itertools.product(*choices.values())
 ]
 
 
-@pytest.mark.parametrize("arguments", POINTS)
-def test_every_luong_model_builds(arguments):
-    config = get_config(arguments)
+@pytest.mark.parametrize(("name", "arguments"), POINTS, ids=str)
+def test_every_model_builds(name, arguments):
+    config = importlib.import_module(f"configs.{name}").get_config(f"data=dates,{arguments}")
     check(config)
-    if "dates" in arguments:
-        model = TRANSLATORS[config.model.name](config.model, 50, 60, config.data.reverse_source)
-        tokens = jnp.ones((1, 3), int)
-        shapes = jax.eval_shape(model.init, jax.random.key(0), tokens, tokens > 0, tokens)
-        assert shapes["params"]["output"]["kernel"].shape[-1] == 60
+    model = TRANSLATORS[config.model.name](config.model, 50, 60, config.data.reverse_source)
+    tokens = jnp.ones((1, 3), int)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), tokens, tokens > 0, tokens)
+    assert shapes["params"]["output"]["kernel"].shape[-1] == 60
+
+
+def test_every_config_file_is_among_them():
+    assert {path.stem for path in FILES} == set(CHOICES)
 
 
 def test_the_paper_is_the_papers():
@@ -106,24 +123,44 @@ def test_an_unknown_name_lists_the_known(field):
     assert all(name in str(caught.value) for name in LEGAL[field])
 
 
-@pytest.mark.parametrize("field", [*checks.POSITIVE, *checks.NOT_NEGATIVE, *checks.FRACTIONS])
+NUMBERS = (*checks.POSITIVE, *checks.NOT_NEGATIVE, *checks.FRACTIONS, *checks.ABOVE_ZERO)
+
+
+@pytest.mark.parametrize("field", NUMBERS)
 def test_a_number_out_of_range_is_named(field):
     config = base_config()
-    parent, last = field.rsplit(".", 1)
-    checks.get(config, parent)[last] = -1 if isinstance(checks.get(config, field), int) else -1.0
+    wrong = -1 if isinstance(checks.get(config, field), int) else -1.0
+    config.update_from_flattened_dict({field: wrong})
     with pytest.raises(UserError, match=f"config.{field}=-1"):
         check(config)
 
 
 COMBINATIONS = {
     "model.bridge=copy needs equal": {"model.decoder.layers": 3},
-    "input_feeding=True has nothing to feed": {"model.attention.align": "none"},
+    "bridge=backward reads the backward direction": {"model.bridge": "backward"},
+    "wiring=luong and config.model.attention.align=none do not fit": {
+        "model.attention.align": "none",
+    },
+    "wiring=cho and config.model.attention.align=global do not fit": {
+        "model.wiring": "cho", "model.attention.input_feeding": False,
+    },
+    "input_feeding=True belongs to wiring=luong": {"model.wiring": "bahdanau"},
     "score=dot needs equal widths": {
         "model.attention.score": "dot", "model.decoder.features": 64, "model.bridge": "dense",
     },
     "max_source=20 cannot rate": {
         "model.attention.score": "location", "model.attention.max_source": 20,
     },
+    "key_value=split cannot halve": {
+        "model.attention.key_value": "split", "model.encoder.features": 5, "model.bridge": "dense",
+    },
+    "key_value=zero starts part of a score's matrix": {
+        "model.attention.key_value": "zero", "model.attention.score": "dot",
+    },
+    "doubly_stochastic is for soft attention": {
+        "model.attention.align": "hard", "train.doubly_stochastic": 1.0,
+    },
+    "train.steps=0 is out of range": {"train.steps": 0},
     "reverse_source=True says nothing": {
         "data.reverse_source": True, "model.encoder.bidirectional": True,
         "model.encoder.features": 256,

@@ -1,10 +1,16 @@
 """The programs as a user runs them, in processes of their own."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -20,9 +26,18 @@ SMALL = [
 ]
 
 
+# Processes of one test run share what they compiled, outside the checkout.
+ENVIRONMENT = os.environ | {
+    "JAX_COMPILATION_CACHE_DIR": tempfile.mkdtemp(),
+    "XLA_FLAGS": "--xla_backend_optimization_level=0",
+}
+
+
 def call(program, *flags, check=True):
     command = [sys.executable, program, *flags]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=ENVIRONMENT
+    )
     if check:
         assert done.returncode == 0, done.stderr
     return done
@@ -56,6 +71,53 @@ def test_the_same_command_again_has_nothing_to_do_and_another_config_is_refused(
     assert len(json.loads((workdir / "run.json").read_text())) == 2
 
 
+def leaves(workdir):
+    """Every array of the last checkpoint, as bytes."""
+    with ocp.StandardCheckpointer() as checkpointer:
+        state = checkpointer.restore(workdir / "checkpoints" / "400" / "state")
+    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
+
+
+def test_a_process_that_was_stopped_ends_in_the_same_bits(run, tmp_path):
+    flags, _, _ = run
+    flags = [f for f in flags if "steps" not in f and "workdir" not in f and "eval_every" not in f]
+    flags += [f"--config.train.{x}" for x in ("steps=400", "eval_every=200", "log_every=50")]
+    call("train.py", *flags, f"--workdir={tmp_path}/whole")
+    command = [sys.executable, "train.py", *flags, f"--workdir={tmp_path}/parts"]
+    pipe = {"stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT}
+    with subprocess.Popen(command, cwd=ROOT, **pipe) as process:
+        for line in process.stderr:
+            if line.startswith("step 50/400"):
+                process.send_signal(signal.SIGTERM)
+                break
+        rest = process.stderr.read()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "SIGTERM: saved after step" in rest and "Traceback" not in rest
+    call("train.py", *flags, f"--workdir={tmp_path}/parts")
+    assert leaves(tmp_path / "whole") == leaves(tmp_path / "parts")
+
+
+def test_a_changed_corpus_is_refused_and_a_missing_one_leaves_no_workdir(tmp_path):
+    for split, lines in (("train", 40), ("valid", 4), ("test", 4)):
+        for language in ("en", "de"):
+            text = "".join(f"word {i} of {language}\n" for i in range(lines))
+            (tmp_path / f"{split}.{language}").write_text(text)
+    flags = [
+        "--config=configs/luong2015.py:data=text,score=dot,feed=no", "--config.train.steps=1",
+        "--config.data.buckets=1", f"--config.data.cache={tmp_path}/cache",
+        "--config.data.batch_size=8", f"--workdir={tmp_path}/run",
+    ]  # fmt: skip
+    missing = call("train.py", *flags, f"--config.data.dir={tmp_path}/nowhere", check=False)
+    assert missing.returncode == 1 and "does not exist" in missing.stderr
+    assert not (tmp_path / "run").exists()
+    call("train.py", *flags, f"--config.data.dir={tmp_path}")
+    with (tmp_path / "train.de").open("a") as de, (tmp_path / "train.en").open("a") as en:
+        de.write("neu\n")
+        en.write("new\n")
+    changed = call("train.py", *flags, f"--config.data.dir={tmp_path}", check=False)
+    assert changed.returncode == 1 and "the corpus has changed since" in changed.stderr
+
+
 def test_eval_scores_and_draws(run):
     _, workdir, _ = run
     done = call("eval.py", f"--workdir={workdir}", "--split=test", "--pictures=1")
@@ -70,7 +132,7 @@ REFUSED = {
     "config.optimizer has no field 'lerning_rate': it has": "--config.optimizer.lerning_rate=1",
     "config.model has no field 'atention': it has": "--config.model.atention.score=dot",
     "--config.train.eval_every=often": "--config.train.eval_every=often",
-    "config.model.attention.score='dott' is not known: it can be dot, general, concat, location": (
+    "config.model.attention.score='dott' is not known: it can be dot, scaled_dot, general": (
         "--config.model.attention.score=dott"
     ),
     "Unknown command line flag 'workdri'": "--workdri=x",
@@ -88,6 +150,12 @@ def test_a_slip_is_one_sentence_before_any_data_is_read(message, tmp_path):
     assert message in done.stderr and "Traceback" not in done.stderr
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("error: ")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_slip_beside_a_spaced_flag_is_a_sentence_too(tmp_path):
+    flags = ["--config", "configs/luong2015.py", "--config.sed", "1", "--workdir", f"{tmp_path}"]
+    done = call("train.py", *flags, check=False)
+    assert "config has no field 'sed': it has" in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("program", ["train.py", "eval.py"])

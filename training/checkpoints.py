@@ -1,7 +1,6 @@
 """Checkpoints of a run: the latest ones and the best, through orbax."""
 
 import operator
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +84,12 @@ class Checkpoints:
         known = ", ".join(map(str, sorted(steps)))
         raise UserError(f"there is no checkpoint {which!r}: it can be best, last, {known}")
 
-    def restore_params(
-        self, init: Callable[[Array], Params], config: Config, mesh: Mesh, step: int
-    ) -> Params:
-        """The parameters to evaluate at `step`, for a model whose parameters `init` makes."""
+    def restore_params(self, task: Any, config: Config, mesh: Mesh, step: int) -> Params:
+        """The parameters to evaluate at `step`, for the model of `task`."""
         optimizer = make_optimizer(config.optimizer, optax.constant_schedule(0.0))
 
         def state(key: Array) -> TrainState:
-            return create_state(init(key), optimizer, bool(config.train.ema))
+            return create_state(task.init(key), optimizer, bool(config.train.ema), task.averages)
 
         shapes = jax.eval_shape(state, jax.random.key(0))
         like = jax.tree.map(

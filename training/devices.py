@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from configs.base import Config
 from data.batches import Batch
 from errors import UserError
 
@@ -24,8 +25,9 @@ def spread(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec("data"))
 
 
-def check_rows(mesh: Mesh, multiple: int, accumulation: int) -> None:
+def check_rows(mesh: Mesh, config: Config) -> None:
     """Every micro-batch must give each device the same number of rows."""
+    multiple, accumulation = config.data.batch_multiple, config.train.accumulation
     if multiple % (mesh.size * accumulation):
         raise UserError(
             f"{mesh.size} devices × train.accumulation={accumulation} do not divide "
@@ -36,6 +38,8 @@ def check_rows(mesh: Mesh, multiple: int, accumulation: int) -> None:
 def put(batch: Batch, mesh: Mesh) -> dict[str, jax.Array]:
     """This host's rows as part of a batch that is spread over all devices."""
     sharding = spread(mesh)
+    if jax.process_count() == 1:
+        return jax.device_put(batch, sharding)
     return {
         name: jax.make_array_from_process_local_data(sharding, rows) for name, rows in batch.items()
     }

@@ -2,8 +2,10 @@
 
 import json
 import logging
+import math
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tensorboardX import SummaryWriter
@@ -34,10 +36,14 @@ class Log:
         self._bar.update()
 
     def scalars(self, step: int, kind: str, values: dict[str, float]) -> None:
-        self._file.write(json.dumps({"step": step, "kind": kind, **values}) + "\n")
-        self._file.flush()
+        finite = {name: x if math.isfinite(x) else None for name, x in values.items()}
+        self._write({"step": step, "kind": kind, **finite})  # JSON has no NaN
         for name, value in values.items():
             self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    def _write(self, line: dict) -> None:
+        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._file.flush()
 
     def progress(self, step: int, loss: float, tokens_per_second: float) -> None:
         shown = f"loss {loss:.4f}, {tokens_per_second:,.0f} tokens/s"
@@ -53,8 +59,9 @@ class Log:
         else:
             self._bar.write(line, file=sys.stderr)
 
-    def samples(self, step: int, samples: list[dict[str, str]]) -> None:
+    def samples(self, step: int, samples: Sequence[dict[str, str]]) -> None:
         for sample in samples:
+            self._write({"step": step, "kind": "sample", **sample})
             self.say("  " + "  |  ".join(f"{name}: {text}" for name, text in sample.items()))
             text = "\n\n".join(f"{name}: {text}" for name, text in sample.items())
             self._board.add_text("samples", text, step)

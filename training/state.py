@@ -18,24 +18,33 @@ class TrainState:
     params: Params
     opt_state: optax.OptState
     ema: Params | None  # averaged parameters, where asked for
+    averages: dict[str, Array]  # moving averages of means that a task's loss compares itself with
     rate_scale: Array  # factor of the learning rate that the plateau schedule lowers
     skipped: Array  # non-finite steps so far,
-    skipped_in_row: Array  # and since the last good one
+    skipped_in_row: Array  # since the last good one,
+    longest_skipped: Array  # and the longest such row
 
     @property
     def eval_params(self) -> Params:
         return self.params if self.ema is None else self.ema
 
 
-def create_state(params: Params, optimizer: optax.GradientTransformation, ema: bool) -> TrainState:
+def create_state(
+    params: Params,
+    optimizer: optax.GradientTransformation,
+    ema: bool,
+    averages: tuple[str, ...] = (),
+) -> TrainState:
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
         opt_state=optimizer.init(params),
         ema=jax.tree.map(jnp.copy, params) if ema else None,
+        averages={name: jnp.zeros(()) for name in averages},
         rate_scale=jnp.ones(()),
         skipped=jnp.zeros((), jnp.int32),
         skipped_in_row=jnp.zeros((), jnp.int32),
+        longest_skipped=jnp.zeros((), jnp.int32),
     )
 
 

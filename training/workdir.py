@@ -16,36 +16,46 @@ import time
 from pathlib import Path
 
 import jax
-from ml_collections import ConfigDict
 
-from configs.base import Config
+from configs.base import Config, base_config
 from errors import UserError
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
 _HERE = Path(__file__).parent.parent
 
 
-def open_workdir(workdir: Path, config: Config, overrides: list[str]) -> None:
-    """Makes the folder, or checks that it belongs to the same config, and records this run."""
+def check_workdir(workdir: Path, config: Config) -> None:
+    """Refuses a folder that belongs to a run with another config."""
+    if (workdir / "config.json").exists():
+        _refuse_other_config(load_config(workdir), config, workdir)
+
+
+def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str) -> None:
+    """Makes the folder, where it is new, and records this run and the data it is on."""
     try:
         workdir.mkdir(parents=True, exist_ok=True)
+        path = workdir / "config.json"
+        if not path.exists():
+            path.write_text(config.to_json(indent=2, sort_keys=True) + "\n")
+        runs_path = workdir / "run.json"
+        runs = json.loads(runs_path.read_text()) if runs_path.exists() else []
+        if runs and runs[0]["data"] != data:
+            raise UserError(
+                f"the corpus has changed since {workdir} was begun ({runs[0]['data']} then, {data} "
+                "now): take another --workdir, or the files it was begun with"
+            )
+        runs_path.write_text(json.dumps([*runs, _this_run(overrides, data)], indent=2) + "\n")
     except OSError as error:
-        raise UserError(f"cannot make the workdir {workdir}: {error.strerror}") from None
-    path = workdir / "config.json"
-    if path.exists():
-        _refuse_other_config(load_config(workdir), config, workdir)
-    else:
-        path.write_text(config.to_json(indent=2, sort_keys=True) + "\n")
-    runs_path = workdir / "run.json"
-    runs = json.loads(runs_path.read_text()) if runs_path.exists() else []
-    runs_path.write_text(json.dumps([*runs, _this_run(overrides)], indent=2) + "\n")
+        raise UserError(f"cannot write to the workdir {workdir}: {error.strerror}") from None
 
 
 def load_config(workdir: Path) -> Config:
     path = workdir / "config.json"
     if not path.exists():
         raise UserError(f"{workdir} is not a run's folder: it has no config.json")
-    return ConfigDict(json.loads(path.read_text())).lock()
+    config = base_config()  # for fields that are younger than the run
+    config.update(json.loads(path.read_text()))
+    return config.lock()
 
 
 def _flat(config: Config) -> dict[str, object]:
@@ -77,11 +87,12 @@ def _refuse_other_config(old: Config, new: Config, workdir: Path) -> None:
         )
 
 
-def _this_run(overrides: list[str]) -> dict:
+def _this_run(overrides: list[str], data: str) -> dict:
     return {
         "began": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "overrides": overrides,
+        "data": data,
         "commit": _commit(),
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in _PACKAGES},

@@ -171,11 +171,14 @@ def test_held_out_sources(tmp_path: Path, holdout: int) -> None:
 def test_dates() -> None:
     data: Config = base_config().data
     data.update({"corpus": "dates", "examples": {"train": 30, "valid": 7, "test": 5}})
+    data.source_vocab.tokenizer = data.target_vocab.tokenizer = "unicode"
     pairs = {split: list(read_pairs(data, split)) for split in ("train", "valid", "test")}
     assert [*map(len, pairs.values())] == [30, 7, 5]
     assert all(pair.alignment for pair in pairs["valid"])
     data.seed = 1
     assert list(read_pairs(data, "train")) != pairs["train"]
+    data.target_vocab.tokenizer = "moses"  # whose tokens the gold alignment does not count
+    assert not any(pair.alignment for pair in read_pairs(data, "valid"))
     assert local_files(data) == []
 
 

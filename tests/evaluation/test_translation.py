@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from data.vocabulary import EOS
+from data.tokenizers import TOKENIZERS, make_tokenizer
+from data.vocabulary import EOS, WordVocabulary
 from evaluation.scores import signatures, text_scores
 from evaluation.translation import Evaluator, report
 
@@ -20,6 +21,17 @@ def test_scores_are_sacrebleus_and_exact_match_counts():
     lower = text_scores(hypotheses, references, lowercase=True)
     assert lower["exact"] == 2 / 3 and lower["bleu"] > scores["bleu"]
     assert "case:mixed" in signatures()["bleu"] and "case:lc" in signatures(True)["bleu"]
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_a_perfect_translation_scores_everything_with_every_tokenizer(name):
+    line = "zwei jun@@ ge männer sind im frei@@ en" if name == "bpe" else "zwei junge Männer sind."
+    vocabulary = WordVocabulary([], make_tokenizer(name, "de"), lowercase=False)
+    words = vocabulary.tokens(line)
+    vocabulary = WordVocabulary(words, make_tokenizer(name, "de"), lowercase=False)
+    hypothesis = vocabulary.decode(vocabulary.encode(line))
+    assert "@@" not in hypothesis
+    assert text_scores([hypothesis], [vocabulary.surface(line)])["exact"] == 1
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +54,23 @@ def test_translations_come_in_the_corpus_order_with_their_attention(evaluator, p
         assert EOS not in t.tokens[:-1]
 
 
+def test_attention_of_a_translation_is_that_of_forcing_it(evaluator, params, tiny_task):
+    """Decoding and teacher forcing of what was decoded look at the same words."""
+    translated = evaluator.translate(params, "test", attention=True)[:3]
+    for t in translated:
+        source = np.array([[*tiny_task.source.encode(t.pair.source), EOS]])
+        memory = tiny_task.encode(params, source)
+        _, attention = tiny_task.decode(params, memory, t.tokens[None])
+        np.testing.assert_allclose(t.attention, attention[0], atol=1e-5)
+
+
 def test_losses_are_means_over_all_tokens_of_the_split(evaluator, params, tiny_task):
     values = evaluator.losses(params, "test")
     total = count = 0
     for batch in tiny_task.eval_batches("test"):
         sums = jax.jit(tiny_task.loss)(params, batch)
         total, count = total + float(sums["nll"]), count + float(sums["count"])
-    np.testing.assert_allclose(values["nll"], total / count, rtol=1e-5)
+    np.testing.assert_allclose(values["loss"], total / count, rtol=1e-5)
     np.testing.assert_allclose(values["perplexity"], np.exp(total / count), rtol=1e-5)
 
 

@@ -46,5 +46,5 @@ def test_no_checkpoints_is_a_sentence(tmp_path):
 
 def test_parameters_alone(saved, mesh):
     config = toy_config()
-    params = Checkpoints(saved, read_only=True).restore_params(Line().init, config, mesh, 5)
+    params = Checkpoints(saved, read_only=True).restore_params(Line(), config, mesh, 5)
     assert params["w"] == 5

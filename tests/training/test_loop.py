@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from errors import UserError
+from errors import Stopped, UserError
 from evaluation.translation import make_evaluate
 from tests.conftest import tiny_config
 from tests.toy import Exploding, Line, constant_evaluation, toy_config
@@ -41,8 +41,8 @@ def test_resumed_translation_ends_in_the_same_bits_and_compiles_once_a_bucket(
     tiny_task, cache, mesh, tmp_path, monkeypatch
 ):
     config = tiny_config(cache)
-    config.train.update({"ema": 0.9, "eval_every": 2, "accumulation": 1})
-    config.optimizer.update({"schedule": "plateau", "plateau_patience": 0})
+    config.train.update({"ema": 0.9, "eval_every": 2})
+    config.optimizer.update({"schedule": "plateau", "plateau_patience": 1})
     evaluate, steps = make_evaluate(tiny_task, mesh), []
 
     def remembered(*arguments):
@@ -52,18 +52,16 @@ def test_resumed_translation_ends_in_the_same_bits_and_compiles_once_a_bucket(
     loop_step = loop.make_train_step
     monkeypatch.setattr(loop, "make_train_step", remembered)
     whole = train(tiny_task, evaluate, config, tmp_path / "whole", mesh)
-    stopped = train(tiny_task, interrupting(evaluate, 1), config, tmp_path / "parts", mesh)
-    assert int(stopped.step) == 2 < config.train.steps
+    with pytest.raises(Stopped, match=r"SIGTERM: saved after step 2; the same command goes on"):
+        train(tiny_task, interrupting(evaluate, 1), config, tmp_path / "parts", mesh)
     resumed = train(tiny_task, evaluate, config, tmp_path / "parts", mesh)
     assert_same_bits(whole, resumed)
     assert log_of(tmp_path / "whole", "valid") == log_of(tmp_path / "parts", "valid")
-    assert steps[0]._cache_size() == len(tiny_task.train_batches().buckets) == 2
+    assert len(tiny_task.train_batches().buckets) == 2
+    assert [step._cache_size() for step in steps][::2] == [2, 2]  # the whole and the resumed run
 
 
 def test_a_signal_between_evaluations_saves_and_the_rest_is_the_same(tmp_path, mesh):
-    def at_step_7(params):
-        raise AssertionError("never evaluated")
-
     config = toy_config(eval_every=10)
     evaluate = constant_evaluation(3.0, 2.0)
     whole = train(Line(), evaluate, config, tmp_path / "whole", mesh)
@@ -80,8 +78,9 @@ def test_a_signal_between_evaluations_saves_and_the_rest_is_the_same(tmp_path, m
 
             return AtSeven()
 
-    part = train(Interrupted(), at_step_7, config, tmp_path / "parts", mesh)
-    assert 0 < int(part.step) < 10
+    with pytest.raises(Stopped, match="SIGINT"):
+        train(Interrupted(), evaluate, config, tmp_path / "parts", mesh)
+    assert not log_of(tmp_path / "parts", "valid")
     resumed = train(Line(), constant_evaluation(3.0, 2.0), config, tmp_path / "parts", mesh)
     assert_same_bits(whole, resumed)
     steps = [line["step"] for line in log_of(tmp_path / "parts", "train")]
@@ -115,22 +114,82 @@ def test_early_stopping_and_the_best_checkpoint(tmp_path, mesh):
 
 def test_plateau_lowers_the_rate(tmp_path, mesh):
     config = toy_config(steps=25)
-    config.optimizer.update({"schedule": "plateau", "plateau_patience": 1, "plateau_factor": 0.5})
-    state = train(Line(), constant_evaluation(2.0, 1.0, 1.0, 1.0, 1.0), config, tmp_path, mesh)
+    config.optimizer.update({"schedule": "plateau", "plateau_patience": 2, "plateau_factor": 0.5})
+    state = train(Line(), constant_evaluation(2.0, 1.0, 1.0, 1.0, 0.5), config, tmp_path, mesh)
     assert float(state.rate_scale) == 0.5
     rates = [line["learning_rate"] for line in log_of(tmp_path, "train")]
     np.testing.assert_allclose([rates[0], rates[-1]], [0.05, 0.025])
 
 
-def test_divergence_stops_with_a_sentence_and_a_good_checkpoint(tmp_path, mesh):
-    config = toy_config(max_skipped=3)
-    with pytest.raises(UserError, match=r"3 steps in a row .* not finite"):
+def test_divergence_stops_with_a_sentence_and_keeps_what_was_evaluated(tmp_path, mesh):
+    config = toy_config(max_skipped=3, eval_every=2, log_every=100)
+    with pytest.raises(UserError, match=r"4 steps in a row .* checkpoint of step 6 is kept"):
         train(Exploding(), constant_evaluation(1.0), config, tmp_path, mesh)
     healthy = train(Line(), constant_evaluation(1.0), toy_config(steps=4), tmp_path / "ok", mesh)
     checkpoints = Checkpoints(tmp_path, read_only=True)
     saved, _ = checkpoints.restore(healthy, checkpoints.find("last"))
-    assert_same_bits(saved.params, healthy.params)  # the weights of the last good step
-    assert int(saved.skipped) == 3
+    assert_same_bits(saved.params, healthy.params)
+
+
+def test_divergence_before_any_evaluation_saves_the_last_finite_weights(tmp_path, mesh):
+    with pytest.raises(UserError, match=r"3 steps in a row .* checkpoint of step 7 is kept"):
+        train(
+            Exploding(),
+            constant_evaluation(1.0),
+            toy_config(max_skipped=3, eval_every=20),
+            tmp_path,
+            mesh,
+        )
+    last = log_of(tmp_path, "train")[-1]
+    assert (last["loss"], last["skipped"]) == (None, 3)  # nothing has no mean
+
+
+def test_a_score_that_is_no_number_is_never_the_best(tmp_path, mesh):
+    config = toy_config(steps=30, patience=3)
+    losses = (np.nan, 3.0, 2.0, 1.0, 2.0, 2.0)
+    state = train(Line(), constant_evaluation(*losses), config, tmp_path, mesh)
+    assert int(state.step) == 30
+    assert Checkpoints(tmp_path, read_only=True).find("best") == 20
+
+
+def test_evaluation_sees_the_averaged_weights(tmp_path, mesh):
+    seen = []
+
+    def evaluate(params):
+        seen.append(float(params["w"]))
+        return Evaluation({"loss": 1.0})
+
+    state = train(Line(), evaluate, toy_config(steps=5, ema=0.99), tmp_path, mesh)
+    assert seen == [float(state.ema["w"])] and seen[0] != float(state.params["w"])
+
+
+def test_epochs_and_the_schedule_count_the_tasks_own_steps(tmp_path, mesh):
+    config = toy_config(steps=None, epochs=3.0)
+    config.optimizer.update({"schedule": "halving", "halve_from": 1.0})
+    state = train(Line(), constant_evaluation(1.0), config, tmp_path, mesh)
+    assert int(state.step) == 15  # an epoch of Points is five steps
+    rates = [line["learning_rate"] for line in log_of(tmp_path, "train")]
+    np.testing.assert_allclose(rates, np.repeat([0.05, 0.025, 0.0125], 5))
+
+
+def test_the_seed_reaches_weights_and_batches(tmp_path, mesh):
+    asked = []
+
+    class Recording(Line):
+        def train_batches(self, seed, host, hosts):
+            asked.append(seed)
+            return super().train_batches(seed, host, hosts)
+
+        def init(self, key):
+            return {"w": jax.random.normal(key), "b": jax.random.normal(key)}
+
+    def first(seed):
+        config = toy_config(steps=1)
+        config.seed = seed
+        return train(Recording(), constant_evaluation(1.0), config, tmp_path / str(seed), mesh)
+
+    assert first(3).params["w"] != first(4).params["w"]
+    assert asked == [3, 4]
 
 
 def test_sums_are_reported_as_means(tmp_path, mesh):

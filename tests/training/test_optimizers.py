@@ -56,3 +56,22 @@ def test_optimizer_goes_downhill(name):
         updates, state = optimizer.update(2 * params, state, params)
         params = optax.apply_updates(params, updates)
     assert float(jnp.sum(jnp.asarray(params) ** 2)) < 0.5
+
+
+def test_weight_decay_shrinks_what_has_no_gradient():
+    settings = base_config().optimizer
+    settings.update({"name": "adamw", "weight_decay": 0.1})
+    optimizer = make_optimizer(settings, optax.constant_schedule(0.5))
+    params = jnp.array([2.0])
+    updates, _ = optimizer.update(jnp.zeros(1), optimizer.init(params), params)
+    np.testing.assert_allclose(updates, [-0.5 * 0.1 * 2.0], rtol=1e-6)
+
+
+def test_adadelta_takes_its_papers_first_step():
+    settings = base_config().optimizer
+    settings.update({"name": "adadelta", "rho": 0.95, "eps": 1e-6})
+    optimizer = make_optimizer(settings, optax.constant_schedule(1.0))
+    g = 0.3
+    updates, _ = optimizer.update(jnp.array([g]), optimizer.init(jnp.zeros(1)), jnp.zeros(1))
+    expected = -np.sqrt(1e-6) / np.sqrt(0.05 * g**2 + 1e-6) * g
+    np.testing.assert_allclose(updates, [expected], rtol=1e-4)
