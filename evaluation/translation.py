@@ -15,6 +15,7 @@ from data.pair import Pair
 from data.tokenizers import JOINER
 from data.vocabulary import PAD
 from decoding.greedy import Decoded, greedy
+from evaluation.alignment import alignment_error_rate, attention_links, parse_links
 from evaluation.pictures import heat_map
 from evaluation.scores import signatures, text_scores
 from tasks.translation import Params, Translation
@@ -39,6 +40,7 @@ class Evaluator:
         # Results go to every host, for each of them scores the whole split.
         everywhere = replicated(mesh)
         self._loss = jax.jit(task.loss, out_shardings=everywhere)
+        self._force = jax.jit(self._teacher_forced, out_shardings=everywhere)
         self._translate = jax.jit(
             self._decode, static_argnames="attention", out_shardings=everywhere
         )
@@ -62,6 +64,12 @@ class Evaluator:
         )
         return batch, decoded if attention else decoded._replace(attention=None)
 
+    def _teacher_forced(
+        self, params: Params, batch: dict[str, jax.Array]
+    ) -> tuple[dict[str, jax.Array], jax.Array | None]:
+        memory = self.task.encode(params, batch["source"])
+        return batch, self.task.decode(params, memory, batch["target"])[1]
+
     def losses(self, params: Params, split: str) -> dict[str, float]:
         """Loss, accuracy and perplexity a token, over the whole split."""
         # Fetched at the end, so that the devices need not wait for us between batches.
@@ -70,6 +78,20 @@ class Evaluator:
         loss = values["loss"]
         perplexity = math.exp(min(loss, 700))
         return {"loss": loss, "perplexity": perplexity, "accuracy": values["accuracy"]}
+
+    def forced_attention(self, params: Params, split: str) -> list[tuple[Pair, np.ndarray]]:
+        """The attention with which the model reads each source while it is told the reference."""
+        pairs = self.task.split(split)[0].texts()
+        results = []
+        for batch in self._batches(split):
+            whole, attention = jax.device_get(self._force(params, batch))
+            if attention is None:  # a model without attention
+                return []
+            for row, i in enumerate(whole["index"]):
+                if i >= 0:
+                    t, s = ((whole[side][row] != PAD).sum() for side in ("target", "source"))
+                    results.append((pairs[i], attention[row, :t, :s]))
+        return results
 
     def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
         """Every sentence of the split in the corpus' order."""
@@ -135,6 +157,10 @@ def report(
     evaluator = Evaluator(task, mesh)
     translated = evaluator.translate(params, split, attention=pictures > 0)
     scores = evaluator.losses(params, split) | score(task, translated)
+    if translated[0].pair.alignment and (forced := evaluator.forced_attention(params, split)):
+        golds = [parse_links(pair.alignment) for pair, _ in forced]
+        links = [attention_links(weights) for _, weights in forced]
+        scores["alignment_error"] = alignment_error_rate(links, golds)
     signed = signatures(task.lowercase)
     result = {"split": split, "step": step, "sentences": len(translated), "decoding": "greedy"}
     (folder / "scores.json").write_text(
@@ -144,10 +170,10 @@ def report(
     (folder / "hypotheses.txt").write_text(lines, "utf-8")
     for t in translated[:: max(1, len(translated) // 5)][:5]:
         print(
-            "\n".join(f"{name:>10}: {text}" for name, text in sample(task, t).items()), end="\n\n"
+            "\n".join(f"{name:>15}: {text}" for name, text in sample(task, t).items()), end="\n\n"
         )
     for name, value in scores.items():
-        print(f"{name:>10}: {value:.4f}  {signed.get(name, '')}".rstrip())
+        print(f"{name:>15}: {value:.4f}  {signed.get(name, '')}".rstrip())
     _draw(task, translated, folder, pictures)
 
 

@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+
+from evaluation.alignment import Gold, alignment_error_rate, attention_links, parse_links
+
+
+def test_links_are_sure_or_possible():
+    assert parse_links("0-0 1?2 3-1") == Gold({(0, 0), (3, 1)}, {(0, 0), (1, 2), (3, 1)})
+
+
+def test_each_word_is_linked_to_what_it_attends_to_most():
+    attention = np.array([
+        [0.1, 0.8, 0.1],  # to the second word
+        [0.2, 0.2, 0.6],  # to </s>: no link
+        [0.0, 0.0, 0.0],  # an empty window: no link
+        [0.9, 0.1, 0.0],  # of </s> itself: no link
+    ])  # fmt: skip
+    assert attention_links(attention) == {(1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("guess", "expected"),
+    [
+        ({(0, 0), (1, 1)}, 0.0),  # exactly the sure ones
+        ({(0, 0), (1, 1), (2, 1)}, 0.0),  # a possible one is no error
+        ({(0, 0)}, 1 - 2 / 3),  # a sure one is missing
+        ({(0, 1), (1, 0)}, 1.0),  # all wrong
+        ({(0, 0), (1, 1), (2, 2)}, 1 - 4 / 5),  # one too many
+        (set(), 1.0),
+    ],
+)
+def test_error_rate_by_hand(guess, expected):
+    gold = Gold({(0, 0), (1, 1)}, {(0, 0), (1, 1), (2, 1)})
+    assert alignment_error_rate([guess], [gold]) == pytest.approx(expected)
+
+
+def test_error_rate_is_of_the_corpus_not_a_mean_of_sentences():
+    gold = Gold({(0, 0)}, {(0, 0)})
+    pairs = [({(0, 0)}, gold), ({(1, 0), (1, 1), (1, 2)}, gold)]
+    guesses, golds = zip(*pairs, strict=True)
+    assert alignment_error_rate(guesses, golds) == pytest.approx(1 - 2 / 6)
