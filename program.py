@@ -2,6 +2,7 @@
 
 import logging
 import os
+import platform
 import runpy
 import sys
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from ml_collections import ConfigDict, config_flags
 from configs.check import check
 from errors import Stopped, UserError
 
-COMPILATIONS = Path("cache/xla")  # where JAX keeps compiled programs between runs
+# Where JAX keeps compiled programs between runs; they are of one kind of machine.
+COMPILATIONS = Path("cache") / f"xla-{platform.machine()}"
 
 
 def define_config() -> flags.FlagHolder:
