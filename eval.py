@@ -6,15 +6,11 @@ Prints perplexity, BLEU, chrF and exact match; writes scores.json, hypotheses.tx
 the attention to WORKDIR/eval/SPLIT.
 """
 
-from pathlib import Path
-
 from absl import flags
 
 import program
 
-_WORKDIR = flags.DEFINE_string(
-    "workdir", None, "Folder of a run that train.py made.", required=True
-)
+_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of a run that train.py made.")
 _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "What to score.")
 _CHECKPOINT = flags.DEFINE_string("checkpoint", "best", "best, last, or the number of a step.")
 _PICTURES = flags.DEFINE_integer("pictures", 4, "Attention pictures to draw.", lower_bound=0)
@@ -25,15 +21,16 @@ def main() -> None:
     from tasks.registry import make_task
     from training.checkpoints import Checkpoints
     from training.devices import check_rows, make_mesh
-    from training.workdir import load_config
+    from training.workdir import check_data, load_config
 
-    workdir = Path(_WORKDIR.value)
+    workdir = program.folder(_WORKDIR.value)
     config = load_config(workdir)
     checkpoints = Checkpoints(workdir, read_only=True)
     step = checkpoints.find(_CHECKPOINT.value)
     mesh = make_mesh()
     check_rows(mesh, config)
     task = make_task(config)
+    check_data(workdir, task.data_name)
     params = checkpoints.restore_params(task, config, mesh, step)
     folder = workdir / "eval" / _SPLIT.value
     folder.mkdir(parents=True, exist_ok=True)

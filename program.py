@@ -47,6 +47,13 @@ def run(main: Callable[[], None]) -> None:
     app.run(guarded, flags_parser=_parse_flags)
 
 
+def folder(name: str | None) -> Path:
+    """The value of --workdir, which every program needs."""
+    if not name:
+        raise UserError("--workdir is missing: name the folder of the run, as --workdir=runs/a")
+    return Path(name)
+
+
 def checked_config() -> tuple[ConfigDict, list[str]]:
     """The config of the command line, after all its checks, and the overrides it was given."""
     config = flags.FLAGS["config"].value
@@ -74,21 +81,41 @@ def _parse_flags(argv: list[str]) -> list[str]:
         return flags.FLAGS(argv)
     except UserError as error:
         _fail(str(error))
+    except OSError:
+        _fail(f"there is no config file {_config_file(argv)[0]}: configs/ holds one a paper")
+    except SyntaxError as error:
+        _fail(f"{error.filename}, line {error.lineno}: {error.msg}")
     except flags.Error as error:
-        _fail(str(error).removeprefix("flag "))
+        message = str(error).removeprefix("flag ")
+        if "before a value for --config" in message:
+            message += ": put --config=FILE before its overrides"
+        _fail(message)
     except (AttributeError, KeyError) as error:
         _fail(_unknown_field(argv) or str(error))
     except (TypeError, ValueError) as error:
         _fail(f"the config cannot be set so: {error}")
 
 
+def _config_file(argv: list[str]) -> tuple[str, str]:
+    """The config's file and the arguments behind its colon."""
+    values = [
+        a.partition("=")[2] for a in _config_arguments(argv) if "." not in a.partition("=")[0]
+    ]
+    file, _, arguments = (values or [""])[0].partition(":")
+    return file, arguments
+
+
 def _unknown_field(argv: list[str]) -> str:
     """Names the first override whose field the config does not have, and the fields there are."""
     given = [a.lstrip("-").partition("=") for a in _config_arguments(argv)]
-    file, _, arguments = next(
-        (value for name, _, value in given if name == "config"), ""
-    ).partition(":")
-    config = runpy.run_path(file)["get_config"](arguments)
+    file, arguments = _config_file(argv)
+    get_config = runpy.run_path(file).get("get_config")
+    if get_config is None:
+        return f"{file} is no config file: it has no get_config; see configs/luong2015.py"
+    try:
+        config = get_config(arguments)
+    except (AttributeError, KeyError) as error:
+        return f"{file}: {error}".replace("\\n", " ")
     for dotted, _, _ in given:
         node, path = config, dotted.split(".")
         for depth, name in enumerate(path[1:], 1):

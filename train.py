@@ -3,16 +3,12 @@
 python train.py --config=configs/luong2015.py:data=dates --workdir=runs/a
 """
 
-from pathlib import Path
-
 from absl import flags
 
 import program
 
 program.define_config()
-_WORKDIR = flags.DEFINE_string(
-    "workdir", None, "Folder of this run, made if it is not there.", required=True
-)
+_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of this run, made if it is not there.")
 
 
 def main() -> None:
@@ -24,7 +20,7 @@ def main() -> None:
     from training.loop import train
     from training.workdir import check_workdir, open_workdir
 
-    workdir, mesh = Path(_WORKDIR.value), make_mesh()
+    workdir, mesh = program.folder(_WORKDIR.value), make_mesh()
     check_workdir(workdir, config)
     check_rows(mesh, config)
     task = make_task(config)

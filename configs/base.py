@@ -3,7 +3,6 @@
 from typing import Any
 
 from ml_collections import ConfigDict
-from ml_collections.config_dict import placeholder
 
 Config = Any  # a ConfigDict, whose fields type checkers cannot know
 
@@ -17,7 +16,7 @@ def base_config() -> ConfigDict:
     config.optimizer = _optimizer()
     config.train = _train()
     config.decode = ConfigDict({"max_ratio": 2.0, "max_extra": 10})  # longest output, from input
-    return config
+    return config.lock()  # so that a slip in a config file is no new field
 
 
 def _vocab() -> ConfigDict:
@@ -102,8 +101,8 @@ def _optimizer() -> ConfigDict:
 
 def _train() -> ConfigDict:
     return ConfigDict({
-        "epochs": 10.0,  # length of the run, unless steps is set
-        "steps": placeholder(int),
+        "steps": 0,  # length of the run; 0: epochs decide
+        "epochs": 10.0,
         "label_smoothing": 0.0,
         "doubly_stochastic": 0.0,  # λ of Xu 2015: every source word should be read once
         "reinforce": {"weight": 1.0, "entropy": 0.002},  # hard attention (Xu 2015)

@@ -197,4 +197,6 @@ def _write(
 
 
 def _progress(pairs: Iterator[Pair], label: str) -> Iterator[Pair]:
-    yield from tqdm(pairs, desc=f"preparing {label}", unit=" pairs", mininterval=1.0, leave=False)
+    yield from tqdm(
+        pairs, desc=f"preparing {label}", unit=" pairs", mininterval=1.0, leave=False, disable=None
+    )

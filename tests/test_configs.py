@@ -160,7 +160,6 @@ COMBINATIONS = {
     "doubly_stochastic is for soft attention": {
         "model.attention.align": "hard", "train.doubly_stochastic": 1.0,
     },
-    "train.steps=0 is out of range": {"train.steps": 0},
     "reverse_source=True says nothing": {
         "data.reverse_source": True, "model.encoder.bidirectional": True,
         "model.encoder.features": 256,

@@ -152,6 +152,35 @@ def test_a_slip_is_one_sentence_before_any_data_is_read(message, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_missing_workdir_or_config_is_a_sentence(tmp_path):
+    for flags, message in (
+        (["--config=configs/luong2015.py"], "--workdir is missing: name the folder"),
+        (["--config=configs/luong2015.py", "--workdir="], "--workdir is missing: name the folder"),
+        ([f"--workdir={tmp_path}/run"], "--config is missing: name a file"),
+        (
+            ["--config=configs/none.py", "--config.seed=1"],
+            "there is no config file configs/none.py",
+        ),
+        (["--config=configs/base.py", "--config.seed=1"], "is no config file"),
+    ):
+        done = call("train.py", *flags, check=False)
+        assert done.returncode == 1 and message in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_slip_in_a_config_file_is_no_new_field(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from configs.luong2015 import base_config\n"
+        "def get_config(arguments=''):\n"
+        "    config = base_config()\n"
+        "    config.model.droput = 0.0\n"
+        "    return config\n"
+    )
+    done = call("train.py", f"--config={mine}", f"--workdir={tmp_path}/run", check=False)
+    assert done.returncode == 1 and "droput" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_slip_beside_a_spaced_flag_is_a_sentence_too(tmp_path):
     flags = ["--config", "configs/luong2015.py", "--config.sed", "1", "--workdir", f"{tmp_path}"]
     done = call("train.py", *flags, check=False)

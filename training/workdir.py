@@ -39,14 +39,21 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
             path.write_text(config.to_json(indent=2, sort_keys=True) + "\n")
         runs_path = workdir / "run.json"
         runs = json.loads(runs_path.read_text()) if runs_path.exists() else []
-        if runs and runs[0]["data"] != data:
-            raise UserError(
-                f"the corpus has changed since {workdir} was begun ({runs[0]['data']} then, {data} "
-                "now): take another --workdir, or the files it was begun with"
-            )
+        check_data(workdir, data)
         runs_path.write_text(json.dumps([*runs, _this_run(overrides, data)], indent=2) + "\n")
     except OSError as error:
         raise UserError(f"cannot write to the workdir {workdir}: {error.strerror}") from None
+
+
+def check_data(workdir: Path, data: str) -> None:
+    """Refuses to go on, or to score, with other data than the run was begun with."""
+    path = workdir / "run.json"
+    begun = json.loads(path.read_text())[0]["data"] if path.exists() else data
+    if begun != data:
+        raise UserError(
+            f"the corpus has changed since {workdir} was begun ({begun} then, {data} now): "
+            "take another --workdir, or the files it was begun with"
+        )
 
 
 def load_config(workdir: Path) -> Config:

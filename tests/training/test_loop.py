@@ -164,7 +164,7 @@ def test_evaluation_sees_the_averaged_weights(tmp_path, mesh):
 
 
 def test_epochs_and_the_schedule_count_the_tasks_own_steps(tmp_path, mesh):
-    config = toy_config(steps=None, epochs=3.0)
+    config = toy_config(steps=0, epochs=3.0)
     config.optimizer.update({"schedule": "halving", "halve_from": 1.0})
     state = train(Line(), constant_evaluation(1.0), config, tmp_path, mesh)
     assert int(state.step) == 15  # an epoch of Points is five steps
