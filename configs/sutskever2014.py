@@ -6,7 +6,8 @@ Arguments: data (any name of configs/datasets.py), reverse (yes, no), size (tiny
 
 No attention: a deep LSTM reads the source from its end and hands its states over layer by layer.
 `paper` is the paper's own recipe: 4 × 1000 LSTM, U(−.08, .08), SGD .7, from epoch 5 halved every
-half epoch, 7.5 epochs, batch 128, gradient norm 5. It reports 30.59 BLEU on WMT'14 En–Fr (one
+half epoch, 7.5 epochs, batch 128, gradient norm 5 (vocabularies of 160k and 80k from memory of the
+paper, to be checked). It reports 30.59 BLEU on WMT'14 En–Fr (one
 model, reversed, beam 12) and 26.17 without the reversal; not run here. The paper's reversed source
 ends in <EOS>; here <EOS> stays the last word of the sentence, so it is the first one read.
 
