@@ -35,7 +35,7 @@ def get_config(arguments: str = "") -> Config:
 def _tiny(config: Config) -> None:
     recipes.tiny(config)
     recipes.set_stacks(config, layers=2, features=128)
-    config.train.steps = 3000
+    config.train.steps = 2500
 
 
 def _paper(config: Config) -> None:

@@ -1,9 +1,10 @@
 """The papers' equations in plain NumPy, float64, one position at a time.
 
 Written from the equations alone and sharing no code with models/: loops where the models batch,
-dictionaries of weights where they have modules.
+dictionaries of weights where they have modules. Their slopes are what gradients are held against.
 """
 
+import jax
 import numpy as np
 
 
@@ -20,6 +21,21 @@ def as_float64(tree):
     if isinstance(tree, dict):
         return {name: as_float64(value) for name, value in tree.items()}
     return np.asarray(tree, np.float64)
+
+
+def check_gradient(loss, tree, gradient, rng, eps=1e-6):
+    """Holds `gradient` against the slope of `loss` at `tree` along a drawn direction."""
+    leaves, structure = jax.tree.flatten(tree)
+    direction = [rng.normal(size=leaf.shape) for leaf in leaves]
+
+    def along(step):
+        moved = [leaf + step * d for leaf, d in zip(leaves, direction, strict=True)]
+        return loss(jax.tree.unflatten(structure, moved))
+
+    slope = (along(eps) - along(-eps)) / (2 * eps)
+    products = [np.sum(d * g) for d, g in zip(direction, jax.tree.leaves(gradient), strict=True)]
+    scale = np.sqrt(sum(np.sum(np.square(g, dtype=float)) for g in jax.tree.leaves(gradient)))
+    np.testing.assert_allclose(sum(products), slope, rtol=1e-4, atol=1e-4 * scale + 1e-6)
 
 
 def elman(w, carry, x):

@@ -1,7 +1,11 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from configs.base import base_config
 from models.seq2seq import make_seq2seq
@@ -10,7 +14,6 @@ from tests.models.test_cells import random_params
 
 SOURCE = jnp.array([[4, 5, 6, 7, 2], [8, 9, 2, 0, 0]])
 TARGET_IN = jnp.array([[1, 4, 5, 6], [1, 7, 0, 0]])
-LENGTHS = [(5, 4), (3, 2)]
 
 
 def tiny(
@@ -56,39 +59,77 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES)
-def case(request):
-    config, reverse = CASES[request.param]
+@functools.cache
+def build(name):
+    """A translator with drawn weights; its outputs and gradients compiled once for all tests."""
+    config, reverse = CASES[name]
     model = make_seq2seq(config, 10, 10, reverse)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
-    return config, reverse, model, params
 
-
-def test_translator_equals_its_equations_and_its_own_steps(case):
-    config, reverse, model, params = case
-
-    @jax.jit
-    def whole(params):
+    def whole(params, source, target_in):
         variables = {"params": params}
-        memory = model.apply(variables, SOURCE, SOURCE != 0, method="encode")
+        memory = model.apply(variables, source, source != 0, method="encode")
         state = model.apply(variables, memory, method="start")
-        return memory, state, model.apply(variables, memory, TARGET_IN, method="decode")
+        logits, attention = model.apply(variables, memory, target_in, method="decode")
+        real = (target_in != 0)[..., None]
+        loss = jnp.sum(jnp.sin(logits), where=real)
+        if attention is not None:
+            loss += jnp.sum(attention**2, where=real)
+        return loss, (memory, state, logits, attention)
 
-    memory, state, (logits, attention) = whole(params)
     step = jax.jit(lambda m, s, t: model.apply({"params": params}, m, s, t, method="step"))
+    return config, reverse, params, jax.jit(jax.grad(whole, has_aux=True)), step
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_equal_teacher_forcing(name):
+    _, _, params, whole, step = build(name)
+    _, (memory, state, logits, attention) = whole(params, SOURCE, TARGET_IN)
     for t in range(TARGET_IN.shape[1]):
         step_logits, state, step_attention = step(memory, state, TARGET_IN[:, t])
         np.testing.assert_allclose(step_logits, logits[:, t], atol=2e-6)
         if attention is not None:
             np.testing.assert_allclose(step_attention, attention[:, t], atol=1e-6)
-    for row, (s, t) in enumerate(LENGTHS):
-        expected, weights = reference.translator(
-            reference.as_float64(params), config, SOURCE[row, :s], TARGET_IN[row, :t], reverse
-        )
+
+
+def padded(rng, lengths, width, first=()):
+    rows = [[*first, *rng.integers(3, 10, length - len(first))] for length in lengths]
+    return np.array([row + [0] * (width - len(row)) for row in rows])
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=6, deadline=None)
+@given(
+    seed=st.integers(0, 2**16),
+    sources=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    targets=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+)
+@example(seed=0, sources=(5, 3), targets=(4, 2))
+@example(seed=1, sources=(1, 5), targets=(4, 4))
+def test_outputs_and_gradients_equal_the_equations(name, seed, sources, targets):
+    """Of whole translators; gradients by finite differences of the equations in float64."""
+    config, reverse, params, whole, _ = build(name)
+    rng = np.random.default_rng(seed)
+    source, target_in = padded(rng, sources, 5), padded(rng, targets, 4, first=[1])
+    gradient, (_, _, logits, attention) = whole(params, source, target_in)
+
+    def equations(params):
+        return [
+            reference.translator(params, config, source[row, :s], target_in[row, :t], reverse)
+            for row, (s, t) in enumerate(zip(sources, targets, strict=True))
+        ]
+
+    def loss(params):
+        return sum(np.sin(rows).sum() + (a**2).sum() for rows, a in equations(params))
+
+    exact = reference.as_float64(params)
+    for row, (expected, weights) in enumerate(equations(exact)):
+        t, s = len(expected), sources[row]
         np.testing.assert_allclose(logits[row, :t], expected, atol=1e-5)
         if attention is not None:
             np.testing.assert_allclose(attention[row, :t, :s], weights, atol=1e-5)
             np.testing.assert_array_equal(attention[row, :, s:], 0)
+    reference.check_gradient(loss, exact, gradient, rng)
 
 
 def test_dense_bridge_joins_unequal_stacks():
