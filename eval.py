@@ -2,8 +2,8 @@
 
 python eval.py --workdir=runs/a --split=test
 
-Prints perplexity, BLEU, chrF and exact match; writes scores.json, hypotheses.txt and pictures of
-the attention to WORKDIR/eval/SPLIT.
+Prints perplexity, BLEU (sacreBLEU's and the papers' tokenised one), chrF and exact match; writes
+scores.json, hypotheses.txt and pictures of the attention to WORKDIR/eval/SPLIT.
 """
 
 from absl import flags
@@ -12,7 +12,11 @@ import program
 
 _WORKDIR = flags.DEFINE_string("workdir", "", "Folder of a run that train.py made.")
 _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "What to score.")
-_CHECKPOINT = flags.DEFINE_string("checkpoint", "best", "best, last, or the number of a step.")
+_CHECKPOINT = flags.DEFINE_string(
+    "checkpoint",
+    "best",
+    "best, last, the number of a step, or average: of the latest that are kept.",
+)
 _PICTURES = flags.DEFINE_integer("pictures", 4, "Attention pictures to draw.", lower_bound=0)
 
 
@@ -25,16 +29,16 @@ def main() -> None:
 
     workdir = program.folder(_WORKDIR.value)
     config = load_config(workdir)
-    checkpoints = Checkpoints(workdir, read_only=True)
-    step = checkpoints.find(_CHECKPOINT.value)
+    checkpoints = Checkpoints(workdir, config.train.keep, read_only=True)
+    steps = checkpoints.find(_CHECKPOINT.value)
     mesh = make_mesh()
     check_rows(mesh, config)
     task = make_task(config)
     check_data(workdir, task.data_name)
-    params = checkpoints.restore_params(task, config, mesh, step)
+    params = checkpoints.restore_params(task, config, mesh, steps)
     folder = workdir / "eval" / _SPLIT.value
     folder.mkdir(parents=True, exist_ok=True)
-    REPORTS[config.task](task, params, mesh, _SPLIT.value, step, folder, _PICTURES.value)
+    REPORTS[config.task](task, params, mesh, _SPLIT.value, steps, folder, _PICTURES.value)
     print(f"kept in {folder}")
 
 

@@ -42,7 +42,7 @@ def compiled_step(align: str, length: int) -> tuple[Any, tuple]:
 
     def encode(variables, source):
         memory = model.apply(variables, source, source > 0, method="encode")
-        return memory, model.apply(variables, memory, method="start")
+        return memory, model.apply(variables, memory, 1, method="start")
 
     def step(variables, memory, state, token):
         result: Any = model.apply(variables, memory, state, token, method="step")

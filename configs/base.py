@@ -7,12 +7,13 @@ from ml_collections import ConfigDict
 Config = Any  # a ConfigDict, whose fields type checkers cannot know
 
 
-def base_config() -> ConfigDict:
+def base_config(model: str = "seq2seq") -> ConfigDict:
+    """All fields, those of `config.model` for the kind of model named."""
     config = ConfigDict()
     config.task = "translation"
     config.seed = 0  # of weights, data order and dropout
     config.data = _data()
-    config.model = _model()
+    config.model = MODELS[model]()
     config.optimizer = _optimizer()
     config.train = _train()
     config.decode = ConfigDict({"max_ratio": 2.0, "max_extra": 10})  # longest output, from input
@@ -54,7 +55,7 @@ def _data() -> ConfigDict:
     })  # fmt: skip
 
 
-def _model() -> ConfigDict:
+def _seq2seq() -> ConfigDict:
     stack = {"cell": "lstm", "layers": 2, "features": 512, "embedding": 512, "residual": False}
     return ConfigDict({
         "name": "seq2seq",
@@ -77,6 +78,30 @@ def _model() -> ConfigDict:
         "init_scale": 0.1,
         "dtype": "float32",  # of the computation; parameters are float32
     })  # fmt: skip
+
+
+def _transformer() -> ConfigDict:
+    return ConfigDict({
+        "name": "transformer",
+        "layers": 6,  # N, of encoder and decoder each
+        "features": 512,  # d_model
+        "heads": 8,  # h
+        "key_features": 0,  # d_k of a head; 0: features / heads
+        "feed_forward": 2048,  # d_ff
+        "norm": "post",  # post (the paper's) | pre
+        "positions": "sinusoidal",  # sinusoidal | learned
+        "max_positions": 512,  # learned ones
+        "share_embeddings": True,  # of source and target; needs data.shared_vocab
+        "tie_output": True,  # the target's embeddings are the output matrix
+        "attention_layer": -1,  # decoder layer whose heads' mean is shown as the attention
+        "dropout": 0.1,
+        "dtype": "float32",  # of the computation; parameters are float32
+        "scan": False,  # one layer is compiled, for all
+        "remat": False,  # activations are computed again in the backward pass
+    })  # fmt: skip
+
+
+MODELS = {"seq2seq": _seq2seq, "transformer": _transformer}
 
 
 def _optimizer() -> ConfigDict:

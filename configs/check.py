@@ -6,7 +6,7 @@ they stand here as well so that a slip is answered without importing JAX.
 
 from collections.abc import Iterator
 
-from configs.base import Config
+from configs.base import MODELS, Config
 from errors import UserError
 
 _TOKENIZERS = ("moses", "unicode", "split", "bpe", "characters")
@@ -20,7 +20,7 @@ LEGAL: dict[str, tuple[str, ...]] = {
     "data.source_vocab.tokenizer": _TOKENIZERS,
     "data.target_vocab.tokenizer": _TOKENIZERS,
     "data.batch_unit": ("sentences", "tokens"),
-    "model.name": ("seq2seq",),
+    "model.name": ("seq2seq", "transformer"),
     "model.encoder.cell": _CELLS,
     "model.decoder.cell": _CELLS,
     "model.bridge": ("copy", "dense", "backward"),
@@ -28,6 +28,8 @@ LEGAL: dict[str, tuple[str, ...]] = {
     "model.attention.align": ("none", "global", "local_m", "local_p", "hard"),
     "model.attention.score": ("dot", "scaled_dot", "general", "concat", "location"),
     "model.attention.key_value": ("none", "split", "zero"),
+    "model.norm": ("post", "pre"),
+    "model.positions": ("sinusoidal", "learned"),
     "model.init": ("uniform", "normal", "xavier", "bahdanau"),
     "model.dtype": ("float32", "bfloat16"),
     "optimizer.name": ("sgd", "momentum", "adam", "adamw", "adadelta", "rmsprop", "rprop"),
@@ -44,6 +46,7 @@ POSITIVE = (
     "model.encoder.layers", "model.encoder.features", "model.encoder.embedding",
     "model.decoder.layers", "model.decoder.features", "model.decoder.embedding",
     "model.decoder.maxout", "model.attention.max_source", "model.attention.D",
+    "model.layers", "model.features", "model.heads", "model.feed_forward", "model.max_positions",
     "train.accumulation", "train.eval_every", "train.keep",
     "train.log_every", "train.max_skipped",
 )  # fmt: skip
@@ -52,7 +55,8 @@ NOT_NEGATIVE = (
     "optimizer.learning_rate", "optimizer.clip_norm", "optimizer.warmup_steps",
     "optimizer.weight_decay", "optimizer.plateau_patience", "train.epochs", "train.patience",
     "train.samples", "train.doubly_stochastic", "train.reinforce.weight",
-    "train.reinforce.entropy", "model.attention.sigma", "decode.max_ratio", "decode.max_extra",
+    "train.reinforce.entropy", "model.attention.sigma", "model.key_features", "decode.max_ratio",
+    "decode.max_extra",
 )  # fmt: skip
 ABOVE_ZERO = ("model.init_scale", "optimizer.halve_every", "optimizer.eps")
 FRACTIONS = (  # from 0 to under 1
@@ -65,20 +69,30 @@ def check(config: Config) -> None:
     """Raises a UserError with every fault of `config`, one a line."""
     faults = list(_faults_of_fields(config))
     if not faults:  # combinations of unknown things mean nothing
-        faults = [*_faults_of_model(config), *_faults_of_training(config)]
+        of_model = {"seq2seq": _faults_of_seq2seq, "transformer": _faults_of_transformer}
+        faults = [*of_model[config.model.name](config), *_faults_of_training(config)]
     if faults:
         raise UserError("\n".join(faults))
 
 
 def get(config: Config, path: str):
+    """The value of a dotted field; None where this config's kind of model has no such field."""
     for name in path.split("."):
+        if name not in config:
+            return None
         config = config[name]
     return config
 
 
 def _faults_of_fields(config: Config) -> Iterator[str]:
+    name = config.model.name
+    if name in MODELS and config.model.keys() != MODELS[name]().keys():
+        yield (
+            f"config.model.name={name} has other fields than the config file's model: "
+            "choose the model by its file in configs/"
+        )
     for path, legal in LEGAL.items():
-        if (value := get(config, path)) not in legal:
+        if (value := get(config, path)) is not None and value not in legal:
             yield f"config.{path}={value!r} is not known: it can be {', '.join(legal)}"
     for paths, fits, range_ in (
         (POSITIVE, lambda x: x >= 1, "1 or more"),
@@ -87,11 +101,11 @@ def _faults_of_fields(config: Config) -> Iterator[str]:
         (FRACTIONS, lambda x: 0 <= x < 1, "from 0 to under 1"),
     ):
         for path in paths:
-            if not fits(value := get(config, path)):
+            if (value := get(config, path)) is not None and not fits(value):
                 yield f"config.{path}={value} is out of range: it must be {range_}"
 
 
-def _faults_of_model(config: Config) -> Iterator[str]:
+def _faults_of_seq2seq(config: Config) -> Iterator[str]:
     data, model = config.data, config.model
     enc, dec = model.encoder, model.decoder
     memory_width = enc.features * (2 if enc.bidirectional else 1)
@@ -158,6 +172,36 @@ def _faults_of_attention(config: Config, memory_width: int) -> Iterator[str]:
         )
     if config.train.doubly_stochastic and attention.align == "hard":
         yield "config.train.doubly_stochastic is for soft attention: set it to 0 with align=hard"
+
+
+def _faults_of_transformer(config: Config) -> Iterator[str]:
+    data, model = config.data, config.model
+    if model.features % model.heads:
+        yield (
+            f"config.model.heads={model.heads} must divide config.model.features={model.features}"
+        )
+    elif model.key_features > model.features // model.heads:
+        yield (
+            f"config.model.key_features={model.key_features} is more than a head's "
+            f"{model.features // model.heads} features: make it smaller, or 0 for as many"
+        )
+    if model.share_embeddings and not data.shared_vocab:
+        yield (
+            "config.model.share_embeddings=True needs one vocabulary over both sides: set "
+            "config.data.shared_vocab=True or config.model.share_embeddings=False"
+        )
+    if data.reverse_source:
+        yield "config.data.reverse_source=True says nothing to a Transformer: set it to False"
+    if not -model.layers <= model.attention_layer < model.layers:
+        yield (
+            f"config.model.attention_layer={model.attention_layer} is none of the {model.layers} "
+            f"layers: it can be 0 to {model.layers - 1}, or count from the last, which is -1"
+        )
+    if model.positions == "learned" and model.max_positions <= data.max_length:
+        yield (
+            f"config.model.max_positions={model.max_positions} is too few for sentences of "
+            f"data.max_length={data.max_length} words and their end: make it larger"
+        )
 
 
 def _faults_of_training(config: Config) -> Iterator[str]:

@@ -32,7 +32,7 @@ def get_config(arguments: str = "") -> Config:
 def _tiny(config: Config) -> None:
     recipes.tiny(config, cell="gru")
     recipes.set_stacks(config, layers=1, features=128, cell="gru")
-    config.train.steps = 2000
+    config.train.steps = 2500
 
 
 def _small(config: Config) -> None:

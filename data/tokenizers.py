@@ -16,6 +16,7 @@ class Tokenizer(NamedTuple):
     tokenize: Callable[[str], list[str]]
     detokenize: Callable[[list[str]], str]
     surface: Callable[[str], str] = str  # a corpus line as one should read it, to score against
+    words: Callable[[str], list[str]] = str.split  # of such a line, as the papers' BLEU counts
 
 
 _WORD_DIGIT_OR_SIGN = re.compile(r"[^\W\d]+|\d|[^\w\s]")
@@ -28,6 +29,10 @@ def _unicode_tokenize(text: str) -> list[str]:
         tokens.append(JOINER * glued + match.group())
         end = match.end()
     return tokens
+
+
+def _unicode_words(text: str) -> list[str]:
+    return [token.removeprefix(JOINER) for token in _unicode_tokenize(text)]
 
 
 def _unicode_detokenize(tokens: list[str]) -> str:
@@ -51,12 +56,15 @@ def _moses(language: str) -> Tokenizer:
     def tokenize(text: str) -> list[str]:
         return list(tokenizer.tokenize(text, escape=False))
 
-    return Tokenizer(tokenize, functools.partial(detokenizer.detokenize, unescape=False))
+    detokenize = functools.partial(detokenizer.detokenize, unescape=False)
+    return Tokenizer(tokenize, detokenize, words=tokenize)
 
 
 TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
     # words, single digits and signs of any script; reversible through the joiner mark
-    "unicode": lambda language: Tokenizer(_unicode_tokenize, _unicode_detokenize),
+    "unicode": lambda language: Tokenizer(
+        _unicode_tokenize, _unicode_detokenize, words=_unicode_words
+    ),
     "moses": _moses,
     # the text is split already: by spaces, or by spaces into pieces that end in @@
     "split": lambda language: Tokenizer(str.split, _join),
@@ -65,6 +73,7 @@ TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
 }
 
 
+@functools.cache
 def make_tokenizer(name: str, language: str) -> Tokenizer:
     """The tokenizer called `name` for text in `language` (an ISO 639 code; only moses uses it)."""
     return TOKENIZERS[name](language)

@@ -39,6 +39,10 @@ class Vocabulary(Protocol):
         """A line of the corpus as one should read it: pieces joined, where it came in pieces."""
         ...
 
+    def words(self, text: str) -> list[str]:
+        """The words of a readable line, as the papers' BLEU counts them."""
+        ...
+
     def token(self, index: int) -> str: ...
     def save(self, path: Path) -> None: ...
 
@@ -103,6 +107,9 @@ class WordVocabulary:
     def surface(self, text: str) -> str:
         return self._tokenizer.surface(text)
 
+    def words(self, text: str) -> list[str]:
+        return self._tokenizer.words(text)
+
     def token(self, index: int) -> str:
         return self._words[index]
 
@@ -110,10 +117,10 @@ class WordVocabulary:
 class SentencePieceVocabulary:
     """A SentencePiece model (unigram or bpe) of exactly the size asked for."""
 
-    def __init__(self, model: bytes, lowercase: bool):
+    def __init__(self, model: bytes, lowercase: bool, language: str):
         import sentencepiece
 
-        self._model, self._lowercase = model, lowercase
+        self._model, self._lowercase, self._language = model, lowercase, language
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
     @classmethod
@@ -154,11 +161,11 @@ class SentencePieceVocabulary:
                 f"SentencePiece cannot learn a vocabulary of {settings.size} (vocab.size) from "
                 f"this corpus ({language}): {str(error).split('] ')[-1].strip() or 'it is empty'}"
             ) from None
-        return cls(model.getvalue(), settings.lowercase)
+        return cls(model.getvalue(), settings.lowercase, language)
 
     @classmethod
     def load(cls, path: Path, settings: Config, language: str) -> Self:
-        return cls(path.read_bytes(), settings.lowercase)
+        return cls(path.read_bytes(), settings.lowercase, language)
 
     def save(self, path: Path) -> None:
         path.write_bytes(self._model)
@@ -177,6 +184,9 @@ class SentencePieceVocabulary:
 
     def surface(self, text: str) -> str:
         return text
+
+    def words(self, text: str) -> list[str]:
+        return make_tokenizer("moses", self._language).words(text)
 
     def token(self, index: int) -> str:
         return self._processor.id_to_piece(index)

@@ -20,9 +20,18 @@ def text_scores(
     return scores | {"exact": matches / max(1, len(references))}
 
 
+def tokenised_bleu(
+    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
+) -> float:
+    """Lowercased BLEU-4 over given words, which is what the papers report (multi-bleu.perl)."""
+    joined = ([" ".join(words) for words in side] for side in (hypotheses, references))
+    hypotheses, references = joined
+    return _TOKENISED.corpus_score(hypotheses, [references]).score
+
+
 def signatures(lowercase: bool = False) -> dict[str, str]:
     """How sacreBLEU computes the scores above: tokenisation, case, version."""
-    metrics = _metrics(lowercase)
+    metrics = _metrics(lowercase) | {"tokenised_bleu": _TOKENISED}
     for metric in metrics.values():
         metric.corpus_score(["a"], [["a"]])  # a signature names the number of references
     return {name: str(metric.get_signature()) for name, metric in metrics.items()}
@@ -30,3 +39,6 @@ def signatures(lowercase: bool = False) -> dict[str, str]:
 
 def _metrics(lowercase: bool) -> dict[str, sacrebleu.BLEU | sacrebleu.CHRF]:
     return {"bleu": sacrebleu.BLEU(lowercase), "chrf": sacrebleu.CHRF(lowercase=lowercase)}
+
+
+_TOKENISED = sacrebleu.BLEU(lowercase=True, tokenize="none", force=True)

@@ -17,7 +17,7 @@ from data.vocabulary import PAD
 from decoding.greedy import Decoded, greedy
 from evaluation.alignment import alignment_error_rate, attention_links, parse_links
 from evaluation.pictures import heat_map
-from evaluation.scores import signatures, text_scores
+from evaluation.scores import signatures, text_scores, tokenised_bleu
 from tasks.translation import Params, Translation
 from training.devices import put, replicated
 from training.loop import Evaluation, means
@@ -54,21 +54,21 @@ class Evaluator:
         def longest(words: Any) -> Any:
             return (words * limits.max_ratio + limits.max_extra).astype(int)
 
-        memory = task.encode(params, source)
+        memory, length = task.encode(params, source), int(longest(np.float64(source.shape[1])))
         decoded = greedy(
-            lambda state, tokens: task.step(params, memory, state, tokens),
-            task.start(params, memory),
+            lambda state, tokens: task.step(params, memory, state, tokens, attention),
+            task.start(params, memory, length),
             len(source),
             jnp.where(words < 0, 0, longest(words)),
-            int(longest(np.float64(source.shape[1]))),
+            length,
         )
-        return batch, decoded if attention else decoded._replace(attention=None)
+        return batch, decoded
 
     def _teacher_forced(
         self, params: Params, batch: dict[str, jax.Array]
     ) -> tuple[dict[str, jax.Array], jax.Array | None]:
         memory = self.task.encode(params, batch["source"])
-        return batch, self.task.decode(params, memory, batch["target"])[1]
+        return batch, self.task.decode(params, memory, batch["target"], attention=True)[1]
 
     def losses(self, params: Params, split: str) -> dict[str, float]:
         """Loss, accuracy and perplexity a token, over the whole split."""
@@ -149,7 +149,7 @@ def report(
     params: Params,
     mesh: Mesh,
     split: str,
-    step: int,
+    steps: list[int],
     folder: Path,
     pictures: int,
 ) -> None:
@@ -157,12 +157,21 @@ def report(
     evaluator = Evaluator(task, mesh)
     translated = evaluator.translate(params, split, attention=pictures > 0)
     scores = evaluator.losses(params, split) | score(task, translated)
+    scores["tokenised_bleu"] = tokenised_bleu(
+        [task.target.words(t.hypothesis) for t in translated],
+        [task.target.words(task.target.surface(t.pair.target)) for t in translated],
+    )
     if translated[0].pair.alignment and (forced := evaluator.forced_attention(params, split)):
         golds = [parse_links(pair.alignment) for pair, _ in forced]
         links = [attention_links(weights) for _, weights in forced]
         scores["alignment_error"] = alignment_error_rate(links, golds)
     signed = signatures(task.lowercase)
-    result = {"split": split, "step": step, "sentences": len(translated), "decoding": "greedy"}
+    result = {
+        "split": split,
+        "checkpoints": steps,
+        "sentences": len(translated),
+        "decoding": "greedy",
+    }
     (folder / "scores.json").write_text(
         json.dumps(result | {"scores": scores, "signatures": signed}, indent=2) + "\n"
     )

@@ -1,9 +1,6 @@
 """Recurrent encoder–decoders: one module for every paper, put together by the config."""
 
-import functools
-
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
@@ -23,6 +20,7 @@ from models.decoders import (
 )
 from models.encoders import Memory, RecurrentEncoder
 from models.initializers import Initializers, make_initializers, with_zeros
+from models.output import Output, logits
 from models.recurrent import Stack
 
 
@@ -32,7 +30,7 @@ class Seq2Seq(nn.Module):
     encoder: RecurrentEncoder
     bridge: nn.Module
     decoder: PlainDecoder
-    output: nn.Dense
+    output: Output
     dropout: float
 
     def setup(self) -> None:
@@ -46,27 +44,37 @@ class Seq2Seq(nn.Module):
         return Memory(self.bridge(carries), carries[-1][-1], read)
 
     def decode(
-        self, memory: Memory, tokens: Int[Array, "b t"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b t v"], Float[Array, "b t s"] | None]:
-        """Teacher forcing: logits of every next word after the given ones, and the attention."""
-        features, attention = self.decoder.decode(memory, tokens, deterministic)
-        return self._logits(features, deterministic), attention
+        self,
+        memory: Memory,
+        tokens: Int[Array, "b t"],
+        deterministic: bool = True,
+        attention: bool = False,
+    ) -> tuple[Float[Array, "b t h"], Float[Array, "b t s"] | None]:
+        """Teacher forcing: features of every next word after the given ones."""
+        features, weights = self.decoder.decode(memory, tokens, deterministic)
+        features = self.drop(features, deterministic=deterministic)
+        return features, weights if attention else None
 
-    def start(self, memory: Memory) -> DecoderState:
+    def start(self, memory: Memory, length: int) -> DecoderState:
+        """Where decoding begins; a recurrent state has room for any `length`."""
         return self.decoder.start(memory)
 
     def step(
-        self, memory: Memory, state: DecoderState, tokens: Int[Array, " b"]
+        self,
+        memory: Memory,
+        state: DecoderState,
+        tokens: Int[Array, " b"],
+        attention: bool = False,
     ) -> tuple[Float[Array, "b v"], DecoderState, Float[Array, "b s"] | None]:
-        features, state, attention = self.decoder.step(memory, state, tokens)
-        return self._logits(features), state, attention
+        features, state, weights = self.decoder.step(memory, state, tokens)
+        return logits(features, self.output.kernel), state, weights if attention else None
 
-    def _logits(self, features: Array, deterministic: bool = True) -> Array:
-        return self.output(self.drop(features, deterministic=deterministic))
+    def output_kernel(self) -> Float[Array, "h v"]:
+        return self.output.kernel
 
     def __call__(self, source: Array, mask: Array, tokens: Array) -> Array:
         """Touches every parameter once, for initialisation."""
-        return self.decode(self.encode(source, mask), tokens)[0]
+        return logits(self.decode(self.encode(source, mask), tokens)[0], self.output.kernel)
 
 
 def make_seq2seq(
@@ -86,9 +94,8 @@ def make_seq2seq(
             model.dropout, init, dtype,
         ),
     )  # fmt: skip
-    # bfloat16 products with float32 sums: rounded logits would tie the likeliest words.
-    product = functools.partial(jax.lax.dot_general, preferred_element_type=jnp.float32)
-    output = nn.Dense(target_size, False, dtype, kernel_init=init.kernel, dot_general=product)
+    width = dec.maxout if model.wiring in ("cho", "bahdanau") else dec.features
+    output = Output(width, target_size, init.kernel)
     bridge = _make_bridge(model, init, dtype)
     decoder = _make_decoder(model, embed(target_size, dec.embedding), init, dtype)
     return Seq2Seq(encoder, bridge, decoder, output, model.dropout)

@@ -14,11 +14,17 @@ from configs.base import Config
 from data.batches import Batch, Batches, Bucket, eval_batches, plan_buckets
 from data.prepare import Split, prepare
 from data.vocabulary import BOS, PAD
+from models.output import logits
 from models.seq2seq import make_seq2seq
+from models.transformer import make_transformer
+from tasks.losses import cross_entropy, doubly_stochastic, reinforce
 
 Params = Any
 
-TRANSLATORS: dict[str, Callable[..., nn.Module]] = {"seq2seq": make_seq2seq}
+TRANSLATORS: dict[str, Callable[..., nn.Module]] = {
+    "seq2seq": make_seq2seq,
+    "transformer": make_transformer,
+}
 
 
 class Translation:
@@ -74,16 +80,19 @@ class Translation:
         rngs = {} if key is None else {"dropout": key, "sample": jax.random.fold_in(key, 1)}
         target, mask = batch["target"], batch["source"] != PAD
 
-        def forward(model: Any) -> tuple[Array, Array | None]:
+        def forward(model: Any) -> tuple[Array, Array, Array | None]:
             memory = model.encode(batch["source"], mask, deterministic)
-            return model.decode(memory, shift_right(target), deterministic)
+            features, attention = model.decode(
+                memory, shift_right(target), deterministic, settings.doubly_stochastic > 0
+            )
+            return features, model.output_kernel(), attention
 
         apply = nn.apply(forward, self.model, mutable=["reinforce"])
-        (logits, attention), sown = apply({"params": params}, rngs=rngs)
+        (features, kernel, attention), sown = apply({"params": params}, rngs=rngs)
         # Evaluation wants the plain loss, whatever training smooths.
         smoothing = 0.0 if deterministic else settings.label_smoothing
-        nll, sums = cross_entropy(logits, target, smoothing)
-        if settings.doubly_stochastic and attention is not None:
+        nll, sums = cross_entropy(features, kernel, target, smoothing)
+        if attention is not None:
             unread = doubly_stochastic(attention, target, mask)
             sums["loss"] += settings.doubly_stochastic * unread
         if sown:
@@ -97,17 +106,25 @@ class Translation:
     def encode(self, params: Params, source: Array) -> Any:
         return self._call("encode", params, source, source != PAD)
 
-    def decode(self, params: Params, memory: Any, target: Array) -> tuple[Array, Array | None]:
+    def decode(
+        self, params: Params, memory: Any, target: Array, attention: bool = False
+    ) -> tuple[Array, Array | None]:
         """Teacher forcing: logits for every word of `target`, and the attention behind them."""
-        return self._call("decode", params, memory, shift_right(target))
 
-    def start(self, params: Params, memory: Any) -> Any:
-        return self._call("start", params, memory)
+        def forward(model: Any) -> tuple[Array, Array | None]:
+            features, weights = model.decode(memory, shift_right(target), attention=attention)
+            return logits(features, model.output_kernel()), weights
+
+        return nn.apply(forward, self.model)({"params": params})
+
+    def start(self, params: Params, memory: Any, length: int) -> Any:
+        """The state before the first of at most `length` words."""
+        return self._call("start", params, memory, length)
 
     def step(
-        self, params: Params, memory: Any, state: Any, tokens: Array
+        self, params: Params, memory: Any, state: Any, tokens: Array, attention: bool = False
     ) -> tuple[Array, Any, Array | None]:
-        return self._call("step", params, memory, state, tokens)
+        return self._call("step", params, memory, state, tokens, attention)
 
     def _call(self, method: str, params: Params, *arguments: Any) -> Any:
         return self.model.apply({"params": params}, *arguments, method=method)
@@ -116,45 +133,6 @@ class Translation:
 def shift_right(target: Array) -> Array:
     """The words a decoder has read when it writes each word of `target`."""
     return jnp.concatenate([jnp.full_like(target[:, :1], BOS), target[:, :-1]], axis=1)
-
-
-def cross_entropy(logits: Array, target: Array, smoothing: float) -> tuple[Array, dict[str, Array]]:
-    """−log p of each target token, and sums over the real ones of the (smoothed) loss, −log p,
-    hits, and their count.
-
-    Label smoothing mixes the reference with the uniform distribution over the vocabulary.
-    """
-    real = target != PAD
-    log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
-    nll = -jnp.take_along_axis(log_p, target[..., None], axis=-1)[..., 0]
-    loss = (1 - smoothing) * nll - smoothing * log_p.mean(axis=-1) if smoothing else nll
-    hits = logits.argmax(axis=-1) == target
-    sums = {"loss": loss, "nll": nll, "accuracy": hits, "count": jnp.ones_like(nll)}
-    sums = {name: jnp.sum(x, where=real, dtype=jnp.float32) for name, x in sums.items()}
-    sums["examples"] = jnp.sum(real.any(axis=1), dtype=jnp.float32)
-    return jnp.where(real, nll, 0), sums
-
-
-def doubly_stochastic(attention: Array, target: Array, source_mask: Array) -> Array:
-    """Σ_i (1 − Σ_t α_ti)²: each source word should be read once in all (Xu 2015 §4.2.1)."""
-    read = jnp.sum(attention, axis=1, where=(target != PAD)[..., None])
-    present = source_mask & (target != PAD).any(axis=1, keepdims=True)
-    return jnp.sum((1 - read) ** 2, where=present)
-
-
-def reinforce(
-    nll: Array, average: Array, target: Array, settings: Config, log_p: Array, entropy: Array
-) -> Array:
-    """The loss whose gradient is REINFORCE's with an entropy bonus (Xu 2015 eq. 11).
-
-    A sample is rewarded with the log-probability of the words from its step on, which it can
-    still change, against the moving average a word.
-    """
-    real = target != PAD
-    gain = jnp.where(real, average - nll, 0)
-    to_come = jnp.cumsum(gain[:, ::-1], axis=1)[:, ::-1]
-    choices = jax.lax.stop_gradient(to_come) * log_p
-    return -jnp.sum(settings.weight * choices + settings.entropy * entropy, where=real)
 
 
 def _only(collection: dict, shape: tuple[int, ...]) -> dict[str, Array]:

@@ -10,11 +10,13 @@ import jax.numpy as jnp
 import pytest
 
 from configs import check as checks
+from configs import vaswani2017
 from configs.arguments import parse
-from configs.base import base_config
+from configs.base import MODELS, base_config
 from configs.check import LEGAL, check
 from configs.datasets import DATASETS
 from configs.luong2015 import get_config
+from configs.vaswani2017 import VARIANTS
 from data.corpora import CORPORA
 from data.tokenizers import TOKENIZERS
 from data.vocabulary import VOCABULARIES
@@ -73,8 +75,9 @@ CHOICES = {
     },
     "sutskever2014": {"reverse": ("yes", "no"), "size": ("tiny", "small", "paper")},
     "cho2014": {"size": ("tiny", "small", "paper")},
-    "xu2015": {"attention": ("hard", "soft"), "size": ("tiny", "small")},
+    "xu2015": {"attention": ("hard", "soft"), "size": ("tiny", "small", "paper")},
     "mino2017": {"keys": ("split", "zero", "none"), "score": ("general", "concat")},
+    "vaswani2017": {"size": ("tiny_cpu", "tiny", "base", "big"), "norm": ("post", "pre")},
 }
 POINTS = [
     (name, ",".join(f"{k}={v}" for k, v in zip(choices, values, strict=True)))
@@ -90,7 +93,8 @@ def test_every_model_builds(name, arguments):
     model = TRANSLATORS[config.model.name](config.model, 50, 60, config.data.reverse_source)
     tokens = jnp.ones((1, 3), int)
     shapes = jax.eval_shape(model.init, jax.random.key(0), tokens, tokens > 0, tokens)
-    assert shapes["params"]["output"]["kernel"].shape[-1] == 60
+    outputs = jax.eval_shape(model.apply, shapes, tokens, tokens > 0, tokens)
+    assert outputs.shape == (1, 3, 60)
 
 
 def test_every_config_file_is_among_them():
@@ -108,14 +112,29 @@ def test_the_paper_is_the_papers():
     assert (config.model.init, config.model.init_scale) == ("uniform", 0.1)
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_row_of_table_3_is_a_config(variant):
+    for size in ("base",):
+        config = vaswani2017.get_config(f"data=dates,size={size},variant={variant}")
+        check(config)
+        base = vaswani2017.get_config(f"data=dates,size={size}")
+        if size == "base":
+            assert config.to_dict() != base.to_dict()
+
+
 @pytest.mark.parametrize("name", DATASETS)
 def test_every_dataset_is_known_to_every_field(name):
     check(get_config(f"data={name}"))
 
 
+def with_field(field):
+    """A config whose kind of model has this field."""
+    return next(c for c in map(base_config, MODELS) if checks.get(c, field) is not None)
+
+
 @pytest.mark.parametrize("field", LEGAL)
 def test_an_unknown_name_lists_the_known(field):
-    config = base_config()
+    config = with_field(field)
     config.update_from_flattened_dict({field: "nonsense"})
     with pytest.raises(UserError) as caught:
         check(config)
@@ -128,7 +147,7 @@ NUMBERS = (*checks.POSITIVE, *checks.NOT_NEGATIVE, *checks.FRACTIONS, *checks.AB
 
 @pytest.mark.parametrize("field", NUMBERS)
 def test_a_number_out_of_range_is_named(field):
-    config = base_config()
+    config = with_field(field)
     wrong = -1 if isinstance(checks.get(config, field), int) else -1.0
     config.update_from_flattened_dict({field: wrong})
     with pytest.raises(UserError, match=f"config.{field}=-1"):
@@ -174,8 +193,29 @@ COMBINATIONS = {
 
 @pytest.mark.parametrize("message", COMBINATIONS)
 def test_impossible_combinations_are_refused(message):
-    config = base_config()
-    config.update_from_flattened_dict(COMBINATIONS[message])
+    refused(base_config(), COMBINATIONS[message], message)
+
+
+OF_TRANSFORMERS = {
+    "heads=3 must divide": {"model.heads": 3},
+    "key_features=65 is more than a head's 64": {"model.key_features": 65},
+    "share_embeddings=True needs one vocabulary": {"data.shared_vocab": False},
+    "reverse_source=True says nothing": {"data.reverse_source": True},
+    "attention_layer=6 is none of the 6": {"model.attention_layer": 6},
+    "max_positions=50 is too few": {"model.positions": "learned", "model.max_positions": 50},
+    "model.name=seq2seq has other fields": {"model.name": "seq2seq"},
+}
+
+
+@pytest.mark.parametrize("message", OF_TRANSFORMERS)
+def test_impossible_transformers_are_refused(message):
+    config = base_config("transformer")
+    config.data.shared_vocab = True
+    refused(config, OF_TRANSFORMERS[message], message)
+
+
+def refused(config, changes, message):
+    config.update_from_flattened_dict(changes)
     with pytest.raises(UserError) as caught:
         check(config)
     assert message in str(caught.value) and "\n" not in str(caught.value)

@@ -30,6 +30,7 @@ class Checkpoints:
         folder = (workdir / "checkpoints").absolute()
         if read_only and not folder.is_dir():
             raise UserError(f"{workdir} has no checkpoints: train first with --workdir={workdir}")
+        self._keep = keep
         score = operator.itemgetter("score")
         best = policies.BestN(get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False)
         policy = policies.AnyPreservationPolicy([policies.LatestN(n=keep), best])
@@ -69,23 +70,26 @@ class Checkpoints:
         )
         return restored["state"], restored["progress"]
 
-    def find(self, which: str) -> int:
-        """The step of the checkpoint called "best", "last" or by its number."""
-        steps = self._manager.all_steps()
+    def find(self, which: str) -> list[int]:
+        """Steps of the checkpoints called "best", "last", by a number, or "average": the latest
+        ones that are kept (train.keep)."""
+        steps = sorted(self._manager.all_steps())
         if not steps:
             raise UserError(f"{self._manager.directory} holds no checkpoint yet")
+        if which == "average":
+            return steps[-self._keep :]
         if which == "last":
-            return max(steps)
+            return steps[-1:]
         if which == "best":
             best = self._manager.best_step()
-            return max(steps) if best is None else best
+            return steps[-1:] if best is None else [best]
         if which.isdecimal() and int(which) in steps:
-            return int(which)
-        known = ", ".join(map(str, sorted(steps)))
-        raise UserError(f"there is no checkpoint {which!r}: it can be best, last, {known}")
+            return [int(which)]
+        known = ", ".join(map(str, steps))
+        raise UserError(f"there is no checkpoint {which!r}: it can be best, last, average, {known}")
 
-    def restore_params(self, task: Any, config: Config, mesh: Mesh, step: int) -> Params:
-        """The parameters to evaluate at `step`, for the model of `task`."""
+    def restore_params(self, task: Any, config: Config, mesh: Mesh, steps: list[int]) -> Params:
+        """The parameters to evaluate, for the model of `task`: the mean over `steps`."""
         optimizer = make_optimizer(config.optimizer, optax.constant_schedule(0.0))
 
         def state(key: Array) -> TrainState:
@@ -95,7 +99,10 @@ class Checkpoints:
         like = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(mesh)), shapes
         )
-        return self.restore(like, step)[0].eval_params
+        total = self.restore(like, steps[0])[0].eval_params
+        for step in steps[1:]:
+            total = jax.tree.map(jnp.add, total, self.restore(like, step)[0].eval_params)
+        return jax.tree.map(lambda x: x / len(steps), total)
 
     def close(self) -> None:
         self._manager.wait_until_finished()

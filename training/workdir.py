@@ -60,8 +60,9 @@ def load_config(workdir: Path) -> Config:
     path = workdir / "config.json"
     if not path.exists():
         raise UserError(f"{workdir} is not a run's folder: it has no config.json")
-    config = base_config()  # for fields that are younger than the run
-    config.update(json.loads(path.read_text()))
+    kept = json.loads(path.read_text())
+    config = base_config(kept["model"]["name"])  # for fields that are younger than the run
+    config.update(kept)
     return config.lock()
 
 

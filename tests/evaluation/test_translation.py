@@ -7,7 +7,7 @@ import sacrebleu
 
 from data.tokenizers import TOKENIZERS, make_tokenizer
 from data.vocabulary import EOS, WordVocabulary
-from evaluation.scores import signatures, text_scores
+from evaluation.scores import signatures, text_scores, tokenised_bleu
 from evaluation.translation import Evaluator, report
 
 
@@ -21,6 +21,16 @@ def test_scores_are_sacrebleus_and_exact_match_counts():
     lower = text_scores(hypotheses, references, lowercase=True)
     assert lower["exact"] == 2 / 3 and lower["bleu"] > scores["bleu"]
     assert "case:mixed" in signatures()["bleu"] and "case:lc" in signatures(True)["bleu"]
+
+
+def test_tokenised_bleu_takes_words_as_they_come_and_no_case():
+    hypothesis, reference = "Ein Hund , der läuft !", "ein Hund , der rennt !"
+    words = hypothesis.split(), reference.split()
+    # 5, 3, 2 and 1 n-grams of 6, 5, 4 and 3 are in the reference; lengths are equal
+    expected = 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
+    np.testing.assert_allclose(tokenised_bleu([words[0]], [words[1]]), expected)
+    assert "case:lc" in signatures()["tokenised_bleu"]
+    assert "tok:none" in signatures()["tokenised_bleu"]
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -60,7 +70,7 @@ def test_attention_of_a_translation_is_that_of_forcing_it(evaluator, params, tin
     for t in translated:
         source = np.array([[*tiny_task.source.encode(t.pair.source), EOS]])
         memory = tiny_task.encode(params, source)
-        _, attention = tiny_task.decode(params, memory, t.tokens[None])
+        _, attention = tiny_task.decode(params, memory, t.tokens[None], attention=True)
         np.testing.assert_allclose(t.attention, attention[0], atol=1e-5)
 
 
@@ -75,10 +85,10 @@ def test_losses_are_means_over_all_tokens_of_the_split(evaluator, params, tiny_t
 
 
 def test_report_keeps_scores_hypotheses_and_pictures(params, tiny_task, mesh, tmp_path, capsys):
-    report(tiny_task, params, mesh, "test", 7, tmp_path, pictures=1)
+    report(tiny_task, params, mesh, "test", [7], tmp_path, pictures=1)
     kept = json.loads((tmp_path / "scores.json").read_text())
-    assert kept["step"] == 7 and kept["sentences"] == 12
-    assert {"perplexity", "bleu", "chrf", "exact"} <= kept["scores"].keys()
+    assert kept["checkpoints"] == [7] and kept["sentences"] == 12
+    assert {"perplexity", "bleu", "tokenised_bleu", "chrf", "exact"} <= kept["scores"].keys()
     assert (tmp_path / "hypotheses.txt").read_text().count("\n") == 12
     assert (tmp_path / "attention-0.png").read_bytes().startswith(b"\x89PNG")
     assert kept["signatures"]["bleu"] in capsys.readouterr().out

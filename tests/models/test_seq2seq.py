@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from configs.base import base_config
+from models.output import logits
 from models.seq2seq import make_seq2seq
 from tests import reference
 from tests.models.test_cells import random_params
@@ -69,25 +70,28 @@ def build(name):
     def whole(params, source, target_in):
         variables = {"params": params}
         memory = model.apply(variables, source, source != 0, method="encode")
-        state = model.apply(variables, memory, method="start")
-        logits, attention = model.apply(variables, memory, target_in, method="decode")
+        state = model.apply(variables, memory, 4, method="start")
+        features, attention = model.apply(
+            variables, memory, target_in, attention=True, method="decode"
+        )
+        ratings = logits(features, model.apply(variables, method="output_kernel"))
         real = (target_in != 0)[..., None]
-        loss = jnp.sum(jnp.sin(logits), where=real)
+        loss = jnp.sum(jnp.sin(ratings), where=real)
         if attention is not None:
             loss += jnp.sum(attention**2, where=real)
-        return loss, (memory, state, logits, attention)
+        return loss, (memory, state, ratings, attention)
 
-    step = jax.jit(lambda m, s, t: model.apply({"params": params}, m, s, t, method="step"))
+    step = jax.jit(lambda m, s, t: model.apply({"params": params}, m, s, t, True, method="step"))
     return config, reverse, params, jax.jit(jax.grad(whole, has_aux=True)), step
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_steps_equal_teacher_forcing(name):
     _, _, params, whole, step = build(name)
-    _, (memory, state, logits, attention) = whole(params, SOURCE, TARGET_IN)
+    _, (memory, state, ratings, attention) = whole(params, SOURCE, TARGET_IN)
     for t in range(TARGET_IN.shape[1]):
-        step_logits, state, step_attention = step(memory, state, TARGET_IN[:, t])
-        np.testing.assert_allclose(step_logits, logits[:, t], atol=2e-6)
+        step_ratings, state, step_attention = step(memory, state, TARGET_IN[:, t])
+        np.testing.assert_allclose(step_ratings, ratings[:, t], atol=2e-6)
         if attention is not None:
             np.testing.assert_allclose(step_attention, attention[:, t], atol=1e-6)
 
@@ -111,7 +115,7 @@ def test_outputs_and_gradients_equal_the_equations(name, seed, sources, targets)
     config, reverse, params, whole, _ = build(name)
     rng = np.random.default_rng(seed)
     source, target_in = padded(rng, sources, 5), padded(rng, targets, 4, first=[1])
-    gradient, (_, _, logits, attention) = whole(params, source, target_in)
+    gradient, (_, _, ratings, attention) = whole(params, source, target_in)
 
     def equations(params):
         return [
@@ -125,7 +129,7 @@ def test_outputs_and_gradients_equal_the_equations(name, seed, sources, targets)
     exact = reference.as_float64(params)
     for row, (expected, weights) in enumerate(equations(exact)):
         t, s = len(expected), sources[row]
-        np.testing.assert_allclose(logits[row, :t], expected, atol=1e-5)
+        np.testing.assert_allclose(ratings[row, :t], expected, atol=1e-5)
         if attention is not None:
             np.testing.assert_allclose(attention[row, :t, :s], weights, atol=1e-5)
             np.testing.assert_array_equal(attention[row, :, s:], 0)
@@ -137,11 +141,11 @@ def test_dense_bridge_joins_unequal_stacks():
     config.encoder.layers, config.decoder.layers, config.decoder.cell = 1, 3, "lstm"
     model = make_seq2seq(config, 10, 10, reverse_source=False)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
-    logits = jax.jit(model.apply)({"params": params}, SOURCE, SOURCE != 0, TARGET_IN)
+    ratings = jax.jit(model.apply)({"params": params}, SOURCE, SOURCE != 0, TARGET_IN)
     expected, _ = reference.translator(
         reference.as_float64(params), config, SOURCE[0], TARGET_IN[0]
     )
-    np.testing.assert_allclose(logits[0], expected, atol=1e-5)
+    np.testing.assert_allclose(ratings[0], expected, atol=1e-5)
 
 
 def test_input_feeding_without_weights_is_none():

@@ -29,13 +29,13 @@ def test_the_latest_and_the_best_are_kept(saved):
     folder = saved / "checkpoints"
     assert sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal()) == [2, 4, 5]
     checkpoints = Checkpoints(saved, read_only=True)
-    assert (checkpoints.find("best"), checkpoints.find("last"), checkpoints.find("4")) == (2, 5, 4)
+    assert [checkpoints.find(which) for which in ("best", "last", "4")] == [[2], [5], [4]]
     state, progress = checkpoints.restore(state_at(0, 0), 2)
     assert (state.params["w"], progress) == (2, {"best": 0.9})
 
 
 def test_an_unknown_checkpoint_lists_the_known(saved):
-    with pytest.raises(UserError, match=r"no checkpoint '3': it can be best, last, 2, 4, 5"):
+    with pytest.raises(UserError, match=r"no checkpoint '3': it can be best, last, average, 2, 4, 5"):
         Checkpoints(saved, read_only=True).find("3")
 
 
@@ -46,5 +46,12 @@ def test_no_checkpoints_is_a_sentence(tmp_path):
 
 def test_parameters_alone(saved, mesh):
     config = toy_config()
-    params = Checkpoints(saved, read_only=True).restore_params(Line(), config, mesh, 5)
+    params = Checkpoints(saved, read_only=True).restore_params(Line(), config, mesh, [5])
     assert params["w"] == 5
+
+
+def test_an_average_is_of_the_latest_kept(saved, mesh):
+    checkpoints = Checkpoints(saved, keep=2, read_only=True)
+    assert checkpoints.find("average") == [4, 5]  # the best, 2, is older
+    params = checkpoints.restore_params(Line(), toy_config(), mesh, [4, 5])
+    assert params["w"] == 4.5

@@ -107,7 +107,7 @@ def test_early_stopping_and_the_best_checkpoint(tmp_path, mesh):
     state = train(Line(), constant_evaluation(3.0, 1.0, 2.0, 2.0, 0.0), config, tmp_path, mesh)
     assert int(state.step) == 20
     checkpoints = Checkpoints(tmp_path, read_only=True)
-    assert (checkpoints.find("best"), checkpoints.find("last")) == (10, 20)
+    assert (checkpoints.find("best"), checkpoints.find("last")) == ([10], [20])
     again = train(Line(), constant_evaluation(0.0), config, tmp_path, mesh)
     assert int(again.step) == 20  # a run that stopped early stays stopped
 
@@ -127,7 +127,7 @@ def test_divergence_stops_with_a_sentence_and_keeps_what_was_evaluated(tmp_path,
         train(Exploding(), constant_evaluation(1.0), config, tmp_path, mesh)
     healthy = train(Line(), constant_evaluation(1.0), toy_config(steps=4), tmp_path / "ok", mesh)
     checkpoints = Checkpoints(tmp_path, read_only=True)
-    saved, _ = checkpoints.restore(healthy, checkpoints.find("last"))
+    saved, _ = checkpoints.restore(healthy, *checkpoints.find("last"))
     assert_same_bits(saved.params, healthy.params)
 
 
@@ -149,7 +149,7 @@ def test_a_score_that_is_no_number_is_never_the_best(tmp_path, mesh):
     losses = (np.nan, 3.0, 2.0, 1.0, 2.0, 2.0)
     state = train(Line(), constant_evaluation(*losses), config, tmp_path, mesh)
     assert int(state.step) == 30
-    assert Checkpoints(tmp_path, read_only=True).find("best") == 20
+    assert Checkpoints(tmp_path, read_only=True).find("best") == [20]
 
 
 def test_evaluation_sees_the_averaged_weights(tmp_path, mesh):

@@ -1,0 +1,427 @@
+"""The Transformer (Vaswani 2017): attention in place of recurrence, behind the same four calls.
+
+Keys and values of the source are computed once a sentence, those of written words once a word: a
+decoding step is one word wide.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+from jax.typing import DTypeLike
+from jaxtyping import Bool, Float, Int
+
+from configs.base import Config
+from models.attention import masked_softmax
+from models.initializers import XAVIER
+from models.output import Output, logits
+
+KeysValues = tuple[Float[Array, "b s h k"], Float[Array, "b s h v"]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What all layers of a model have in common."""
+
+    features: int  # d_model
+    heads: int  # h
+    key_features: int  # d_k of a head
+    feed_forward: int  # d_ff
+    pre_norm: bool
+    dropout: float
+    dtype: DTypeLike
+
+    def dense(self, features: int, use_bias: bool = False) -> nn.Dense:
+        return nn.Dense(features, use_bias, self.dtype, kernel_init=XAVIER.kernel)
+
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head_1, …, head_h) W_O, head_i = softmax(Q W_Q (K W_K)ᵀ / √d_k) V W_V (§3.2.2)."""
+
+    shape: Shape
+
+    def setup(self) -> None:
+        shape = self.shape
+        self.W_Q = shape.dense(shape.heads * shape.key_features)
+        self.W_K = shape.dense(shape.heads * shape.key_features)
+        self.W_V = shape.dense(shape.features)
+        self.W_O = shape.dense(shape.features)
+
+    def keys_values(self, states: Float[Array, "b s d"]) -> KeysValues:
+        return self._heads(self.W_K(states)), self._heads(self.W_V(states))
+
+    def __call__(
+        self,
+        x: Float[Array, "b t d"],
+        keys_values: KeysValues,
+        lengths: Int[Array, " b"] | None = None,
+        causal: bool = False,
+        weights: bool = False,
+    ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
+        """Positions from `lengths` on are not seen; `causal` hides those behind the asking one.
+
+        Weights are computed beside the fused attention, never in its place: asking for them, here
+        or by a mutable collection "attention", cannot change an output.
+        """
+        query, (keys, values) = self._heads(self.W_Q(x)), keys_values
+        sown = self.is_mutable_collection("attention") and not self.is_initializing()
+        alpha = None
+        if weights or sown:
+            alpha = attention_weights(query, keys, lengths, causal)
+        if sown:
+            self.sow("attention", "weights", alpha)
+        context = attend(query, keys, values, lengths, causal)
+        return self.W_O(context.reshape(*x.shape)), alpha
+
+    def _heads(self, x: Float[Array, "b s _"]) -> Float[Array, "b s h _"]:
+        return x.reshape(*x.shape[:2], self.shape.heads, -1)
+
+
+def attend(
+    query: Float[Array, "b t h k"],
+    keys: Float[Array, "b s h k"],
+    values: Float[Array, "b s h v"],
+    lengths: Int[Array, " b"] | None,
+    causal: bool,
+) -> Float[Array, "b t h v"]:
+    """softmax(Q Kᵀ / √d_k) V (eq. 1) by the fastest way that the device has."""
+    scale = 1 / math.sqrt(keys.shape[-1])
+    # dot_product_attention wants d_k = d_v: zeros add nothing to a product.
+    short = values.shape[-1] - keys.shape[-1]
+    if short:
+        query, keys = (jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, short))) for x in (query, keys))
+    return jax.nn.dot_product_attention(
+        query, keys, values, scale=scale, is_causal=causal, key_value_seq_lengths=lengths,
+        implementation=_implementation(query, keys),
+    )  # fmt: skip
+
+
+def _implementation(query: Array, keys: Array) -> Literal["cudnn", "xla"]:
+    """cuDNN's flash attention on GPUs, where it is faster (long sentences) and takes the types."""
+    fits = query.dtype == jnp.bfloat16 and query.shape[-1] % 8 == 0 and query.shape[-1] <= 128
+    long = min(query.shape[1], keys.shape[1]) >= FLASH_FROM
+    return "cudnn" if jax.default_backend() == "gpu" and fits and long else "xla"
+
+
+FLASH_FROM = 256  # words
+
+
+def attention_weights(
+    query: Array, keys: Array, lengths: Array | None, causal: bool
+) -> Float[Array, "b h t s"]:
+    ratings = jnp.einsum("bthk,bshk->bhts", query, keys, preferred_element_type=jnp.float32)
+    t, s = ratings.shape[-2:]
+    seen = jnp.tri(t, s, dtype=bool) if causal else jnp.ones((t, s), bool)
+    seen = seen[None, None]
+    if lengths is not None:
+        seen = seen & (jnp.arange(s)[None] < lengths[:, None])[:, None, None]
+    return masked_softmax(ratings / math.sqrt(keys.shape[-1]), seen)
+
+
+class FeedForward(nn.Module):
+    """max(0, x W_1 + b_1) W_2 + b_2 (eq. 2)."""
+
+    shape: Shape
+
+    def setup(self) -> None:
+        self.W_1 = self.shape.dense(self.shape.feed_forward, use_bias=True)
+        self.W_2 = self.shape.dense(self.shape.features, use_bias=True)
+
+    def __call__(self, x: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
+        return self.W_2(nn.relu(self.W_1(x)))
+
+
+class Residual(nn.Module):
+    """The way around a sublayer: LayerNorm(x + Sublayer(x)) in the paper (§3.1), or, with
+    pre_norm, x + Sublayer(LayerNorm(x)). Dropout acts on the sublayer's output (§5.4)."""
+
+    shape: Shape
+
+    def setup(self) -> None:
+        self.norm = nn.LayerNorm(dtype=self.shape.dtype)
+        self.drop = nn.Dropout(self.shape.dropout)
+
+    def enter(self, x: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
+        return self.norm(x) if self.shape.pre_norm else x
+
+    def leave(self, x: Array, y: Array, deterministic: bool) -> Float[Array, "b t d"]:
+        x = x + self.drop(y, deterministic=deterministic)
+        return x if self.shape.pre_norm else self.norm(x)
+
+
+class EncoderLayer(nn.Module):
+    shape: Shape
+
+    def setup(self) -> None:
+        self.attention = MultiHeadAttention(self.shape)
+        self.feed_forward = FeedForward(self.shape)
+        self.residuals = [Residual(self.shape) for _ in range(2)]
+
+    def __call__(self, x: Array, lengths: Array, deterministic: bool) -> Array:
+        first, second = self.residuals
+        inner = first.enter(x)
+        y, _ = self.attention(inner, self.attention.keys_values(inner), lengths)
+        x = first.leave(x, y, deterministic)
+        return second.leave(x, self.feed_forward(second.enter(x)), deterministic)
+
+
+class DecoderLayer(nn.Module):
+    shape: Shape
+
+    def setup(self) -> None:
+        self.self_attention = MultiHeadAttention(self.shape)
+        self.source_attention = MultiHeadAttention(self.shape)
+        self.feed_forward = FeedForward(self.shape)
+        self.residuals = [Residual(self.shape) for _ in range(3)]
+
+    def source(self, states: Float[Array, "b s d"]) -> KeysValues:
+        return self.source_attention.keys_values(states)
+
+    def __call__(
+        self,
+        x: Float[Array, "b t d"],
+        source: KeysValues,
+        lengths: Int[Array, " b"],
+        written: tuple[KeysValues, Array] | None = None,
+        attention: bool = False,
+        deterministic: bool = True,
+    ) -> tuple[Array, KeysValues, Array | None]:
+        """x of the whole target, or of the one word that follows those in `written`: their keys
+        and values with room for more, and their number."""
+        first, second, third = self.residuals
+        inner = first.enter(x)
+        new = self.self_attention.keys_values(inner)
+        if written is None:
+            y, _ = self.self_attention(inner, new, causal=True)
+        else:
+            cache, t = written
+            # All rows of a batch have written the same number of words.
+            put = jax.lax.dynamic_update_slice_in_dim
+            new = put(cache[0], new[0], t[0], axis=1), put(cache[1], new[1], t[0], axis=1)
+            y, _ = self.self_attention(inner, new, lengths=t + 1)
+        x = first.leave(x, y, deterministic)
+        y, weights = self.source_attention(second.enter(x), source, lengths, weights=attention)
+        x = second.leave(x, y, deterministic)
+        x = third.leave(x, self.feed_forward(third.enter(x)), deterministic)
+        return x, new, weights
+
+
+class Layers(nn.Module):
+    """A layer many times: unrolled, or scanned over stacked weights, which compiles but one.
+
+    `remat` computes activations again in the backward pass instead of keeping them.
+    """
+
+    layer: type[nn.Module]
+    shape: Shape
+    depth: int
+    scan: bool = False
+    remat: bool = False
+
+    def setup(self) -> None:
+        if self.scan:
+            self.stacked = self.layer(self.shape)
+        else:
+            self.unrolled = [self.layer(self.shape) for _ in range(self.depth)]
+        self.norm = nn.LayerNorm(dtype=self.shape.dtype) if self.shape.pre_norm else None
+
+    def through(
+        self, body: Callable[[Any, Any, Any], tuple[Any, Any]], x: Any, own: Any
+    ) -> tuple[Any, Any]:
+        """x from layer to layer by `body(layer, x, own part) -> x, output`; all outputs.
+
+        What each layer has of its own is a tuple over layers or, scanned, stacked on axis 1: the
+        batch comes first in both.
+        """
+        body = nn.remat(body, prevent_cse=not self.scan) if self.remat else body
+        if self.scan:
+            scan = nn.scan(
+                body,
+                variable_axes={"params": 0, "attention": 0},
+                split_rngs={"params": True, "dropout": True},
+                in_axes=1,
+                out_axes=1,
+                length=self.depth,
+            )
+            return scan(self.stacked, x, own)
+        outputs = []
+        for i, layer in enumerate(self.unrolled):
+            x, output = body(layer, x, None if own is None else own[i])
+            outputs.append(output)
+        return x, tuple(outputs)
+
+    def finish(self, x: Array) -> Array:
+        """Post-norm layers end in a norm; after pre-norm layers one is still due."""
+        return x if self.norm is None else self.norm(x)
+
+    def pick(self, outputs: Any, i: int) -> Any:
+        """One layer's part of what `through` returned."""
+        return jax.tree.map(lambda x: x[:, i], outputs) if self.scan else outputs[i]
+
+
+@struct.dataclass
+class Memory:
+    """Keys and values of a batch of source sentences for each decoder layer."""
+
+    source: Any
+    lengths: Int[Array, " b"]
+
+
+@struct.dataclass
+class DecoderState:
+    """Keys and values of the words written so far, for each layer, and their number."""
+
+    written: Any
+    t: Int[Array, " b"]
+
+
+class Transformer(nn.Module):
+    """The four calls of a translator: encode, decode, start, step."""
+
+    shape: Shape
+    encoder: Layers
+    decoder: Layers
+    source_embed: nn.Embed
+    target_embed: nn.Embed  # the same module where embeddings are shared
+    positions: nn.Embed | None  # learned ones; None: sinusoids
+    output: Output | None  # None: the target's embeddings
+    attention_layer: int  # whose heads' mean stands for the model's attention
+
+    def setup(self) -> None:
+        self.drop = nn.Dropout(self.shape.dropout)
+
+    def encode(
+        self, source: Int[Array, "b s"], mask: Bool[Array, "b s"], deterministic: bool = True
+    ) -> Memory:
+        lengths = mask.sum(axis=1)
+
+        def body(layer: EncoderLayer, x: Array, own: None) -> tuple[Array, None]:
+            return layer(x, lengths, deterministic), None
+
+        x = self._embed(self.source_embed, source, jnp.arange(source.shape[1]), deterministic)
+        states = self.encoder.finish(self.encoder.through(body, x, None)[0])
+
+        def project(layer: DecoderLayer, states: Array, own: None) -> tuple[Array, KeysValues]:
+            return states, layer.source(states)
+
+        return Memory(self.decoder.through(project, states, None)[1], lengths)
+
+    def decode(
+        self,
+        memory: Memory,
+        tokens: Int[Array, "b t"],
+        deterministic: bool = True,
+        attention: bool = False,
+    ) -> tuple[Float[Array, "b t d"], Float[Array, "b t s"] | None]:
+        """Teacher forcing: features of every next word after the given ones."""
+
+        def body(layer: DecoderLayer, x: Array, source: KeysValues) -> tuple[Array, Any]:
+            x, _, weights = layer(
+                x, source, memory.lengths, attention=attention, deterministic=deterministic
+            )
+            return x, weights
+
+        x = self._embed(self.target_embed, tokens, jnp.arange(tokens.shape[1]), deterministic)
+        x, weights = self.decoder.through(body, x, memory.source)
+        return self.decoder.finish(x), self._summary(weights) if attention else None
+
+    def start(self, memory: Memory, length: int) -> DecoderState:
+        """Room for `length` words."""
+        batch, shape = len(memory.lengths), self.shape
+        layers = (self.decoder.depth,) if self.decoder.scan else ()
+        room = (batch, *layers, length, shape.heads)
+        cache = (
+            jnp.zeros((*room, shape.key_features), shape.dtype),
+            jnp.zeros((*room, shape.features // shape.heads), shape.dtype),
+        )
+        written = cache if self.decoder.scan else (cache,) * self.decoder.depth
+        return DecoderState(written, jnp.zeros(batch, int))
+
+    def step(
+        self,
+        memory: Memory,
+        state: DecoderState,
+        tokens: Int[Array, " b"],
+        attention: bool = False,
+    ) -> tuple[Float[Array, "b v"], DecoderState, Float[Array, "b s"] | None]:
+        def body(layer: DecoderLayer, x: Array, own: Any) -> tuple[Array, Any]:
+            source, cache = own
+            x, cache, weights = layer(
+                x, source, memory.lengths, (cache, state.t), attention=attention
+            )
+            return x, (cache, weights)
+
+        own = (memory.source, state.written)
+        if not self.decoder.scan:
+            own = tuple(zip(*own, strict=True))
+        x = self._embed(self.target_embed, tokens[:, None], state.t[:, None], deterministic=True)
+        x, outputs = self.decoder.through(body, x, own)
+        written, weights = outputs if self.decoder.scan else zip(*outputs, strict=True)
+        features = self.decoder.finish(x)[:, 0]
+        state = DecoderState(written if self.decoder.scan else tuple(written), state.t + 1)
+        summary = self._summary(weights)[:, 0] if attention else None
+        return logits(features, self.output_kernel()), state, summary
+
+    def output_kernel(self) -> Float[Array, "d v"]:
+        return self.target_embed.embedding.T if self.output is None else self.output.kernel
+
+    def _embed(
+        self, embed: nn.Embed, tokens: Int[Array, "b t"], positions: Array, deterministic: bool
+    ) -> Float[Array, "b t d"]:
+        """Embeddings × √d plus positions (§3.4, §3.5), and dropout on the sum (§5.4)."""
+        features = self.shape.features
+        if self.positions is None:
+            places = sinusoids(positions, features).astype(self.shape.dtype)
+        else:
+            places = self.positions(positions)
+        x = embed(tokens) * jnp.asarray(math.sqrt(features), self.shape.dtype)
+        return self.drop(x + places.reshape(-1, *x.shape[1:]), deterministic=deterministic)
+
+    def _summary(self, weights: Any) -> Float[Array, "b t s"]:
+        return self.decoder.pick(weights, self.attention_layer).mean(axis=1)
+
+    def __call__(self, source: Array, mask: Array, tokens: Array) -> Array:
+        """Touches every parameter once, for initialisation."""
+        return logits(self.decode(self.encode(source, mask), tokens)[0], self.output_kernel())
+
+
+def sinusoids(positions: Int[Array, "*p"], features: int) -> Float[Array, "*p d"]:
+    """PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos of the same (§3.5)."""
+    rates = 10_000.0 ** (-jnp.arange(0, features, 2) / features)
+    angles = positions[..., None] * rates.reshape((1,) * positions.ndim + (-1,))
+    waves = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+    return waves.reshape(*positions.shape, -1)[..., :features]
+
+
+def make_transformer(
+    model: Config, source_size: int, target_size: int, reverse_source: bool
+) -> Transformer:
+    """The Transformer that `config.model` describes."""
+    del reverse_source  # refused by the config's check: there is no reading order to reverse
+    dtype, d = jnp.dtype(model.dtype), model.features
+    shape = Shape(
+        d, model.heads, model.key_features or d // model.heads, model.feed_forward,
+        model.norm == "pre", model.dropout, dtype,
+    )  # fmt: skip
+
+    def embed(size: int) -> nn.Embed:
+        # Rows of length 1 when multiplied by √d, and right for the output they may be tied to.
+        return nn.Embed(size, d, dtype=dtype, embedding_init=nn.initializers.normal(d**-0.5))
+
+    source_embed = embed(source_size)
+    return Transformer(
+        shape,
+        Layers(EncoderLayer, shape, model.layers, model.scan, model.remat),
+        Layers(DecoderLayer, shape, model.layers, model.scan, model.remat),
+        source_embed,
+        source_embed if model.share_embeddings else embed(target_size),
+        embed(model.max_positions) if model.positions == "learned" else None,
+        None if model.tie_output else Output(d, target_size, XAVIER.kernel),
+        model.attention_layer,
+    )

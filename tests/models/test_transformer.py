@@ -1,0 +1,176 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from configs.base import base_config
+from configs.vaswani2017 import get_config
+from models.output import logits
+from models.transformer import make_transformer, sinusoids
+from tests import reference
+from tests.models.test_cells import random_params
+from tests.models.test_seq2seq import padded
+
+SOURCE = jnp.array([[4, 5, 6, 7, 2], [8, 9, 2, 0, 0]])
+TARGET_IN = jnp.array([[1, 4, 5, 6], [1, 7, 8, 9]])
+
+
+def tiny(**changes):
+    model = base_config("transformer").model
+    model.update({"layers": 2, "features": 8, "heads": 2, "feed_forward": 12, "dropout": 0.0})
+    model.update(changes)
+    return model
+
+
+CASES = {
+    "post": tiny(),
+    "pre": tiny(norm="pre"),
+    "untied": tiny(share_embeddings=False, tie_output=False),
+    "learned-narrow-keys": tiny(positions="learned", max_positions=9, key_features=2),
+    "scan": tiny(scan=True),
+    "scan-remat-pre": tiny(scan=True, remat=True, norm="pre"),
+    "remat": tiny(remat=True, attention_layer=0),
+}
+
+
+@functools.cache
+def build(name):
+    config = CASES[name]
+    model = make_transformer(config, 10, 10, False)
+    params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
+
+    def whole(params, source, target_in):
+        variables = {"params": params}
+        memory = model.apply(variables, source, source != 0, method="encode")
+        state = model.apply(variables, memory, 4, method="start")
+        features, attention = model.apply(
+            variables, memory, target_in, attention=True, method="decode"
+        )
+        kernel = model.apply(variables, method="output_kernel")
+        ratings = logits(features, kernel)
+        real = (target_in != 0)[..., None]
+        loss = jnp.sum(jnp.sin(ratings), where=real) + jnp.sum(attention**2, where=real)
+        return loss, (memory, state, ratings, attention)
+
+    def step(memory, state, tokens):
+        return model.apply({"params": params}, memory, state, tokens, True, method="step")
+
+    return config, model, params, jax.jit(jax.grad(whole, has_aux=True)), jax.jit(step)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cached_steps_equal_teacher_forcing(name):
+    _, _, params, whole, step = build(name)
+    _, (memory, state, ratings, attention) = whole(params, SOURCE, TARGET_IN)
+    for t in range(TARGET_IN.shape[1]):
+        step_ratings, state, step_attention = step(memory, state, TARGET_IN[:, t])
+        np.testing.assert_allclose(step_ratings, ratings[:, t], atol=1e-5)
+        np.testing.assert_allclose(step_attention, attention[:, t], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=5, deadline=None)
+@given(
+    seed=st.integers(0, 2**16),
+    sources=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    targets=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+)
+@example(seed=0, sources=(5, 1), targets=(4, 1))
+def test_outputs_and_gradients_equal_the_equations(name, seed, sources, targets):
+    config, _, params, whole, _ = build(name)
+    rng = np.random.default_rng(seed)
+    source, target_in = padded(rng, sources, 5), padded(rng, targets, 4, first=[1])
+    gradient, (_, _, ratings, attention) = whole(params, source, target_in)
+
+    def equations(params):
+        return [
+            reference.transformer(params, config, source[row, :s], target_in[row, :t])
+            for row, (s, t) in enumerate(zip(sources, targets, strict=True))
+        ]
+
+    def loss(params):
+        return sum(
+            np.sin(rows).sum() + (weights[config.attention_layer].mean(axis=0) ** 2).sum()
+            for rows, weights in equations(params)
+        )
+
+    exact = reference.as_float64(params)
+    for row, (expected, weights) in enumerate(equations(exact)):
+        t, s = len(expected), sources[row]
+        np.testing.assert_allclose(ratings[row, :t], expected, atol=2e-5)
+        shown = weights[config.attention_layer].mean(axis=0)
+        np.testing.assert_allclose(attention[row, :t, :s], shown, atol=1e-5)
+        np.testing.assert_array_equal(attention[row, :, s:], 0)
+    reference.check_gradient(loss, exact, gradient, rng)
+
+
+def test_no_output_depends_on_a_later_word():
+    """By gradient: ∂ features of position t / ∂ embedding of the word at t' is 0 for t' > t."""
+    _, model, params, _, _ = build("untied")
+
+    def features(table, t):
+        changed = {**params, "target_embed": {"embedding": table}}
+        memory = model.apply({"params": changed}, SOURCE[:1], SOURCE[:1] != 0, method="encode")
+        return model.apply({"params": changed}, memory, words, method="decode")[0][0, t]
+
+    words = jnp.array([[1, 4, 5, 6]])  # each word once, so its row of the table is its position
+    jacobian = jax.jit(jax.jacobian(features), static_argnums=1)
+    for t in range(4):
+        by_word = jacobian(params["target_embed"]["embedding"], t)[:, words[0]]
+        reach = jnp.abs(by_word).max(axis=(0, 2))
+        assert (reach[: t + 1] > 0).all() and (reach[t + 1 :] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["post", "scan"])
+def test_all_weights_of_all_layers_and_heads_can_be_asked_for(name):
+    config, model, params, _, _ = build(name)
+    variables = {"params": params}
+
+    def forward(module):
+        memory = module.encode(SOURCE, SOURCE != 0)
+        return module.decode(memory, TARGET_IN)[0]
+
+    features, asked = model.apply(variables, method=forward, mutable=["attention"])
+    np.testing.assert_array_equal(features, model.apply(variables, method=forward))
+    _, expected = reference.transformer(
+        reference.as_float64(params), config, SOURCE[0], TARGET_IN[0]
+    )
+    kinds = {"encoder": ["attention"], "decoder": ["self_attention", "source_attention"]}
+    for side, names in kinds.items():
+        for kind in names:
+            layers = asked["attention"][side]
+            if config.scan:
+                weights = layers["stacked"][kind]["weights"][0]
+            else:
+                weights = jnp.stack([layers[f"unrolled_{i}"][kind]["weights"][0] for i in (0, 1)])
+            assert weights.shape[:3] == (2, 2, 2)  # layers, batch, heads
+            np.testing.assert_allclose(weights.sum(axis=-1), 1, rtol=1e-5)
+            if kind == "source_attention":
+                np.testing.assert_allclose(weights[:, 0], expected, atol=1e-5)
+
+
+def test_sinusoids():
+    expected = np.array([reference.sinusoid(p, 6) for p in range(5)])
+    np.testing.assert_allclose(sinusoids(jnp.arange(5), 6), expected, atol=1e-6)
+
+
+COUNTS = {"base": (63_045_632, 65e6), "big": (214_171_648, 213e6)}
+
+
+@pytest.mark.parametrize("size", COUNTS)
+def test_parameters_are_the_papers(size):
+    """With the paper's 37k pieces. Its own rounded counts, 65 M and 213 M, cannot both be had with
+    one vocabulary: base would need 40.8k words, big 35.8k."""
+    model = get_config(f"data=wmt14_en_de,size={size}").model
+    shapes = jax.eval_shape(
+        make_transformer(model, 37_000, 37_000, False).init,
+        jax.random.key(0), SOURCE, SOURCE != 0, TARGET_IN,
+    )  # fmt: skip
+    count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    exact, published = COUNTS[size]
+    assert count == exact
+    assert abs(count / published - 1) < 0.03
