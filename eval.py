@@ -17,6 +17,7 @@ _CHECKPOINT = flags.DEFINE_string(
     "best",
     "best, last, the number of a step, or average: of the latest that are kept.",
 )
+_BEAM = flags.DEFINE_integer("beam", 0, "Hypotheses a sentence; 0: config.decode.beam.", 0)
 _PICTURES = flags.DEFINE_integer("pictures", 4, "Attention pictures to draw.", lower_bound=0)
 
 
@@ -38,7 +39,8 @@ def main() -> None:
     params = checkpoints.restore_params(task, config, mesh, steps)
     folder = workdir / "eval" / _SPLIT.value
     folder.mkdir(parents=True, exist_ok=True)
-    REPORTS[config.task](task, params, mesh, _SPLIT.value, steps, folder, _PICTURES.value)
+    beam = _BEAM.value or config.decode.beam
+    REPORTS[config.task](task, params, mesh, _SPLIT.value, steps, beam, folder, _PICTURES.value)
     print(f"kept in {folder}")
 
 

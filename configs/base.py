@@ -16,7 +16,7 @@ def base_config(model: str = "seq2seq") -> ConfigDict:
     config.model = MODELS[model]()
     config.optimizer = _optimizer()
     config.train = _train()
-    config.decode = ConfigDict({"max_ratio": 2.0, "max_extra": 10})  # longest output, from input
+    config.decode = _decode()
     return config.lock()  # so that a slip in a config file is no new field
 
 
@@ -141,4 +141,16 @@ def _train() -> ConfigDict:
         "log_every": 100,
         "samples": 3,  # translations shown at each evaluation
         "max_skipped": 20,  # non-finite steps in a row before the run stops
+    })  # fmt: skip
+
+
+def _decode() -> ConfigDict:
+    return ConfigDict({
+        "max_ratio": 2.0,  # the longest output: so many times the input,
+        "max_extra": 10,  # and so many words more
+        "min_ratio": 0.0,  # the shortest
+        "beam": 1,  # hypotheses a sentence; 1: greedy, as always while training
+        "length_penalty": "none",  # none | gnmt | average, with exponent alpha
+        "alpha": 0.6,
+        "coverage": 0.0,  # β of Wu 2016: source words should be read
     })  # fmt: skip

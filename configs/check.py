@@ -35,6 +35,7 @@ LEGAL: dict[str, tuple[str, ...]] = {
     "optimizer.name": ("sgd", "momentum", "adam", "adamw", "adadelta", "rmsprop", "rprop"),
     "optimizer.schedule": ("constant", "halving", "inverse_sqrt", "cosine", "plateau"),
     "train.loss_per": ("token", "sentence"),
+    "decode.length_penalty": ("none", "gnmt", "average"),
     "train.eval_metric": ("loss", "bleu", "chrf", "exact"),
 }
 
@@ -48,7 +49,7 @@ POSITIVE = (
     "model.decoder.maxout", "model.attention.max_source", "model.attention.D",
     "model.layers", "model.features", "model.heads", "model.feed_forward", "model.max_positions",
     "train.accumulation", "train.eval_every", "train.keep",
-    "train.log_every", "train.max_skipped",
+    "train.log_every", "train.max_skipped", "decode.beam",
 )  # fmt: skip
 NOT_NEGATIVE = (
     "seed", "data.seed", "train.steps",
@@ -56,7 +57,7 @@ NOT_NEGATIVE = (
     "optimizer.weight_decay", "optimizer.plateau_patience", "train.epochs", "train.patience",
     "train.samples", "train.doubly_stochastic", "train.reinforce.weight",
     "train.reinforce.entropy", "model.attention.sigma", "model.key_features", "decode.max_ratio",
-    "decode.max_extra",
+    "decode.max_extra", "decode.min_ratio", "decode.alpha", "decode.coverage",
 )  # fmt: skip
 ABOVE_ZERO = ("model.init_scale", "optimizer.halve_every", "optimizer.eps")
 FRACTIONS = (  # from 0 to under 1

@@ -59,12 +59,15 @@ def _tiny(config: Config) -> None:
     _recipe(config, warmup=2000)
     config.model.dropout = 0.3
     config.model.dtype = "bfloat16"
-    config.data.batch_size, config.data.batch_unit = 4096, "tokens"
+    config.model.scan = True  # half the compilation, which is most of a short run
+    config.data.batch_size, config.data.batch_unit, config.data.buckets = 4096, "tokens", 3
     config.optimizer.learning_rate = 0.005
     config.train.steps = 10_000
     config.train.eval_every = 500
     config.train.eval_metric = "bleu"
     config.train.keep = 10
+    config.decode.beam, config.decode.length_penalty = 5, "average"
+    config.decode.alpha = 1.0
 
 
 def _base(config: Config) -> None:
@@ -77,6 +80,7 @@ def _base(config: Config) -> None:
     config.train.steps = 100_000
     config.train.eval_every = 1500
     config.train.keep = 5
+    config.decode.beam, config.decode.length_penalty, config.decode.alpha = 4, "gnmt", 0.6
 
 
 def _big(config: Config) -> None:

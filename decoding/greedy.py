@@ -21,13 +21,19 @@ class Decoded(NamedTuple):
 
 
 def greedy(
-    step: Step, state: Any, batch: int, max_length: Int[Array, " b"], length: int
+    step: Step,
+    state: Any,
+    batch: int,
+    max_length: Int[Array, " b"],
+    length: int,
+    min_length: Int[Array, " b"] | None = None,
 ) -> Decoded:
     """Decodes until every sentence has ended or reached its own `max_length` (at most `length`)."""
     shapes = jax.eval_shape(step, state, jnp.full(batch, BOS))
     attention = None
     if shapes[2] is not None:
         attention = jnp.zeros((batch, length, shapes[2].shape[-1]))
+    shortest = jnp.zeros(batch, int) if min_length is None else min_length
     begin = Decoded(jnp.full((batch, length), PAD), jnp.zeros(batch), attention)
 
     def unfinished(loop: tuple) -> Bool[Array, ""]:
@@ -39,6 +45,7 @@ def greedy(
         logits, state, weights = step(state, last)
         log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
         log_p = log_p.at[:, jnp.array([PAD, BOS])].set(-jnp.inf)  # never words of a sentence
+        log_p = log_p.at[:, EOS].set(jnp.where(t + 1 < shortest, -jnp.inf, log_p[:, EOS]))
         word = jnp.where(done, PAD, log_p.argmax(axis=-1))
         gained = jnp.where(done, 0, log_p.max(axis=-1))
         attention = out.attention

@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from data.pair import Pair
 from data.tokenizers import JOINER
 from data.vocabulary import PAD
+from decoding.beam import beam_search
 from decoding.greedy import Decoded, greedy
 from evaluation.alignment import alignment_error_rate, attention_links, parse_links
 from evaluation.pictures import heat_map
@@ -35,8 +36,8 @@ class Translated(NamedTuple):
 class Evaluator:
     """Losses and translations of a task's splits; compiled once a bucket, then reused."""
 
-    def __init__(self, task: Translation, mesh: Mesh):
-        self.task, self.mesh = task, mesh
+    def __init__(self, task: Translation, mesh: Mesh, beam: int = 1):
+        self.task, self.mesh, self.beam = task, mesh, beam
         # Results go to every host, for each of them scores the whole split.
         everywhere = replicated(mesh)
         self._loss = jax.jit(task.loss, out_shardings=everywhere)
@@ -48,21 +49,31 @@ class Evaluator:
     def _decode(
         self, params: Params, batch: dict[str, jax.Array], attention: bool
     ) -> tuple[dict[str, jax.Array], Decoded]:
-        task, limits, source = self.task, self.task.config.decode, batch["source"]
+        task, settings, source = self.task, self.task.config.decode, batch["source"]
         words = (source != PAD).sum(axis=1) - 1
 
         def longest(words: Any) -> Any:
-            return (words * limits.max_ratio + limits.max_extra).astype(int)
+            return (words * settings.max_ratio + settings.max_extra).astype(int)
 
-        memory, length = task.encode(params, source), int(longest(np.float64(source.shape[1])))
-        decoded = greedy(
-            lambda state, tokens: task.step(params, memory, state, tokens, attention),
-            task.start(params, memory, length),
-            len(source),
-            jnp.where(words < 0, 0, longest(words)),
-            length,
+        length = int(longest(np.float64(source.shape[1])))
+        limit = jnp.where(words < 0, 0, longest(words))
+        shortest = (words * settings.min_ratio).astype(int)
+        memory = task.encode(params, source)
+        if self.beam > 1:  # a row of the model for every hypothesis
+            memory = jax.tree.map(lambda x: jnp.repeat(x, self.beam, axis=0), memory)
+        weigh = attention or (self.beam > 1 and settings.coverage > 0)
+
+        def step(state: Any, tokens: jax.Array) -> tuple[jax.Array, Any, jax.Array | None]:
+            return task.step(params, memory, state, tokens, weigh)
+
+        state = task.start(params, memory, length)
+        if self.beam == 1:
+            return batch, greedy(step, state, len(source), limit, length, shortest)
+        found = beam_search(
+            step, state, len(source), limit, length, settings, self.beam, shortest, source != PAD
         )
-        return batch, decoded
+        best = jax.tree.map(lambda x: x[:, 0], found)
+        return batch, Decoded(best.tokens, best.log_p, best.attention)
 
     def _teacher_forced(
         self, params: Params, batch: dict[str, jax.Array]
@@ -150,11 +161,12 @@ def report(
     mesh: Mesh,
     split: str,
     steps: list[int],
+    beam: int,
     folder: Path,
     pictures: int,
 ) -> None:
     """Scores a split, prints the scores, and writes them to `folder` with all that was decoded."""
-    evaluator = Evaluator(task, mesh)
+    evaluator = Evaluator(task, mesh, beam)
     translated = evaluator.translate(params, split, attention=pictures > 0)
     scores = evaluator.losses(params, split) | score(task, translated)
     scores["tokenised_bleu"] = tokenised_bleu(

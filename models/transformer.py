@@ -103,13 +103,15 @@ def attend(
 
 
 def _implementation(query: Array, keys: Array) -> Literal["cudnn", "xla"]:
-    """cuDNN's flash attention on GPUs, where it is faster (long sentences) and takes the types."""
+    """cuDNN's flash attention on GPUs, where it takes the types and sentences are long enough."""
     fits = query.dtype == jnp.bfloat16 and query.shape[-1] % 8 == 0 and query.shape[-1] <= 128
     long = min(query.shape[1], keys.shape[1]) >= FLASH_FROM
     return "cudnn" if jax.default_backend() == "gpu" and fits and long else "xla"
 
 
-FLASH_FROM = 256  # words
+# Words from which cuDNN is faster, forward and backward on an H200, 65,536 words of 8 × 64 heads:
+# 32 words 1.0 against XLA's .73 ms, 64 .70 / .92, 128 .53 / 1.2, 512 .91 / 3.8, 1,024 1.4 / 7.0.
+FLASH_FROM = 64
 
 
 def attention_weights(

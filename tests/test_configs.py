@@ -20,6 +20,7 @@ from configs.vaswani2017 import VARIANTS
 from data.corpora import CORPORA
 from data.tokenizers import TOKENIZERS
 from data.vocabulary import VOCABULARIES
+from decoding.beam import LENGTH_PENALTIES
 from errors import UserError
 from models.attention import ALIGNMENTS, SCORES
 from models.cells import CELLS
@@ -44,6 +45,7 @@ REGISTRIES = {
     "model.init": INITIALIZERS,
     "optimizer.name": OPTIMIZERS,
     "optimizer.schedule": SCHEDULES,
+    "decode.length_penalty": LENGTH_PENALTIES,
 }
 
 

@@ -55,3 +55,9 @@ def test_a_row_of_padding_says_nothing():
     result = greedy(step, jnp.zeros(2, int), 2, jnp.array([5, 0]), length=6)
     np.testing.assert_array_equal(result.tokens[1], PAD)
     assert result.log_p[1] == 0
+
+
+def test_no_sentence_is_shorter_than_asked():
+    longest, shortest = jnp.array([5, 3]), jnp.array([5, 0])
+    result = greedy(step, jnp.zeros(2, int), 2, longest, 6, shortest)
+    assert (result.tokens[0, :4] != EOS).all() and (result.tokens[0, :5] != PAD).all()

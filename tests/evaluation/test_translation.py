@@ -74,6 +74,15 @@ def test_attention_of_a_translation_is_that_of_forcing_it(evaluator, params, tin
         np.testing.assert_allclose(t.attention, attention[0], atol=1e-5)
 
 
+def test_attention_under_beam_search_is_that_of_forcing_its_words(params, tiny_task, mesh):
+    wide = Evaluator(tiny_task, mesh, beam=3).translate(params, "test", attention=True)
+    for t in wide[:2]:
+        source = np.array([[*tiny_task.source.encode(t.pair.source), EOS]])
+        memory = tiny_task.encode(params, source)
+        _, attention = tiny_task.decode(params, memory, t.tokens[None], attention=True)
+        np.testing.assert_allclose(t.attention, attention[0], atol=1e-5)
+
+
 def test_losses_are_means_over_all_tokens_of_the_split(evaluator, params, tiny_task):
     values = evaluator.losses(params, "test")
     total = count = 0
@@ -85,7 +94,7 @@ def test_losses_are_means_over_all_tokens_of_the_split(evaluator, params, tiny_t
 
 
 def test_report_keeps_scores_hypotheses_and_pictures(params, tiny_task, mesh, tmp_path, capsys):
-    report(tiny_task, params, mesh, "test", [7], tmp_path, pictures=1)
+    report(tiny_task, params, mesh, "test", [7], 1, tmp_path, pictures=1)
     kept = json.loads((tmp_path / "scores.json").read_text())
     assert kept["checkpoints"] == [7] and kept["sentences"] == 12
     assert {"perplexity", "bleu", "tokenised_bleu", "chrf", "exact"} <= kept["scores"].keys()

@@ -35,7 +35,7 @@ def test_the_latest_and_the_best_are_kept(saved):
 
 
 def test_an_unknown_checkpoint_lists_the_known(saved):
-    with pytest.raises(UserError, match=r"no checkpoint '3': it can be best, last, average, 2, 4, 5"):
+    with pytest.raises(UserError, match="'3': it can be best, last, average, 2, 4, 5"):
         Checkpoints(saved, read_only=True).find("3")
 
 

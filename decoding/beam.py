@@ -1,0 +1,136 @@
+"""Beam search over a step function; knows no model.
+
+A sentence is done when `width` hypotheses have ended, or at its longest length, where those still
+open count as ended. An end is accepted only among the `width` likeliest continuations, so that a
+beam of one is greedy decoding whatever the penalties.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+from configs.base import Config
+from data.vocabulary import BOS, EOS, PAD
+from decoding.greedy import Step
+
+
+class Hypotheses(NamedTuple):
+    """The best `width` of each sentence, best first; a score of −inf marks an empty place."""
+
+    tokens: Int[Array, "b k t"]  # with </s> where it was reached, <pad> behind it
+    score: Float[Array, "b k"]  # log p and the penalties, which is what they are sorted by
+    log_p: Float[Array, "b k"]
+    attention: Float[Array, "b k t s"] | None
+
+
+class _Search(NamedTuple):
+    t: Array
+    state: Any  # of the model, a row a hypothesis
+    last: Int[Array, "b k"]
+    alive: Hypotheses  # score is log p here
+    ended: Hypotheses
+
+
+def beam_search(
+    step: Step,
+    state: Any,
+    batch: int,
+    max_length: Int[Array, " b"],
+    length: int,
+    settings: Config,
+    width: int,
+    min_length: Int[Array, " b"] | None = None,
+    source_mask: Bool[Array, "b s"] | None = None,
+) -> Hypotheses:
+    """`state` and `step` are for batch × width rows, a sentence's hypotheses side by side.
+
+    `settings` are config.decode's: length_penalty, alpha, coverage (which wants the mask).
+    """
+    shapes = jax.eval_shape(step, state, jnp.full(batch * width, BOS))
+    attention = None
+    if shapes[2] is not None:
+        attention = jnp.zeros((batch, width, length, shapes[2].shape[-1]))
+    tokens, worst = jnp.full((batch, width, length), PAD), jnp.full((batch, width), -jnp.inf)
+    first = worst.at[:, 0].set(0)  # one beginning, not `width` equal ones
+    alive, ended = (Hypotheses(tokens, p, p, attention) for p in (first, worst))
+    shortest = jnp.zeros(batch, int) if min_length is None else min_length
+
+    def done(search: _Search) -> Bool[Array, " b"]:
+        full = (search.ended.score > -jnp.inf).all(axis=1)
+        return full | (search.t >= max_length)
+
+    def advance(search: _Search) -> _Search:
+        t, alive = search.t, search.alive
+        logits, state, weights = step(search.state, search.last.reshape(-1))
+        log_p = jax.nn.log_softmax(logits.astype(jnp.float32)).reshape(batch, width, -1)
+        log_p = log_p.at[:, :, jnp.array([PAD, BOS])].set(-jnp.inf)  # never words of a sentence
+        early = (t + 1 < shortest)[:, None]
+        log_p = log_p.at[:, :, EOS].set(jnp.where(early, -jnp.inf, log_p[:, :, EOS]))
+        # 2 × width continuations: though `width` of them may be ends, as many go on.
+        total = (alive.log_p[..., None] + log_p).reshape(batch, -1)
+        best, index = jax.lax.top_k(total, 2 * width)
+        parent, word = index // log_p.shape[-1], index % log_p.shape[-1]
+        grown = _grow(alive, parent, word, t, best, weights)
+        ends = (word == EOS) | (t + 1 >= max_length)[:, None]
+        accepted = ends & (jnp.arange(2 * width)[None] < width) & ~done(search)[:, None]
+        ranked = _penalised(grown, t + 1, settings, source_mask)
+        ended = _best(search.ended, grown._replace(score=jnp.where(accepted, ranked, -jnp.inf)))
+        going, places = jax.lax.top_k(jnp.where(word == EOS, -jnp.inf, best), width)
+        alive = _take(grown, places)._replace(score=going, log_p=going)
+        rows = jnp.take_along_axis(parent, places, axis=1) + width * jnp.arange(batch)[:, None]
+        state = jax.tree.map(lambda x: x[rows.reshape(-1)], state)
+        last = jnp.take_along_axis(word, places, axis=1)
+        return _Search(t + 1, state, last, alive, ended)
+
+    def unfinished(search: _Search) -> Bool[Array, ""]:
+        return (search.t < length) & ~done(search).all()
+
+    begin = jnp.full((batch, width), BOS)
+    search = _Search(jnp.zeros((), int), state, begin, alive, ended)
+    return jax.lax.while_loop(unfinished, advance, search).ended
+
+
+def _take(hypotheses: Hypotheses, places: Int[Array, "b n"]) -> Hypotheses:
+    return jax.tree.map(lambda x: jax.vmap(lambda row, i: row[i])(x, places), hypotheses)
+
+
+def _grow(
+    alive: Hypotheses, parent: Array, word: Array, t: Array, log_p: Array, weights: Array | None
+) -> Hypotheses:
+    """Each parent's hypothesis with one more word and the attention under which it was written."""
+    put = jax.lax.dynamic_update_index_in_dim
+    grown, attention = _take(alive, parent), None
+    if weights is not None:
+        weights = weights.reshape(*alive.score.shape, -1)
+        now = jax.vmap(lambda row, i: row[i])(weights, parent)
+        attention = put(grown.attention, now, t, axis=2)
+    return Hypotheses(put(grown.tokens, word, t, axis=2), log_p, log_p, attention)
+
+
+def _best(first: Hypotheses, second: Hypotheses) -> Hypotheses:
+    """The best of both, as many as there are in the first."""
+    both = jax.tree.map(lambda x, y: jnp.concatenate([x, y], axis=1), first, second)
+    return _take(both, jax.lax.top_k(both.score, first.score.shape[1])[1])
+
+
+def _penalised(
+    hypotheses: Hypotheses, words: Array, settings: Config, source_mask: Array | None
+) -> Float[Array, "b n"]:
+    """log p / lp(words) + β Σ_s log min(Σ_t α_ts, 1) (Wu 2016 eq. 14)."""
+    score = hypotheses.log_p / LENGTH_PENALTIES[settings.length_penalty](words, settings.alpha)
+    if settings.coverage:
+        assert hypotheses.attention is not None and source_mask is not None
+        read = hypotheses.attention.sum(axis=2)
+        unread = jnp.log(jnp.clip(read, 1e-6, 1))
+        score += settings.coverage * jnp.sum(unread, axis=-1, where=source_mask[:, None])
+    return score
+
+
+LENGTH_PENALTIES = {
+    "none": lambda words, alpha: 1.0,
+    "gnmt": lambda words, alpha: ((5 + words) / 6) ** alpha,  # Wu 2016; α .6 in Vaswani 2017
+    "average": lambda words, alpha: words**alpha,  # α = 1: the mean log p a word
+}

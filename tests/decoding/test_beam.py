@@ -1,0 +1,175 @@
+"""Beam search over a fake model whose probabilities are a table, against trying everything."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.base import base_config
+from data.vocabulary import BOS, EOS, PAD
+from decoding.beam import beam_search
+from decoding.greedy import greedy
+
+WORDS = 6  # PAD, BOS, EOS, UNK and two more
+BATCH, SOURCE = 3, 4
+
+
+def table(seed):
+    """log p(next word | last word), and attention by last word, for each sentence."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 1.5, (BATCH, WORDS, WORDS))
+    weights = rng.dirichlet(np.ones(SOURCE), (BATCH, WORDS))
+    return jnp.array(logits), jnp.array(weights)
+
+
+def make_step(seed, width):
+    logits, weights = (jnp.repeat(x, width, axis=0) for x in table(seed))
+
+    def step(state, tokens):
+        rows = jnp.arange(len(tokens))
+        return logits[rows, tokens], state + 1, weights[rows, tokens]
+
+    return step
+
+
+def settings(**changes):
+    decode = base_config().decode
+    decode.update({"beam": 4, **changes})
+    return decode
+
+
+def search(seed, longest, decode, **more):
+    width = decode.beam
+    return beam_search(
+        make_step(seed, width), jnp.zeros(BATCH * width, int), BATCH, jnp.array(longest),
+        max(longest), decode, width, **more,
+    )  # fmt: skip
+
+
+def log_softmax(x):
+    x = np.where(np.isin(np.arange(WORDS), (PAD, BOS)), -np.inf, x - np.log(np.exp(x).sum()))
+    return x
+
+
+def everything(seed, row, longest):
+    """All hypotheses of a sentence with their log p."""
+    logits = np.asarray(table(seed)[0][row], float)
+    found = {}
+    for length in range(1, longest + 1):
+        for words in itertools.product((3, 4, 5), repeat=length):
+            ends = [words] if length == longest else []
+            for said in [*ends, (*words[:-1], EOS)]:
+                last, total = BOS, 0.0
+                for word in said:
+                    total += log_softmax(logits[last])[word]
+                    last = word
+                found[said] = total
+    return found
+
+
+@pytest.mark.parametrize("penalty", ["none", "gnmt", "average"])
+def test_a_beam_as_wide_as_all_hypotheses_finds_the_best(penalty):
+    decode = settings(beam=45, length_penalty=penalty, alpha=0.8)
+    found = search(0, [4, 2, 3], decode)
+    lengths = {
+        "none": lambda n: 1, "gnmt": lambda n: ((5 + n) / 6) ** 0.8, "average": lambda n: n**0.8,
+    }  # fmt: skip
+    for row, longest in enumerate((4, 2, 3)):
+        scores = {
+            words: log_p / lengths[penalty](len(words))
+            for words, log_p in everything(0, row, longest).items()
+        }
+        best = sorted(scores, key=scores.get, reverse=True)[:3]
+        for rank, words in enumerate(best):
+            tokens = found.tokens[row, rank]
+            assert tuple(tokens[tokens != PAD].tolist()) == words
+            np.testing.assert_allclose(found.score[row, rank], scores[words], rtol=1e-5)
+            np.testing.assert_allclose(
+                found.log_p[row, rank], everything(0, row, longest)[words], rtol=1e-5
+            )
+
+
+@pytest.mark.parametrize("penalty", ["none", "gnmt", "average"])
+def test_a_beam_of_one_is_greedy(penalty):
+    for seed in range(5):
+        found = search(seed, [6, 3, 0], settings(beam=1, length_penalty=penalty, alpha=1.0))
+        plain = greedy(
+            make_step(seed, 1), jnp.zeros(BATCH, int), BATCH, jnp.array([6, 3, 0]), length=6
+        )
+        np.testing.assert_array_equal(found.tokens[:, 0], plain.tokens)
+        np.testing.assert_allclose(found.log_p[:2, 0], plain.log_p[:2], rtol=1e-5)
+        np.testing.assert_allclose(found.attention[:2, 0], plain.attention[:2], rtol=1e-6)
+
+
+def test_hypotheses_come_sorted_and_none_twice():
+    found = search(3, [5, 5, 5], settings(beam=8))
+    assert (jnp.diff(found.score, axis=1) <= 0).all()
+    for row in found.tokens.tolist():
+        assert len(set(map(tuple, row))) == 8
+
+
+def test_attention_follows_the_reordering():
+    found = search(1, [5, 4, 3], settings())
+    weights = table(1)[1]
+    for row, rank in itertools.product(range(BATCH), range(4)):
+        last = BOS
+        for t, word in enumerate(found.tokens[row, rank].tolist()):
+            if word == PAD:
+                break
+            np.testing.assert_allclose(found.attention[row, rank, t], weights[row, last])
+            last = word
+
+
+def test_the_models_state_follows_the_reordering():
+    """A model that counts, in its state, which words it was fed: as many as were written."""
+    logits = jnp.repeat(table(2)[0], 4, axis=0)
+
+    def step(state, tokens):
+        state = state * 10 + tokens
+        return logits[jnp.arange(len(tokens)), tokens], state, state[:, None].astype(float)
+
+    found = beam_search(step, jnp.zeros(12, int), BATCH, jnp.array([4] * 3), 4, settings(), 4)
+    for row, rank in itertools.product(range(BATCH), range(4)):
+        fed = BOS
+        for t, word in enumerate(found.tokens[row, rank].tolist()):
+            if word == PAD:
+                break
+            assert found.attention[row, rank, t, 0] == fed
+            fed = fed * 10 + word
+
+
+def test_no_hypothesis_is_shorter_than_asked():
+    found = search(4, [6, 6, 6], settings(), min_length=jnp.array([4, 1, 6]))
+    lengths = (found.tokens != PAD).sum(axis=-1)
+    assert (lengths[0] >= 4).all() and (lengths[2] == 6).all()
+
+
+def test_coverage_prefers_hypotheses_that_read_all():
+    mask = jnp.array([[True] * 4, [True, True, False, False], [True] * 4])
+    decode = settings(beam=45, coverage=2.0)
+    found = search(5, [3, 3, 3], decode, source_mask=mask)
+    for row in range(BATCH):
+        scores = {}
+        for words, log_p in everything(5, row, 3).items():
+            read = np.asarray(table(5)[1][row])[[BOS, *words[:-1]]].sum(axis=0)
+            scores[words] = log_p + 2.0 * np.log(np.minimum(read, 1))[np.asarray(mask[row])].sum()
+        best = max(scores, key=scores.get)
+        tokens = found.tokens[row, 0]
+        assert tuple(tokens[tokens != PAD].tolist()) == best
+        np.testing.assert_allclose(found.score[row, 0], scores[best], rtol=1e-5)
+
+
+def test_it_stops_when_all_are_done():
+    """The last step taken is the one in which the slowest sentence ended."""
+    steps = []
+
+    def step(state, tokens):
+        jax.debug.callback(lambda: steps.append(1))
+        return jnp.full((len(tokens), WORDS), -9.0).at[:, EOS].set(9.0), state, None
+
+    found = beam_search(step, jnp.zeros(2), 1, jnp.array([50]), 50, settings(), 2)
+    jax.effects_barrier()
+    assert found.attention is None
+    assert len(steps) < 5
