@@ -21,3 +21,25 @@ def heat_map(weights: np.ndarray, source: list[str], target: list[str], path: Pa
     figure.colorbar(image, ax=axes, fraction=0.04, pad=0.02)
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def heat_maps(
+    weights: dict[str, np.ndarray], rows: int, source: list[str], target: list[str], path: Path
+) -> None:
+    """Many of them side by side under their names, with the words at the margin."""
+    columns = len(weights) // rows
+    width, height = 0.2 * len(source) + 0.3, 0.2 * len(target) + 0.4
+    figure, grid = plt.subplots(
+        rows, columns, squeeze=False, sharex=True, sharey=True, layout="constrained",
+        figsize=(columns * width + 1, rows * height + 0.8),
+    )  # fmt: skip
+    for axes, (name, picture) in zip(grid.flat, weights.items(), strict=True):
+        axes.imshow(picture, cmap="gray", vmin=0, vmax=1)
+        axes.set_title(name, fontsize=8)
+        axes.tick_params(length=0, labelsize=6)
+    for axes in grid[:, 0]:
+        axes.set_yticks(range(len(target)), target)
+    for axes in grid[-1]:
+        axes.set_xticks(range(len(source)), source, rotation=90)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

@@ -17,7 +17,7 @@ from data.vocabulary import PAD
 from decoding.beam import beam_search
 from decoding.greedy import Decoded, greedy
 from evaluation.alignment import alignment_error_rate, attention_links, parse_links
-from evaluation.pictures import heat_map
+from evaluation.pictures import heat_map, heat_maps
 from evaluation.scores import signatures, text_scores, tokenised_bleu
 from tasks.translation import Params, Translation
 from training.devices import put, replicated
@@ -41,7 +41,7 @@ class Evaluator:
         # Results go to every host, for each of them scores the whole split.
         everywhere = replicated(mesh)
         self._loss = jax.jit(task.loss, out_shardings=everywhere)
-        self._force = jax.jit(self._teacher_forced, out_shardings=everywhere)
+        self._force = jax.jit(self._attentions, out_shardings=everywhere)
         self._translate = jax.jit(
             self._decode, static_argnames="attention", out_shardings=everywhere
         )
@@ -75,11 +75,10 @@ class Evaluator:
         best = jax.tree.map(lambda x: x[:, 0], found)
         return batch, Decoded(best.tokens, best.log_p, best.attention)
 
-    def _teacher_forced(
+    def _attentions(
         self, params: Params, batch: dict[str, jax.Array]
-    ) -> tuple[dict[str, jax.Array], jax.Array | None]:
-        memory = self.task.encode(params, batch["source"])
-        return batch, self.task.decode(params, memory, batch["target"], attention=True)[1]
+    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+        return batch, self.task.attentions(params, batch["source"], batch["target"])
 
     def losses(self, params: Params, split: str) -> dict[str, float]:
         """Loss, accuracy and perplexity a token, over the whole split."""
@@ -90,18 +89,20 @@ class Evaluator:
         perplexity = math.exp(min(loss, 700))
         return {"loss": loss, "perplexity": perplexity, "accuracy": values["accuracy"]}
 
-    def forced_attention(self, params: Params, split: str) -> list[tuple[Pair, np.ndarray]]:
-        """The attention with which the model reads each source while it is told the reference."""
+    def forced_attention(
+        self, params: Params, split: str
+    ) -> list[tuple[Pair, dict[str, np.ndarray]]]:
+        """The attention with which the model reads each source while it is told the reference; by
+        name, as Translation.attentions has it."""
         pairs = self.task.split(split)[0].texts()
-        results = []
+        results: list[Any] = [None] * len(pairs)
         for batch in self._batches(split):
-            whole, attention = jax.device_get(self._force(params, batch))
-            if attention is None:  # a model without attention
-                return []
+            whole, named = jax.device_get(self._force(params, batch))
             for row, i in enumerate(whole["index"]):
                 if i >= 0:
                     t, s = ((whole[side][row] != PAD).sum() for side in ("target", "source"))
-                    results.append((pairs[i], attention[row, :t, :s]))
+                    own = {name: weights[row, :t, :s] for name, weights in named.items()}
+                    results[i] = (pairs[i], own)
         return results
 
     def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
@@ -173,17 +174,19 @@ def report(
         [task.target.words(t.hypothesis) for t in translated],
         [task.target.words(task.target.surface(t.pair.target)) for t in translated],
     )
-    if translated[0].pair.alignment and (forced := evaluator.forced_attention(params, split)):
-        golds = [parse_links(pair.alignment) for pair, _ in forced]
-        links = [attention_links(weights) for _, weights in forced]
-        scores["alignment_error"] = alignment_error_rate(links, golds)
+    forced, errors = [], {}
+    if pictures or translated[0].pair.alignment:
+        forced = evaluator.forced_attention(params, split)
+        errors = alignment_errors(forced)
+    if errors:
+        scores["alignment_error"] = errors.pop("attention")
     signed = signatures(task.lowercase)
     result = {
-        "split": split,
-        "checkpoints": steps,
-        "sentences": len(translated),
-        "decoding": "greedy",
-    }
+        "split": split, "checkpoints": steps, "sentences": len(translated), "beam": beam,
+        "scores": scores, "signatures": signed,
+    }  # fmt: skip
+    if errors:
+        result["alignment_error_by_head"] = errors
     (folder / "scores.json").write_text(
         json.dumps(result | {"scores": scores, "signatures": signed}, indent=2) + "\n"
     )
@@ -196,6 +199,19 @@ def report(
     for name, value in scores.items():
         print(f"{name:>15}: {value:.4f}  {signed.get(name, '')}".rstrip())
     _draw(task, translated, folder, pictures)
+    _draw_heads(task, forced, folder, pictures)
+
+
+def alignment_errors(forced: list[tuple[Pair, dict[str, np.ndarray]]]) -> dict[str, float]:
+    """By name of the attention; empty where the corpus has no gold links or the model looks at
+    nothing."""
+    if not forced[0][0].alignment:
+        return {}
+    golds = [parse_links(pair.alignment) for pair, _ in forced]
+    return {
+        name: alignment_error_rate([attention_links(named[name]) for _, named in forced], golds)
+        for name in forced[0][1]
+    }
 
 
 def _draw(task: Translation, translated: list[Translated], folder: Path, count: int) -> None:
@@ -205,6 +221,26 @@ def _draw(task: Translation, translated: list[Translated], folder: Path, count: 
         source = [*task.source.tokens(t.pair.source), "</s>"]
         target = [task.target.token(i) for i in t.tokens]
         heat_map(t.attention, _shown(source), _shown(target), folder / f"attention-{number}.png")
+
+
+def _draw_heads(
+    task: Translation,
+    forced: list[tuple[Pair, dict[str, np.ndarray]]],
+    folder: Path,
+    count: int,
+) -> None:
+    """All heads of all layers, of a model that has several, under the references."""
+    for number, (pair, named) in enumerate(forced[:count]):
+        heads = {name: weights for name, weights in named.items() if "head" in name}
+        if not heads:
+            return
+        source, target = (
+            [*vocabulary.tokens(text), "</s>"]
+            for vocabulary, text in ((task.source, pair.source), (task.target, pair.target))
+        )
+        layers = len({name.partition(" head")[0] for name in heads})
+        path = folder / f"heads-{number}.png"
+        heat_maps(heads, layers, _shown(source), _shown(target), path)
 
 
 def _shown(tokens: list[str]) -> list[str]:

@@ -393,6 +393,15 @@ class Transformer(nn.Module):
         return logits(self.decode(self.encode(source, mask), tokens)[0], self.output_kernel())
 
 
+def source_attention(collection: dict[str, Any]) -> Float[Array, "b n h t s"]:
+    """Every layer's and head's weights over the source, from a mutable collection "attention"."""
+    layers = collection["decoder"]
+    if "stacked" in layers:
+        return jnp.moveaxis(layers["stacked"]["source_attention"]["weights"][0], 0, 1)
+    names = sorted(layers, key=lambda name: int(name.rpartition("_")[2]))
+    return jnp.stack([layers[name]["source_attention"]["weights"][0] for name in names], axis=1)
+
+
 def sinusoids(positions: Int[Array, "*p"], features: int) -> Float[Array, "*p d"]:
     """PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos of the same (§3.5)."""
     rates = 10_000.0 ** (-jnp.arange(0, features, 2) / features)

@@ -16,7 +16,7 @@ from data.prepare import Split, prepare
 from data.vocabulary import BOS, PAD
 from models.output import logits
 from models.seq2seq import make_seq2seq
-from models.transformer import make_transformer
+from models.transformer import make_transformer, source_attention
 from tasks.losses import cross_entropy, doubly_stochastic, reinforce
 
 Params = Any
@@ -100,6 +100,29 @@ class Translation:
             terms = _only(sown["reinforce"], target.shape)
             sums["loss"] += reinforce(nll, expected, target, settings.reinforce, **terms)
         return sums
+
+    # Attention.
+
+    def attentions(self, params: Params, source: Array, target: Array) -> dict[str, Array]:
+        """Weights [b, t, s] over the source when `target` is forced, by name: "attention", which
+        decoding returns as well, and each layer and head of a model that has several."""
+
+        def forward(model: Any) -> Array | None:
+            memory = model.encode(source, source != PAD)
+            return model.decode(memory, shift_right(target), attention=True)[1]
+
+        apply = nn.apply(forward, self.model, mutable=["attention"])
+        weights, asked = apply({"params": params})
+        if weights is None:
+            return {}
+        named = {"attention": weights}
+        if asked:
+            every = source_attention(asked["attention"])
+            for layer in range(every.shape[1]):
+                named[f"layer {layer}"] = every[:, layer].mean(axis=1)
+                for head in range(every.shape[2]):
+                    named[f"layer {layer} head {head}"] = every[:, layer, head]
+        return named
 
     # Decoding.
 
