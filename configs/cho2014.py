@@ -10,7 +10,9 @@ Adadelta (ρ .95, ε 1e-6), batch 64, vocabulary 15k (all of this recipe from me
 be checked against it). It reports 33.87 BLEU on En–Fr when rescoring Moses (33.30
 without); as a translator by itself it was not measured there.
 
-Measured, data=dates (tiny), test split, greedy: 99.9 % exact match; 2 min 8 s on 2 CPU cores.
+Measured, data=dates (tiny), test split, greedy: 100.0 % exact match; 1 min 32 s on 2 CPU cores.
+data=multi30k_de_en,size=small, 10 epochs: 27.4 BLEU on test2016 (greedy, case:lc|tok:13a), 2 min on
+an H200 with five other trainings on it.
 """
 
 from configs import recipes

@@ -10,7 +10,7 @@ unsplit network in which the halves only start so, with part of the weights at z
 plain model of the same size. The paper's figures and recipe were not at hand: ours stand alone.
 
 Measured, data=dates (tiny), test split, greedy: split 100.0 % exact match, alignment error 5.2 %;
-zero 100.0 %; under 2 min each on 2 CPU cores.
+zero 100.0 % and 26.2 %; under 2 min each on 2 CPU cores.
 """
 
 from configs import luong2015

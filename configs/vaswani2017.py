@@ -4,6 +4,24 @@
 
 Arguments: data (any name of configs/datasets.py), size (tiny_cpu, tiny, base, big), norm (post, the
 paper's; pre), variant (none, or a row of the paper's Table 3: see VARIANTS).
+
+`base` and `big` are the paper's: 27.3 and 28.4 BLEU on WMT'14 En–De newstest2014 (beam 4, α .6, the
+last 5 and 20 checkpoints averaged); not run here. With its 37k shared pieces they have 63.0 and
+214.2 million parameters; the paper's rounded 65 and 213 fit no single size of vocabulary.
+
+`tiny` is the recipe for Multi30k, whose text in pieces is in multi30k_bpe: 41.02 tokenised BLEU was
+published for it (En→De, test2016, beam 5; LividWo/Revisit-MMT).
+
+    python train.py --config=configs/vaswani2017.py:size=tiny,norm=pre,data=multi30k_bpe_en_de \
+        --workdir=runs/multi30k_bpe
+    python eval.py --workdir=runs/multi30k_bpe --checkpoint=average
+
+Measured: 41.1 tokenised BLEU (case:lc|tok:none; beam 5, ten checkpoints averaged; 40.1 greedy)
+after 9,572 of its 10,000 steps, stopped at 170 s by the clock, on an H200, half a million words a
+second. norm=post had 38.2 after 4,877 steps.
+
+data=dates (tiny_cpu): 100.0 % exact match, alignment error 11.7 % of the last layer's mean, 10.8 %
+of its best head; 1 min 51 s on 2 CPU cores.
 """
 
 from configs.arguments import parse

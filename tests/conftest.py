@@ -14,6 +14,7 @@ from pathlib import Path
 import jax
 import pytest
 
+from configs import vaswani2017
 from configs.base import Config
 from configs.luong2015 import get_config
 from tasks.translation import Translation
@@ -51,6 +52,15 @@ def cache(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_task(cache):
     return Translation(tiny_config(cache))
+
+
+@pytest.fixture(scope="session")
+def transformer_task(cache):
+    """The same corpus for the smallest Transformer that has layers and heads."""
+    config = vaswani2017.get_config("data=dates")
+    config.data = tiny_config(cache).data
+    config.model.update({"features": 8, "heads": 2, "feed_forward": 8})
+    return Translation(config)
 
 
 @pytest.fixture(scope="session")

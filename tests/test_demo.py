@@ -30,6 +30,8 @@ EXACT = {
     "mino2017.py:data=dates": 0.99,
     "cho2014.py:data=dates": 0.99,
     "sutskever2014.py:data=dates": 0.99,
+    "vaswani2017.py:data=dates": 0.99,
+    "vaswani2017.py:norm=pre,data=dates": 0.99,
 }
 
 

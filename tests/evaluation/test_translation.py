@@ -93,6 +93,16 @@ def test_losses_are_means_over_all_tokens_of_the_split(evaluator, params, tiny_t
     np.testing.assert_allclose(values["perplexity"], np.exp(total / count), rtol=1e-5)
 
 
+def test_every_layer_and_head_is_drawn_and_scored(transformer_task, mesh, tmp_path, capsys):
+    params = jax.jit(transformer_task.init)(jax.random.key(0))
+    report(transformer_task, params, mesh, "test", [7], 1, tmp_path, pictures=1)
+    errors = json.loads((tmp_path / "scores.json").read_text())["alignment_error_by_head"]
+    heads = [f"layer {layer} head {head}" for layer in (0, 1) for head in (0, 1)]
+    assert set(errors) == {"layer 0", "layer 1", *heads}
+    assert (tmp_path / "heads-0.png").read_bytes().startswith(b"\x89PNG")
+    assert f"{errors['layer 1']:.4f}" in capsys.readouterr().out  # the last stands for the model
+
+
 def test_report_keeps_scores_hypotheses_and_pictures(params, tiny_task, mesh, tmp_path, capsys):
     report(tiny_task, params, mesh, "test", [7], 1, tmp_path, pictures=1)
     kept = json.loads((tmp_path / "scores.json").read_text())

@@ -3,6 +3,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -11,9 +12,13 @@ from configs.base import base_config
 from configs.vaswani2017 import get_config
 from models.output import logits
 from models.transformer import make_transformer, sinusoids
+from tasks.translation import Translation
 from tests import reference
 from tests.models.test_cells import random_params
 from tests.models.test_seq2seq import padded
+from training.devices import put, replicated
+from training.state import create_state
+from training.step import make_train_step, zero_sums
 
 SOURCE = jnp.array([[4, 5, 6, 7, 2], [8, 9, 2, 0, 0]])
 TARGET_IN = jnp.array([[1, 4, 5, 6], [1, 7, 8, 9]])
@@ -174,3 +179,21 @@ def test_parameters_are_the_papers(size):
     exact, published = COUNTS[size]
     assert count == exact
     assert abs(count / published - 1) < 0.03
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_both_norms_train(transformer_task, mesh, norm):
+    config = transformer_task.config.copy_and_resolve_references()
+    config.model.norm = norm
+    task = Translation(config)
+    optimizer = optax.adam(0.01)
+    params = jax.jit(task.init)(jax.random.key(0))
+    state = jax.device_put(create_state(params, optimizer, ema=False), replicated(mesh))
+    step = make_train_step(task.loss, optimizer, config, mesh)
+    batch = put(task.train_batches()[0], mesh)
+    sums, totals = zero_sums(task.loss, state, batch, mesh), [0.0]
+    for _ in range(40):
+        state, sums = step(state, sums, batch)
+        totals.append(float(sums["loss"]))
+    losses = np.diff(totals)
+    assert losses[-1] < 0.6 * losses[0]
