@@ -3,7 +3,8 @@
 python eval.py --workdir=runs/a --split=test
 
 Prints perplexity, BLEU (sacreBLEU's and the papers' tokenised one), chrF and exact match; writes
-scores.json, hypotheses.txt and pictures of the attention to WORKDIR/eval/SPLIT.
+scores.json, hypotheses.txt, report.html and pictures of the attention to WORKDIR/eval/SPLIT. How to
+decode is the run's config.decode; --decode.beam=5 and the like change it.
 """
 
 from absl import flags
@@ -17,12 +18,16 @@ _CHECKPOINT = flags.DEFINE_string(
     "best",
     "best, last, the number of a step, or average: of the latest that are kept.",
 )
-_BEAM = flags.DEFINE_integer("beam", 0, "Hypotheses a sentence; 0: config.decode.beam.", 0)
 _PICTURES = flags.DEFINE_integer("pictures", 4, "Attention pictures to draw.", lower_bound=0)
+
+_REPORT = flags.DEFINE_integer("report", 50, "Sentences in report.html; 0: no page.", 0)
+_BEAMS = flags.DEFINE_list("beams", [], "Beam widths to compare, as --beams=1,2,5,12.")
+program.define_decode()
 
 
 def main() -> None:
     from evaluation.registry import REPORTS
+    from evaluation.report import Wanted
     from tasks.registry import make_task
     from training.checkpoints import Checkpoints
     from training.devices import check_rows, make_mesh
@@ -30,6 +35,7 @@ def main() -> None:
 
     workdir = program.folder(_WORKDIR.value)
     config = load_config(workdir)
+    decode = program.decode_settings(config)
     checkpoints = Checkpoints(workdir, config.train.keep, read_only=True)
     steps = checkpoints.find(_CHECKPOINT.value)
     mesh = make_mesh()
@@ -39,8 +45,9 @@ def main() -> None:
     params = checkpoints.restore_params(task, config, mesh, steps)
     folder = workdir / "eval" / _SPLIT.value
     folder.mkdir(parents=True, exist_ok=True)
-    beam = _BEAM.value or config.decode.beam
-    REPORTS[config.task](task, params, mesh, _SPLIT.value, steps, beam, folder, _PICTURES.value)
+    beams = [int(width) for width in _BEAMS.value]
+    wanted = Wanted(_SPLIT.value, steps, decode, folder, _PICTURES.value, _REPORT.value, beams)
+    REPORTS[config.task](task, params, mesh, wanted)
     print(f"kept in {folder}")
 
 

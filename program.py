@@ -13,6 +13,7 @@ import absl.logging
 from absl import app, flags
 from ml_collections import ConfigDict, config_flags
 
+from configs.base import Config, base_config
 from configs.check import check
 from errors import Stopped, UserError
 
@@ -24,6 +25,20 @@ def define_config() -> flags.FlagHolder:
     return config_flags.DEFINE_config_file(
         "config", None, "Config file and arguments: configs/luong2015.py:score=dot,data=dates"
     )
+
+
+def define_decode() -> None:
+    config_flags.DEFINE_config_dict(
+        "decode", base_config().decode, "Changes of the run's config.decode, as --decode.beam=5."
+    )
+
+
+def decode_settings(config: Config) -> Config:
+    """The run's way to decode with the changes of the command line, checked."""
+    config = config.copy_and_resolve_references()
+    config.decode.update(config_flags.get_override_values(flags.FLAGS["decode"]))
+    check(config)
+    return config.decode
 
 
 def run(main: Callable[[], None]) -> None:
@@ -38,6 +53,15 @@ def run(main: Callable[[], None]) -> None:
             main()
         except UserError as error:
             _fail(str(error))
+        except MemoryError as error:
+            _fail(f"{error or 'there is not enough memory'}: make the model or its batches smaller")
+        except RuntimeError as error:  # JAX's own, which this file does not import
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            _fail(
+                f"the device has not enough memory ({str(error).splitlines()[0]}): make "
+                "data.batch_size, or decode.beam and decode.batch, smaller"
+            )
         except Stopped as stopped:
             sys.stderr.write(f"{stopped}\n")
             sys.exit(128 + stopped.number)  # as shells count it: a run that ends so is not over
@@ -54,14 +78,14 @@ def folder(name: str | None) -> Path:
     return Path(name)
 
 
-def checked_config() -> tuple[ConfigDict, list[str]]:
+def checked_config() -> tuple[Config, list[str]]:
     """The config of the command line, after all its checks, and the overrides it was given."""
     config = flags.FLAGS["config"].value
     if config is None:
         raise UserError("--config is missing: name a file, as --config=configs/luong2015.py")
     if not isinstance(config, ConfigDict):  # a stand-in that holds the loader's error
         name = config_flags.get_config_filename(flags.FLAGS["config"])
-        raise UserError(f"there is no config file {name}: configs/ holds one a paper")
+        raise UserError(_no_config(name))
     check(config)
     return config, _config_arguments(sys.argv)
 
@@ -82,7 +106,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
     except UserError as error:
         _fail(str(error))
     except OSError:
-        _fail(f"there is no config file {_config_file(argv)[0]}: configs/ holds one a paper")
+        _fail(_no_config(_config_file(argv)[0]))
     except SyntaxError as error:
         _fail(f"{error.filename}, line {error.lineno}: {error.msg}")
     except flags.Error as error:
@@ -94,6 +118,11 @@ def _parse_flags(argv: list[str]) -> list[str]:
         _fail(_unknown_field(argv) or str(error))
     except (TypeError, ValueError) as error:
         _fail(f"the config cannot be set so: {error}")
+
+
+def _no_config(name: str) -> str:
+    there = sorted(path.name for path in Path("configs").glob("*[0-9].py"))
+    return f"there is no config file {name.partition(':')[0]}: configs/ holds {', '.join(there)}"
 
 
 def _config_file(argv: list[str]) -> tuple[str, str]:

@@ -18,13 +18,14 @@ def main() -> None:
     from tasks.registry import make_task
     from training.devices import check_rows, make_mesh
     from training.loop import train
-    from training.workdir import check_workdir, open_workdir
+    from training.workdir import VOCABULARIES, check_workdir, open_workdir
 
     workdir, mesh = program.folder(_WORKDIR.value), make_mesh()
     check_workdir(workdir, config)
     check_rows(mesh, config)
     task = make_task(config)
     open_workdir(workdir, config, overrides, task.data_name)
+    task.save_vocabularies(workdir / VOCABULARIES)
     train(task, make_evaluate(config.task, task, mesh), config, workdir, mesh)
 
 

@@ -12,7 +12,7 @@ def parse(text: str | None, **legal: Iterable[str]) -> dict[str, str]:
     {'score': 'dot', 'size': 'tiny'}
     """
     choices = {name: tuple(values) for name, values in legal.items()}
-    chosen = {name: values[0] for name, values in choices.items()}
+    given: dict[str, str] = {}
     for item in filter(None, (text or "").split(",")):
         name, equals, value = item.partition("=")
         if name not in choices or not equals:
@@ -20,10 +20,12 @@ def parse(text: str | None, **legal: Iterable[str]) -> dict[str, str]:
                 f"config argument {item!r} is not known: write name=value with one of the names "
                 f"{', '.join(choices)}"
             )
+        if name in given:
+            raise UserError(f"config argument {name} is given twice: {given[name]} and {value}")
         if value not in choices[name]:
             raise UserError(
                 f"config argument {name}={value} is not known: {name} can be "
                 f"{', '.join(choices[name])}"
             )
-        chosen[name] = value
-    return chosen
+        given[name] = value
+    return {name: given.get(name, values[0]) for name, values in choices.items()}

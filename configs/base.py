@@ -7,7 +7,7 @@ from ml_collections import ConfigDict
 Config = Any  # a ConfigDict, whose fields type checkers cannot know
 
 
-def base_config(model: str = "seq2seq") -> ConfigDict:
+def base_config(model: str = "seq2seq") -> Config:
     """All fields, those of `config.model` for the kind of model named."""
     config = ConfigDict()
     config.task = "translation"
@@ -20,7 +20,7 @@ def base_config(model: str = "seq2seq") -> ConfigDict:
     return config.lock()  # so that a slip in a config file is no new field
 
 
-def _vocab() -> ConfigDict:
+def _vocab() -> Config:
     return ConfigDict({
         "kind": "words",  # words | unigram | bpe (the last two by SentencePiece)
         "tokenizer": "moses",  # for words: moses | unicode | split | bpe | characters
@@ -30,7 +30,7 @@ def _vocab() -> ConfigDict:
     })  # fmt: skip
 
 
-def _data() -> ConfigDict:
+def _data() -> Config:
     return ConfigDict({
         "corpus": "text",  # dates | text | tsv | tfds
         "name": "",  # TFDS catalogue name
@@ -39,6 +39,10 @@ def _data() -> ConfigDict:
         "source": "en",
         "target": "de",
         "splits": {"train": "train", "valid": "valid", "test": "test"},  # the corpus' own names
+        "alignment": "",  # file of the test split's gold word links, as "{split}.align"
+        "alignment_base": 0,  # whether it counts from 0 or 1
+        "alignment_order": "source-target",  # or target-source
+        "several_references": False,  # pairs of one source are its references, and scored once
         "holdout": 50,  # where splits.valid is "": one in so many training sources
         "seed": 0,  # of the dates corpus
         "examples": {"train": 100_000, "valid": 1000, "test": 1000},  # of the dates corpus
@@ -55,7 +59,7 @@ def _data() -> ConfigDict:
     })  # fmt: skip
 
 
-def _seq2seq() -> ConfigDict:
+def _seq2seq() -> Config:
     stack = {"cell": "lstm", "layers": 2, "features": 512, "embedding": 512, "residual": False}
     return ConfigDict({
         "name": "seq2seq",
@@ -80,7 +84,7 @@ def _seq2seq() -> ConfigDict:
     })  # fmt: skip
 
 
-def _transformer() -> ConfigDict:
+def _transformer() -> Config:
     return ConfigDict({
         "name": "transformer",
         "layers": 6,  # N, of encoder and decoder each
@@ -104,7 +108,7 @@ def _transformer() -> ConfigDict:
 MODELS = {"seq2seq": _seq2seq, "transformer": _transformer}
 
 
-def _optimizer() -> ConfigDict:
+def _optimizer() -> Config:
     return ConfigDict({
         "name": "adam",  # sgd | momentum | adam | adamw | adadelta | rmsprop | rprop
         "learning_rate": 1e-3,
@@ -124,7 +128,7 @@ def _optimizer() -> ConfigDict:
     })  # fmt: skip
 
 
-def _train() -> ConfigDict:
+def _train() -> Config:
     return ConfigDict({
         "steps": 0,  # length of the run; 0: epochs decide
         "epochs": 10.0,
@@ -144,13 +148,20 @@ def _train() -> ConfigDict:
     })  # fmt: skip
 
 
-def _decode() -> ConfigDict:
+def _decode() -> Config:
     return ConfigDict({
         "max_ratio": 2.0,  # the longest output: so many times the input,
         "max_extra": 10,  # and so many words more
         "min_ratio": 0.0,  # the shortest
+        "batch": 64,  # sentences at a time
         "beam": 1,  # hypotheses a sentence; 1: greedy, as always while training
+        "nbest": 1,  # those of them that are kept
         "length_penalty": "none",  # none | gnmt | average, with exponent alpha
         "alpha": 0.6,
         "coverage": 0.0,  # β of Wu 2016: source words should be read
+        "temperature": 0.0,  # above 0, words are drawn by p^(1/temperature)
+        "top_k": 0,  # of the likeliest so many; 0: of all
+        "top_p": 1.0,  # of the fewest that make up so much probability
+        "seed": 0,  # of the drawing
+        "replace_unknown": False,  # <unk> by the source word it attends to most (Luong 2015)
     })  # fmt: skip

@@ -19,6 +19,7 @@ LEGAL: dict[str, tuple[str, ...]] = {
     "data.target_vocab.kind": ("words", "unigram", "bpe"),
     "data.source_vocab.tokenizer": _TOKENIZERS,
     "data.target_vocab.tokenizer": _TOKENIZERS,
+    "data.alignment_order": ("source-target", "target-source"),
     "data.batch_unit": ("sentences", "tokens"),
     "model.name": ("seq2seq", "transformer"),
     "model.encoder.cell": _CELLS,
@@ -50,14 +51,16 @@ POSITIVE = (
     "model.layers", "model.features", "model.heads", "model.feed_forward", "model.max_positions",
     "train.accumulation", "train.eval_every", "train.keep",
     "train.log_every", "train.max_skipped", "decode.beam",
+    "decode.nbest", "decode.batch",
 )  # fmt: skip
 NOT_NEGATIVE = (
-    "seed", "data.seed", "train.steps",
+    "seed", "data.seed", "data.alignment_base", "train.steps",
     "optimizer.learning_rate", "optimizer.clip_norm", "optimizer.warmup_steps",
     "optimizer.weight_decay", "optimizer.plateau_patience", "train.epochs", "train.patience",
     "train.samples", "train.doubly_stochastic", "train.reinforce.weight",
     "train.reinforce.entropy", "model.attention.sigma", "model.key_features", "decode.max_ratio",
     "decode.max_extra", "decode.min_ratio", "decode.alpha", "decode.coverage",
+    "decode.temperature", "decode.top_k", "decode.seed",
 )  # fmt: skip
 ABOVE_ZERO = ("model.init_scale", "optimizer.halve_every", "optimizer.eps")
 FRACTIONS = (  # from 0 to under 1
@@ -71,7 +74,11 @@ def check(config: Config) -> None:
     faults = list(_faults_of_fields(config))
     if not faults:  # combinations of unknown things mean nothing
         of_model = {"seq2seq": _faults_of_seq2seq, "transformer": _faults_of_transformer}
-        faults = [*of_model[config.model.name](config), *_faults_of_training(config)]
+        faults = [
+            *of_model[config.model.name](config),
+            *_faults_of_training(config),
+            *_faults_of_decoding(config),
+        ]
     if faults:
         raise UserError("\n".join(faults))
 
@@ -226,3 +233,31 @@ def _faults_of_training(config: Config) -> Iterator[str]:
         )
     if not train.steps and not train.epochs:
         yield "config.train.steps=0 and train.epochs=0: one of them must say how long"
+
+
+def _faults_of_decoding(config: Config) -> Iterator[str]:
+    decode, reads = config.decode, get(config, "model.attention.align") != "none"
+    if not reads and (decode.coverage or decode.replace_unknown):
+        yield (
+            "config.decode.coverage and decode.replace_unknown need attention, which this model "
+            "has not: set them to 0 and False"
+        )
+    if not decode.max_ratio + decode.max_extra >= 1:
+        yield (
+            f"config.decode.max_ratio={decode.max_ratio} and max_extra={decode.max_extra} leave no "
+            "room for a word: make one of them 1 or more"
+        )
+    if decode.min_ratio > decode.max_ratio:
+        yield (
+            f"config.decode.min_ratio={decode.min_ratio} is more than "
+            f"max_ratio={decode.max_ratio}: make it smaller"
+        )
+    if decode.nbest > decode.beam:
+        yield f"config.decode.nbest={decode.nbest} is more than decode.beam={decode.beam} can find"
+    if decode.temperature and decode.beam > 1:
+        yield (
+            f"config.decode.temperature={decode.temperature} draws one hypothesis a sentence: set "
+            "decode.beam=1, or temperature=0 for beam search"
+        )
+    if not 0 < decode.top_p <= 1:
+        yield f"config.decode.top_p={decode.top_p} is out of range: it must be over 0, at most 1"

@@ -43,6 +43,29 @@ DATASETS: dict[str, dict] = {
     "multi30k_de_en": {**_MULTI30K, **_DE_EN},
     "multi30k_bpe_en_de": {**_MULTI30K_BPE, **_EN_DE},
     "multi30k_bpe_de_en": {**_MULTI30K_BPE, **_DE_EN},
+    # text with gold word links; the New Testament's are of the very verses that it learns from
+    "europarl_es_en": {
+        "corpus": "text",
+        "dir": "corpora/es_en_europarl",
+        "source": "es",
+        "target": "en",
+        "splits": {"train": "corpus", "valid": "", "test": "dev"},
+        "alignment": "{split}.key",
+        "alignment_base": 1,
+        "alignment_order": "target-source",  # whatever is said of it: only so do all links fit
+        "source_vocab": {"tokenizer": "split", "min_count": 2},
+        "target_vocab": {"tokenizer": "split", "min_count": 2},
+    },
+    "bible_grc_eng": {
+        "corpus": "text",
+        "dir": "corpora/grc_en_bible",
+        "source": "grc",
+        "target": "eng",
+        "splits": {"train": "verses", "valid": "", "test": "verses"},
+        "alignment": "{split}.align",
+        "source_vocab": {"tokenizer": "split", "min_count": 2},
+        "target_vocab": {"tokenizer": "split", "min_count": 2},
+    },
     "tatoeba_de_en": {**_TATOEBA, **_DE_EN, "dir": "corpora/tatoeba_de_en"},
     "tatoeba_fr_en": {**_TATOEBA, **_FR_EN, "dir": "corpora/tatoeba_fr_en"},
     # spelling to phonemes; the corpus has no validation split, so one word in 50 is held out
@@ -53,6 +76,7 @@ DATASETS: dict[str, dict] = {
         "source": "letters",
         "target": "phonemes",
         "splits": {"train": "train", "valid": "", "test": "test"},
+        "several_references": True,
         "source_vocab": {"tokenizer": "characters"},
         "target_vocab": {"tokenizer": "split"},
     },

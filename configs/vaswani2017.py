@@ -43,6 +43,8 @@ def get_config(arguments: str = "") -> Config:
     SIZES[args["size"]](config)
     config.model.share_embeddings = config.data.shared_vocab
     config.update_from_flattened_dict(VARIANTS.get(args["variant"], {}))
+    if args["size"] in ("base", "big"):  # d^-.5 · warmup^-.5 when warm-up ends (§5.3)
+        config.optimizer.learning_rate = config.model.features**-0.5 * 4000**-0.5
     return config.lock()
 
 
@@ -91,23 +93,23 @@ def _tiny(config: Config) -> None:
 
 def _base(config: Config) -> None:
     _recipe(config, warmup=4000)
-    config.optimizer.learning_rate = 512**-0.5 * 4000**-0.5
     config.model.dtype = "bfloat16"
     config.data.batch_size, config.data.batch_unit = 25_000, "tokens"
     config.data.max_length = 128
     _shared_pieces(config)
     config.train.steps = 100_000
-    config.train.eval_every = 1500
+    config.train.eval_every = 1500  # ten minutes of the paper's, as between its checkpoints
     config.train.keep = 5
     config.decode.beam, config.decode.length_penalty, config.decode.alpha = 4, "gnmt", 0.6
+    config.decode.max_ratio, config.decode.max_extra = 1.0, 50
 
 
 def _big(config: Config) -> None:
     _base(config)
     _set_sizes(config, layers=6, features=1024, heads=16, feed_forward=4096)
     config.model.dropout = 0.3
-    config.optimizer.learning_rate = 1024**-0.5 * 4000**-0.5
     config.train.steps = 300_000
+    config.train.eval_every = 600
     config.train.keep = 20
 
 

@@ -4,11 +4,12 @@ Each corpus is a function from the `data` part of a config and a split's own nam
 pairs. Nothing is held in memory.
 """
 
+import collections
 import gzip
 import itertools
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,26 +42,25 @@ def local_files(data: Config) -> list[Path]:
         return []
     languages = (data.source, data.target) if data.corpus == "text" else ("",)
     names = [name for name in data.splits.values() if name]
-    return [_find(data, split, language) for split in names for language in languages]
+    files = [_find(data, split, language) for split in names for language in languages]
+    if data.alignment and data.splits.test:
+        files.append(_find(data, data.splits.test, "", data.alignment))
+    return files
 
 
 def _dates(data: Config, split: str) -> Iterator[Pair]:
     from data import dates  # brings Babel's locales, which no other corpus needs
 
-    # The gold alignment counts the tokens of one tokenizer.
-    sides = (data.source_vocab, data.source_vocab if data.shared_vocab else data.target_vocab)
-    counts_tokens = all((side.kind, side.tokenizer) == ("words", "unicode") for side in sides)
     try:
         endless = dates.examples(split, source=data.source, target=data.target, seed=data.seed)
-        for pair in itertools.islice(endless, data.examples[split]):
-            yield pair if counts_tokens else pair._replace(alignment="")
+        yield from itertools.islice(endless, data.examples[split])
     except ValueError as error:
         raise UserError(str(error)) from None
 
 
 def _text(data: Config, split: str) -> Iterator[Pair]:
     paths = [_find(data, split, language) for language in (data.source, data.target)]
-    sides = [_lines(path) for path in paths]
+    sides, links = [_lines(path) for path in paths], _gold_links(data, split)
     for number, (source, target) in enumerate(itertools.zip_longest(*sides)):
         if source is None or target is None:
             longer = number + 1 + sum(1 for side in sides for _ in side)
@@ -69,7 +69,41 @@ def _text(data: Config, split: str) -> Iterator[Pair]:
                 f"{paths[0]} has {counts[0]:,} lines and {paths[1]} has {counts[1]:,}: "
                 "parallel files need one line for each other, so find the line that slipped"
             )
-        yield Pair(source.strip(), target.strip())
+        yield Pair(source.strip(), target.strip(), links(number))
+
+
+def _gold_links(data: Config, split: str) -> Callable[[int], str]:
+    """The gold alignment of a sentence by its number, from 0; "" where there is none.
+
+    A file has a sentence a line, `0-0 1?2` (? marks a possible link), or a link a line: the number
+    of the sentence, of its source and its target word, and S or P for sure and possible ones.
+    """
+    if not data.alignment or split == data.splits.train != data.splits.test:
+        return lambda number: ""
+    path = _find(data, split, "", data.alignment)
+    found: dict[int, list[str]] = collections.defaultdict(list)
+    base, turn = data.alignment_base, data.alignment_order == "target-source"
+
+    def link(ends: Iterable[str], mark: str) -> str:
+        source, target = (int(end) - base for end in ends)
+        return f"{target}{mark}{source}" if turn else f"{source}{mark}{target}"
+
+    for number, line in enumerate(_lines(path)):
+        fields = line.split()
+        try:
+            if fields and "-" not in line and "?" not in line:
+                mark = "?" if fields[3:] == ["P"] else "-"
+                found[int(fields[0]) - base].append(link(fields[1:3], mark))
+                continue
+            for field in fields:
+                mark = "?" if "?" in field else "-"
+                found[number].append(link(field.split(mark), mark))
+        except ValueError:
+            raise UserError(
+                f"{path}, line {number + 1}: word links are wanted, as `0-0 1-2` for a sentence or "
+                f"`1 1 1` for a link, not {line[:40]!r}"
+            ) from None
+    return lambda number: " ".join(found[number])
 
 
 def _tsv(data: Config, split: str) -> Iterator[Pair]:
@@ -140,17 +174,18 @@ CORPORA: dict[str, Callable[[Config, str], Iterator[Pair]]] = {
 _OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
 
 
-def _find(data: Config, split: str, language: str) -> Path:
+def _find(data: Config, split: str, language: str, pattern: str = "") -> Path:
     folder = Path(data.dir)
     if not folder.is_dir():
         raise UserError(
             f"corpus folder {folder} does not exist: name your copy with --config.data.dir=FOLDER"
         )
+    pattern = pattern or data.files
     try:
-        name = data.files.format(split=split, lang=language)
+        name = pattern.format(split=split, lang=language)
     except (KeyError, IndexError, ValueError):
         raise UserError(
-            f"config.data.files={data.files!r} cannot name files: it may use {{split}} and {{lang}}"
+            f"config.data's {pattern!r} cannot name files: it may use {{split}} and {{lang}}"
         ) from None
     for suffix in _OPENERS:
         if (folder / (name + suffix)).is_file():

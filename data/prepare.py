@@ -38,7 +38,8 @@ logger = logging.getLogger("alignax")
 FORMAT = 1  # of the files above; a higher number makes every cache anew
 SHAPING = (  # the fields of config.data that decide what is prepared,
     "corpus", "source", "target", "splits", "files", "holdout", "max_length",
-    "source_vocab", "target_vocab", "shared_vocab",
+    "source_vocab", "target_vocab", "shared_vocab", "alignment", "alignment_base",
+    "alignment_order",
 )  # fmt: skip
 SHAPING_OF = {"dates": ("seed", "examples"), "tfds": ("name", "dir")}  # and those of one corpus
 
@@ -74,6 +75,12 @@ class Prepared(NamedTuple):
     source: Vocabulary
     target: Vocabulary
 
+    def copy_vocabularies(self, folder: Path) -> None:
+        """For a translator that should not need the corpus it was trained on."""
+        folder.mkdir(exist_ok=True)
+        for path in self.folder.glob("*.vocab"):
+            shutil.copy(path, folder)
+
     def split(self, name: str) -> Split:
         if not (self.folder / f"{name}.array_record").exists():
             raise UserError(f"this corpus has no split {name!r}: name one in data.splits.{name}")
@@ -93,6 +100,13 @@ def prepare(data: Config) -> Prepared:
         with _locked(folder.with_name(folder.name + ".lock")):
             if not folder.is_dir():
                 _make(data, shape, folder)
+    return Prepared(folder, *_load_vocabularies(data, folder))
+
+
+def only_vocabularies(data: Config, folder: Path) -> Prepared:
+    """What `Prepared.copy_vocabularies` left there: no splits, but all that translating needs."""
+    if not (folder / "source.vocab").exists():
+        raise UserError(f"{folder} holds no vocabularies: it is no folder of a translation run")
     return Prepared(folder, *_load_vocabularies(data, folder))
 
 

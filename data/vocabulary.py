@@ -35,6 +35,10 @@ class Vocabulary(Protocol):
         """The text of ids; stops at the first end, leaves out padding and begin."""
         ...
 
+    def detokenize(self, tokens: list[str]) -> str:
+        """The text of surface tokens, without begin and end."""
+        ...
+
     def surface(self, text: str) -> str:
         """A line of the corpus as one should read it: pieces joined, where it came in pieces."""
         ...
@@ -102,7 +106,10 @@ class WordVocabulary:
         return [self._ids.get(token, UNK) for token in self.tokens(text)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        return self._tokenizer.detokenize([self._words[i] for i in content(ids)])
+        return self.detokenize([self._words[i] for i in content(ids)])
+
+    def detokenize(self, tokens: list[str]) -> str:
+        return self._tokenizer.detokenize(tokens)
 
     def surface(self, text: str) -> str:
         return self._tokenizer.surface(text)
@@ -182,6 +189,9 @@ class SentencePieceVocabulary:
     def decode(self, ids: Iterable[int]) -> str:
         return self._processor.decode(content(ids))
 
+    def detokenize(self, tokens: list[str]) -> str:
+        return self._processor.decode_pieces(tokens)
+
     def surface(self, text: str) -> str:
         return text
 
@@ -189,7 +199,7 @@ class SentencePieceVocabulary:
         return make_tokenizer("moses", self._language).words(text)
 
     def token(self, index: int) -> str:
-        return self._processor.id_to_piece(index)
+        return self._processor.id_to_piece(int(index))
 
 
 VOCABULARIES: dict[str, type[WordVocabulary] | type[SentencePieceVocabulary]] = {

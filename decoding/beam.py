@@ -1,8 +1,10 @@
 """Beam search over a step function; knows no model.
 
-A sentence is done when `width` hypotheses have ended, or at its longest length, where those still
-open count as ended. An end is accepted only among the `width` likeliest continuations, so that a
-beam of one is greedy decoding whatever the penalties.
+A sentence is done when `width` hypotheses have ended and none that goes on is, by its score so far,
+better than the worst of them; or at its longest length, where those still open count as ended.
+(Without penalties nothing better can come then, for log p only falls.) An end is accepted only
+among the `width` likeliest continuations, so that a beam of one is greedy decoding whatever the
+penalties.
 """
 
 from typing import Any, NamedTuple
@@ -30,7 +32,7 @@ class _Search(NamedTuple):
     t: Array
     state: Any  # of the model, a row a hypothesis
     last: Int[Array, "b k"]
-    alive: Hypotheses  # score is log p here
+    alive: Hypotheses
     ended: Hypotheses
 
 
@@ -41,14 +43,14 @@ def beam_search(
     max_length: Int[Array, " b"],
     length: int,
     settings: Config,
-    width: int,
     min_length: Int[Array, " b"] | None = None,
     source_mask: Bool[Array, "b s"] | None = None,
 ) -> Hypotheses:
     """`state` and `step` are for batch × width rows, a sentence's hypotheses side by side.
 
-    `settings` are config.decode's: length_penalty, alpha, coverage (which wants the mask).
+    `settings` are config.decode's: beam, length_penalty, alpha, coverage (which wants the mask).
     """
+    width = settings.beam
     shapes = jax.eval_shape(step, state, jnp.full(batch * width, BOS))
     attention = None
     if shapes[2] is not None:
@@ -59,8 +61,9 @@ def beam_search(
     shortest = jnp.zeros(batch, int) if min_length is None else min_length
 
     def done(search: _Search) -> Bool[Array, " b"]:
-        full = (search.ended.score > -jnp.inf).all(axis=1)
-        return full | (search.t >= max_length)
+        worst = search.ended.score[:, -1]  # they are sorted
+        better = search.alive.score.max(axis=1) > worst
+        return ((worst > -jnp.inf) & ~better) | (search.t >= max_length)
 
     def advance(search: _Search) -> _Search:
         t, alive = search.t, search.alive
@@ -79,9 +82,9 @@ def beam_search(
         ranked = _penalised(grown, t + 1, settings, source_mask)
         ended = _best(search.ended, grown._replace(score=jnp.where(accepted, ranked, -jnp.inf)))
         going, places = jax.lax.top_k(jnp.where(word == EOS, -jnp.inf, best), width)
-        alive = _take(grown, places)._replace(score=going, log_p=going)
-        rows = jnp.take_along_axis(parent, places, axis=1) + width * jnp.arange(batch)[:, None]
-        state = jax.tree.map(lambda x: x[rows.reshape(-1)], state)
+        alive = _take(grown._replace(score=ranked), places)._replace(log_p=going)
+        alive = alive._replace(score=jnp.where(going > -jnp.inf, alive.score, -jnp.inf))
+        state = _reorder(state, jnp.take_along_axis(parent, places, axis=1))
         last = jnp.take_along_axis(word, places, axis=1)
         return _Search(t + 1, state, last, alive, ended)
 
@@ -95,6 +98,17 @@ def beam_search(
 
 def _take(hypotheses: Hypotheses, places: Int[Array, "b n"]) -> Hypotheses:
     return jax.tree.map(lambda x: jax.vmap(lambda row, i: row[i])(x, places), hypotheses)
+
+
+def _reorder(state: Any, parents: Int[Array, "b k"]) -> Any:
+    """Rows of the model's state by parent: within a sentence, so within the device that has it."""
+    batch, width = parents.shape
+
+    def own(x: Array) -> Array:
+        rows = x.reshape(batch, width, *x.shape[1:])
+        return jax.vmap(lambda row, i: row[i])(rows, parents).reshape(x.shape)
+
+    return jax.tree.map(own, state)
 
 
 def _grow(

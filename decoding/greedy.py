@@ -1,4 +1,4 @@
-"""The likeliest word at every step, over a step function; knows no model."""
+"""One hypothesis a sentence, word by word over a step function; knows no model."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,11 +13,18 @@ from data.vocabulary import BOS, EOS, PAD
 # step(state, tokens) -> logits [b, v], next state, attention [b, s] or None
 Step = Callable[[Any, Int[Array, " b"]], tuple[Float[Array, "b v"], Any, Array | None]]
 
+# choose(log p, t) -> the next words
+Choose = Callable[[Float[Array, "b v"], Int[Array, ""]], Int[Array, " b"]]
+
 
 class Decoded(NamedTuple):
     tokens: Int[Array, "b t"]  # with </s> where it was reached, <pad> behind it
     log_p: Float[Array, " b"]  # of the whole sequence, </s> included
     attention: Float[Array, "b t s"] | None
+
+
+def likeliest(log_p: Float[Array, "b v"], t: Int[Array, ""]) -> Int[Array, " b"]:
+    return log_p.argmax(axis=-1)
 
 
 def greedy(
@@ -27,6 +34,7 @@ def greedy(
     max_length: Int[Array, " b"],
     length: int,
     min_length: Int[Array, " b"] | None = None,
+    choose: Choose = likeliest,
 ) -> Decoded:
     """Decodes until every sentence has ended or reached its own `max_length` (at most `length`)."""
     shapes = jax.eval_shape(step, state, jnp.full(batch, BOS))
@@ -46,8 +54,9 @@ def greedy(
         log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
         log_p = log_p.at[:, jnp.array([PAD, BOS])].set(-jnp.inf)  # never words of a sentence
         log_p = log_p.at[:, EOS].set(jnp.where(t + 1 < shortest, -jnp.inf, log_p[:, EOS]))
-        word = jnp.where(done, PAD, log_p.argmax(axis=-1))
-        gained = jnp.where(done, 0, log_p.max(axis=-1))
+        word = choose(log_p, t)
+        gained = jnp.take_along_axis(log_p, word[:, None], axis=-1)[:, 0]
+        word, gained = jnp.where(done, PAD, word), jnp.where(done, 0, gained)
         attention = out.attention
         if weights is not None:
             weights = jnp.where(done[:, None], 0, weights)

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from data.tokenizers import JOINER
+
 Link = tuple[int, int]  # source word, target word, counted from 0
 
 
@@ -24,15 +26,37 @@ def parse_links(text: str) -> Gold:
     return Gold(sure, possible)
 
 
-def attention_links(attention: np.ndarray) -> set[Link]:
-    """Each target word to the source word it attends to most; </s> on either side has no links."""
-    words = attention[:-1]
-    heaviest = words.argmax(axis=1)
-    return {
-        (int(s), t)
-        for t, s in enumerate(heaviest)
-        if s < attention.shape[1] - 1 and words[t, s] > 0
-    }
+def words_of_tokens(tokens: list[str], words: list[str]) -> list[int]:
+    """For each token, be it a word or a piece of one, the number of the word it begins in.
+
+    Both come from one text, so their characters are the same but for the marks of pieces.
+    """
+    owners = [i for i, word in enumerate(words) for _ in word] or [0]
+    place, numbers = 0, []
+    for token in tokens:
+        numbers.append(owners[min(place, len(owners) - 1)])
+        place += len(token.removeprefix(JOINER).removeprefix("▁").removesuffix("@@"))
+    return numbers
+
+
+def attention_links(
+    attention: np.ndarray, source_words: list[int], target_words: list[int]
+) -> set[Link]:
+    """Each target word to the source word it attends to most; </s> on either side has no links.
+
+    Of words in pieces, weights are summed over the source's pieces and averaged over the target's.
+    """
+    end = max(source_words, default=-1) + 1  # </s> is a word by itself
+    by_word = np.zeros((len(target_words), end + 1))
+    for s, word in enumerate([*source_words, end]):
+        by_word[:, word] += attention[: len(target_words), s]
+    links = set()
+    for t in set(target_words):
+        weights = by_word[np.array(target_words) == t].mean(axis=0)
+        heaviest = int(weights.argmax())
+        if heaviest < end and weights[heaviest] > 0:
+            links.add((heaviest, t))
+    return links
 
 
 def alignment_error_rate(guesses: Iterable[set[Link]], golds: Iterable[Gold]) -> float:

@@ -9,7 +9,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 
-def heat_map(weights: np.ndarray, source: list[str], target: list[str], path: Path) -> None:
+def heat_map(
+    weights: np.ndarray, source: list[str], target: list[str], title: str, path: Path
+) -> None:
     """Weights [target, source] as a grey picture; white is 1."""
     width, height = 0.34 * len(source) + 1.6, 0.34 * len(target) + 1.4
     figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
@@ -18,25 +20,41 @@ def heat_map(weights: np.ndarray, source: list[str], target: list[str], path: Pa
     axes.set_yticks(range(len(target)), target)
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=9)
-    figure.colorbar(image, ax=axes, fraction=0.04, pad=0.02)
+    axes.set_xlabel(title, fontsize=8)
+    # As high as the matrix, however wide that is.
+    beside = axes.inset_axes((1 + 0.2 / width, 0, 0.15 / width, 1))
+    figure.colorbar(image, cax=beside)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
 def heat_maps(
-    weights: dict[str, np.ndarray], rows: int, source: list[str], target: list[str], path: Path
+    weights: dict[str, np.ndarray],
+    rows: int,
+    source: list[str],
+    target: list[str],
+    title: str,
+    path: Path,
 ) -> None:
-    """Many of them side by side under their names, with the words at the margin."""
+    """Many of them side by side under their names, with the words at the margin; white is the
+    largest weight of all."""
+    largest = max(float(w.max()) for w in weights.values())
     columns = len(weights) // rows
     width, height = 0.2 * len(source) + 0.3, 0.2 * len(target) + 0.4
+    across, down = columns * width + 1, rows * height + 1.2
+    smaller = min(1, 24 / max(across, down))  # inches
     figure, grid = plt.subplots(
-        rows, columns, squeeze=False, sharex=True, sharey=True, layout="constrained",
-        figsize=(columns * width + 1, rows * height + 0.8),
+        rows, columns, squeeze=False, sharex=True, sharey=True,
+        figsize=(across * smaller, down * smaller),
+        gridspec_kw={
+            "left": 1 / across, "right": 0.99, "bottom": 1 / down, "top": 1 - 0.3 / down,
+        },
     )  # fmt: skip
     for axes, (name, picture) in zip(grid.flat, weights.items(), strict=True):
-        axes.imshow(picture, cmap="gray", vmin=0, vmax=1)
-        axes.set_title(name, fontsize=8)
-        axes.tick_params(length=0, labelsize=6)
+        axes.imshow(picture, cmap="gray", vmin=0, vmax=largest)
+        axes.set_title(name, fontsize=8 * smaller)
+        axes.tick_params(length=0, labelsize=6 * smaller)
+    figure.suptitle(f"{title}; white is {largest:.2f}", fontsize=8, y=0.02, va="bottom")
     for axes in grid[:, 0]:
         axes.set_yticks(range(len(target)), target)
     for axes in grid[-1]:

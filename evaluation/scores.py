@@ -1,43 +1,124 @@
-"""Scores of hypotheses against references, with signatures where they have one."""
+"""Scores of hypotheses against references, with signatures where they have one.
 
+A sentence may have several references: the pronunciations of a word, other translations.
+"""
+
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import sacrebleu
+from sacrebleu.metrics.base import Metric
+from sacrebleu.significance import PairedTest
+
+References = Sequence[Sequence[str]]  # one or several a sentence
 
 
 def text_scores(
-    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
+    hypotheses: Sequence[str], references: References, lowercase: bool = False
 ) -> dict[str, float]:
-    """Corpus BLEU and chrF (0–100) and the share of exact matches (0–1)."""
-    metrics = _metrics(lowercase)
+    """Corpus BLEU and chrF (0–100) and the share of exact matches with any reference (0–1)."""
     scores = {
-        name: metric.corpus_score(hypotheses, [references]).score
-        for name, metric in metrics.items()
+        name: metric.corpus_score(hypotheses, _streams(references)).score
+        for name, metric in _metrics(lowercase).items()
     }
-    if lowercase:
-        hypotheses, references = [h.lower() for h in hypotheses], [r.lower() for r in references]
-    matches = sum(h == r for h, r in zip(hypotheses, references, strict=True))
-    return scores | {"exact": matches / max(1, len(references))}
+    return scores | {"exact": exact_match(hypotheses, references, lowercase)}
+
+
+def exact_match(
+    hypotheses: Sequence[str], references: References, lowercase: bool = False
+) -> float:
+    def plain(text: str) -> str:
+        return text.lower() if lowercase else text
+
+    pairs = zip(hypotheses, references, strict=True)
+    matches = [plain(h) in {plain(r) for r in several} for h, several in pairs]
+    return sum(matches) / max(1, len(matches))
+
+
+def edit_rate(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> float:
+    """TER (0–100): edits, shifts of phrases among them, a reference word."""
+    metric = sacrebleu.TER(case_sensitive=not lowercase)
+    return metric.corpus_score(hypotheses, _streams(references)).score
 
 
 def tokenised_bleu(
-    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
+    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> float:
-    """Lowercased BLEU-4 over given words, which is what the papers report (multi-bleu.perl)."""
-    joined = ([" ".join(words) for words in side] for side in (hypotheses, references))
-    hypotheses, references = joined
-    return _TOKENISED.corpus_score(hypotheses, [references]).score
+    """Lowercased BLEU-4 over given words (multi-bleu.perl -lc), as many papers report it."""
+    joined = [" ".join(words) for words in hypotheses]
+    streams = _streams([[" ".join(words) for words in several] for several in references])
+    return _TOKENISED.corpus_score(joined, streams).score
+
+
+def token_error_rate(
+    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
+) -> float:
+    """Insertions, deletions and substitutions a reference token, to the closest reference: the word
+    error rate of a text, the phoneme error rate of a pronunciation."""
+    edits = length = 0
+    for hypothesis, several in zip(hypotheses, references, strict=True):
+        counts = [(_edits(hypothesis, reference), len(reference)) for reference in several]
+        closest = min(counts, key=lambda c: c[0] / max(1, c[1]))
+        edits, length = edits + closest[0], length + closest[1]
+    return edits / max(1, length)
+
+
+def _edits(first: Sequence[str], second: Sequence[str]) -> int:
+    """Levenshtein's distance."""
+    row = np.arange(len(second) + 1)
+    places = np.arange(len(second) + 1)
+    for i, token in enumerate(first, 1):
+        substituted = row[:-1] + np.array([token != other for other in second], int)
+        best = np.concatenate([[i], np.minimum(row[1:] + 1, substituted)])
+        # What is cheaper by insertions from the left: a running minimum of best[j] − j.
+        row = np.minimum.accumulate(best - places) + places
+    return int(row[-1])
 
 
 def signatures(lowercase: bool = False) -> dict[str, str]:
     """How sacreBLEU computes the scores above: tokenisation, case, version."""
-    metrics = _metrics(lowercase) | {"tokenised_bleu": _TOKENISED}
+    ter = sacrebleu.TER(case_sensitive=not lowercase)
+    metrics = _metrics(lowercase) | {"tokenised_bleu": _TOKENISED, "ter": ter}
     for metric in metrics.values():
         metric.corpus_score(["a"], [["a"]])  # a signature names the number of references
     return {name: str(metric.get_signature()) for name, metric in metrics.items()}
 
 
-def _metrics(lowercase: bool) -> dict[str, sacrebleu.BLEU | sacrebleu.CHRF]:
+def paired_bootstrap(
+    systems: dict[str, Sequence[str]],
+    references: References,
+    lowercase: bool = False,
+    samples: int = 1000,
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Each metric's score of each system, the half width of its 95 % interval, and the p-value of
+    its difference to the first (Koehn 2004, by sacreBLEU)."""
+    test = PairedTest(
+        [(name, list(texts)) for name, texts in systems.items()], _metrics(lowercase),
+        _streams(references), test_type="bs", n_samples=samples,
+    )  # fmt: skip
+    scores: Any = test()[1]
+    return {
+        metric: {
+            name: {
+                "score": result.score,
+                "interval": float(result.ci or 0),
+                "p": 1.0 if result.p_value is None else float(result.p_value),
+            }
+            for name, result in zip(systems, results, strict=True)
+        }
+        for metric, results in scores.items()
+        if metric != "System"
+    }
+
+
+def _streams(references: References) -> Any:
+    """sacreBLEU's order: first references of all sentences, second ones, ..."""
+    return [list(stream) for stream in itertools.zip_longest(*references)]
+
+
+def _metrics(lowercase: bool) -> dict[str, Metric]:
     return {"bleu": sacrebleu.BLEU(lowercase), "chrf": sacrebleu.CHRF(lowercase=lowercase)}
 
 

@@ -5,6 +5,7 @@ decoding step is one word wide.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Literal
@@ -92,6 +93,9 @@ def attend(
 ) -> Float[Array, "b t h v"]:
     """softmax(Q Kᵀ / √d_k) V (eq. 1) by the fastest way that the device has."""
     scale = 1 / math.sqrt(keys.shape[-1])
+    if lengths is not None:
+        # Rows of padding see one word, for cuDNN's gradient of a row that sees none is NaN.
+        lengths = jnp.maximum(lengths, 1)
     # dot_product_attention wants d_k = d_v: zeros add nothing to a product.
     short = values.shape[-1] - keys.shape[-1]
     if short:
@@ -103,10 +107,18 @@ def attend(
 
 
 def _implementation(query: Array, keys: Array) -> Literal["cudnn", "xla"]:
-    """cuDNN's flash attention on GPUs, where it takes the types and sentences are long enough."""
+    """cuDNN's flash attention where the GPU has it, it takes the types, and sentences are long."""
     fits = query.dtype == jnp.bfloat16 and query.shape[-1] % 8 == 0 and query.shape[-1] <= 128
     long = min(query.shape[1], keys.shape[1]) >= FLASH_FROM
-    return "cudnn" if jax.default_backend() == "gpu" and fits and long else "xla"
+    return "cudnn" if fits and long and _has_flash() else "xla"
+
+
+@functools.cache
+def _has_flash() -> bool:
+    device = jax.devices()[0]
+    if device.platform != "gpu" or "nvidia" not in device.device_kind.lower():
+        return False
+    return float(getattr(device, "compute_capability", 0)) >= 8  # Ampere or younger
 
 
 # Words from which cuDNN is faster, forward and backward on an H200, 65,536 words of 8 × 64 heads:
@@ -381,25 +393,27 @@ class Transformer(nn.Module):
         if self.positions is None:
             places = sinusoids(positions, features).astype(self.shape.dtype)
         else:
-            places = self.positions(positions)
+            last = self.positions.num_embeddings - 1
+            places = self.positions(jnp.minimum(positions, last))  # beyond it, NaN would be read
         x = embed(tokens) * jnp.asarray(math.sqrt(features), self.shape.dtype)
         return self.drop(x + places.reshape(-1, *x.shape[1:]), deterministic=deterministic)
 
     def _summary(self, weights: Any) -> Float[Array, "b t s"]:
         return self.decoder.pick(weights, self.attention_layer).mean(axis=1)
 
+    @staticmethod
+    def source_attention(collection: dict[str, Any]) -> Float[Array, "b n h t s"]:
+        """Every layer's and head's weights over the source, from the collection "attention"."""
+        layers = collection["decoder"]
+        if "stacked" in layers:
+            return jnp.moveaxis(layers["stacked"]["source_attention"]["weights"][0], 0, 1)
+        names = sorted(layers, key=lambda name: int(name.rpartition("_")[2]))
+        every = [layers[name]["source_attention"]["weights"][0] for name in names]
+        return jnp.stack(every, axis=1)
+
     def __call__(self, source: Array, mask: Array, tokens: Array) -> Array:
         """Touches every parameter once, for initialisation."""
         return logits(self.decode(self.encode(source, mask), tokens)[0], self.output_kernel())
-
-
-def source_attention(collection: dict[str, Any]) -> Float[Array, "b n h t s"]:
-    """Every layer's and head's weights over the source, from a mutable collection "attention"."""
-    layers = collection["decoder"]
-    if "stacked" in layers:
-        return jnp.moveaxis(layers["stacked"]["source_attention"]["weights"][0], 0, 1)
-    names = sorted(layers, key=lambda name: int(name.rpartition("_")[2]))
-    return jnp.stack([layers[name]["source_attention"]["weights"][0] for name in names], axis=1)
 
 
 def sinusoids(positions: Int[Array, "*p"], features: int) -> Float[Array, "*p d"]:
@@ -422,7 +436,7 @@ def make_transformer(
     )  # fmt: skip
 
     def embed(size: int) -> nn.Embed:
-        # Rows of length 1 when multiplied by √d, and right for the output they may be tied to.
+        # Features of variance 1 when multiplied by √d, and right for the output they are tied to.
         return nn.Embed(size, d, dtype=dtype, embedding_init=nn.initializers.normal(d**-0.5))
 
     source_embed = embed(source_size)

@@ -9,7 +9,7 @@ from configs.base import Config
 from data.vocabulary import PAD
 from models.output import logits
 
-HELD = 2**27  # logits that may be held at a time: half a GiB in float32
+HELD = 2**27  # logits that a device may hold at a time: half a GiB in float32
 
 
 def cross_entropy(
@@ -17,14 +17,14 @@ def cross_entropy(
     kernel: Float[Array, "d v"],
     target: Int[Array, "b t"],
     smoothing: float,
-    held: int = HELD,
+    held: int | None = None,
 ) -> tuple[Float[Array, "b t"], dict[str, Array]]:
     """−log p of each target token, and sums over the real ones of the (smoothed) loss, −log p,
     hits, and their count.
 
     Label smoothing mixes the reference with the uniform distribution over the vocabulary. Where
-    the logits would be more than `held`, they are computed a few target positions at a time, and
-    again in the backward pass.
+    the logits would be more than `held` (HELD on each device), they are computed a few target
+    positions at a time, and again in the backward pass.
     """
 
     def of(features: Array, target: Array) -> dict[str, Array]:
@@ -38,7 +38,7 @@ def cross_entropy(
         return {"loss": loss, "nll": nll, "accuracy": rated.argmax(axis=-1) == target}
 
     batch, length = target.shape
-    width = max(1, held // (batch * kernel.shape[-1]))
+    width = max(1, (held or HELD * jax.device_count()) // (batch * kernel.shape[-1]))
     values = of(features, target) if width >= length else _by_parts(of, width, features, target)
     real = target != PAD
     values["count"] = jnp.ones_like(values["nll"])

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -12,11 +13,12 @@ from jax import Array
 
 from configs.base import Config
 from data.batches import Batch, Batches, Bucket, eval_batches, plan_buckets
-from data.prepare import Split, prepare
+from data.prepare import Split, only_vocabularies, prepare
+from data.tokenizers import make_tokenizer
 from data.vocabulary import BOS, PAD
 from models.output import logits
 from models.seq2seq import make_seq2seq
-from models.transformer import make_transformer, source_attention
+from models.transformer import make_transformer
 from tasks.losses import cross_entropy, doubly_stochastic, reinforce
 
 Params = Any
@@ -30,14 +32,27 @@ TRANSLATORS: dict[str, Callable[..., nn.Module]] = {
 class Translation:
     """A corpus and a translator for it, as `config` describes them."""
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, vocabularies: Path | None = None):
+        """With the `vocabularies` that a run keeps, a translator without its corpus."""
         self.config = config
-        self.prepared = prepare(config.data)
+        if vocabularies is None:
+            self.prepared = prepare(config.data)
+        else:
+            self.prepared = only_vocabularies(config.data, vocabularies)
         self.source, self.target = self.prepared.source, self.prepared.target
         self.data_name = self.prepared.folder.name  # with the digest of all that shaped it
         self.model = TRANSLATORS[config.model.name](
             config.model, len(self.source), len(self.target), config.data.reverse_source
         )
+
+    def save_vocabularies(self, folder: Path) -> None:
+        self.prepared.copy_vocabularies(folder)
+
+    def gold_words(self, line: str) -> list[str]:
+        """The words that a corpus' gold alignment counts, in one of its lines."""
+        if self.config.data.corpus == "dates":
+            return make_tokenizer("unicode", "").words(line)
+        return self.source.surface(line).split()
 
     @property
     def lowercase(self) -> bool:
@@ -117,7 +132,7 @@ class Translation:
             return {}
         named = {"attention": weights}
         if asked:
-            every = source_attention(asked["attention"])
+            every = self.model.source_attention(asked["attention"])
             for layer in range(every.shape[1]):
                 named[f"layer {layer}"] = every[:, layer].mean(axis=1)
                 for head in range(every.shape[2]):

@@ -116,12 +116,9 @@ def test_the_paper_is_the_papers():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_row_of_table_3_is_a_config(variant):
-    for size in ("base",):
-        config = vaswani2017.get_config(f"data=dates,size={size},variant={variant}")
-        check(config)
-        base = vaswani2017.get_config(f"data=dates,size={size}")
-        if size == "base":
-            assert config.to_dict() != base.to_dict()
+    config = vaswani2017.get_config(f"data=dates,size=base,variant={variant}")
+    check(config)
+    assert config.to_dict() != vaswani2017.get_config("data=dates,size=base").to_dict()
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -190,6 +187,15 @@ COMBINATIONS = {
     "data.name is empty": {"data.corpus": "tfds"},
     "has no meaning for rprop": {"optimizer.name": "rprop", "optimizer.schedule": "cosine"},
     "one of them must say how long": {"train.epochs": 0.0},
+    "nbest=3 is more than": {"decode.nbest": 3},
+    "temperature=0.7 draws one": {"decode.temperature": 0.7, "decode.beam": 2},
+    "top_p=0.0 is out of range": {"decode.top_p": 0.0},
+    "leave no room for a word": {"decode.max_ratio": 0.0, "decode.max_extra": 0},
+    "min_ratio=3.0 is more than": {"decode.min_ratio": 3.0},
+    "need attention, which this model has not": {
+        "decode.coverage": 0.2, "model.wiring": "plain", "model.attention.align": "none",
+        "model.attention.input_feeding": False,
+    },
 }  # fmt: skip
 
 
@@ -229,5 +235,7 @@ def test_arguments():
     assert parse("size=paper", **legal) == {"score": "general", "size": "paper"}
     with pytest.raises(UserError, match="score=dott is not known: score can be general, dot"):
         parse("score=dott", **legal)
+    with pytest.raises(UserError, match="score is given twice: dot and general"):
+        parse("score=dot,score=general", **legal)
     with pytest.raises(UserError, match="one of the names score, size"):
         parse("scor=dot", **legal)

@@ -191,3 +191,47 @@ def test_a_slip_beside_a_spaced_flag_is_a_sentence_too(tmp_path):
 def test_help_says_how_to_run_it(program):
     done = call(program, "--help", check=False)
     assert f"python {program} " in done.stdout and "--workdir" in done.stdout
+
+
+def translate(workdir, *flags, text):
+    command = [sys.executable, "translate.py", f"--workdir={workdir}", *flags]
+    return subprocess.run(
+        command, cwd=ROOT, input=text, capture_output=True, timeout=300, env=ENVIRONMENT
+    )
+
+
+def test_lines_are_translated_in_their_order(run, tmp_path):
+    _, workdir, _ = run
+    text = b"May 3, 2020\n\nMonday, January 30, 2023, 4:21 PM\n\xff bad\n4:21 PM\n"
+    done = translate(workdir, f"--attention={tmp_path}/a.jsonl", text=text)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.decode().splitlines()
+    assert len(lines) == 5 and lines[1] == lines[3] == ""
+    assert b"line 4 is not UTF-8" in done.stderr
+    records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [record["line"] for record in records] == [0, 1, 2, 3, 4]
+    assert np.shape(records[0]["attention"]) == (len(records[0]["target"]), 8)
+
+
+def test_two_runs_are_an_ensemble_and_give_several_hypotheses(run):
+    _, workdir, _ = run
+    both = f"{workdir},{workdir}"
+    done = translate(both, "--decode.beam=2", "--decode.nbest=2", text=b"May 3, 2020\n")
+    assert done.returncode == 0, done.stderr
+    scores = [float(line.split("\t")[0]) for line in done.stdout.decode().splitlines()]
+    assert len(scores) == 2 and scores[0] >= scores[1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--decode.beam=0"], "decode.beam=0 is out of range"),
+        (["--decode.nbest=3"], "nbest=3 is more than"),
+        (["--checkpoint=first"], "no checkpoint 'first': it can be best, last"),
+        (["--dictionary=nowhere.tsv"], "cannot read the dictionary nowhere.tsv"),
+    ],
+)
+def test_mistakes_in_translating_are_one_sentence(run, flags, message):
+    done = translate(run[1], *flags, text=b"May 3, 2020\n")
+    assert done.returncode == 1
+    assert message in done.stderr.decode() and b"Traceback" not in done.stderr

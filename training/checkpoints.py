@@ -77,6 +77,8 @@ class Checkpoints:
         if not steps:
             raise UserError(f"{self._manager.directory} holds no checkpoint yet")
         if which == "average":
+            if self._keep == 1:
+                raise UserError("there is but one checkpoint to average: train with train.keep=5")
             return steps[-self._keep :]
         if which == "last":
             return steps[-1:]

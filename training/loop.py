@@ -1,10 +1,12 @@
 """The trainer: steps, evaluations, checkpoints, until the end or a signal."""
 
+import collections
 import contextlib
 import dataclasses
 import logging
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -131,8 +133,14 @@ class Run:
         settings, number = self.config.train, int(state.step)
         zeros = zero_sums(self.task.loss, state, batches[number], self.mesh)
         sums, since = jax.tree.map(jnp.copy, zeros), time.monotonic()
+        ahead = collections.deque()
         for batch in prefetch(train_iterator(batches, number), self.mesh):
             state, sums = step(state, sums, batch)
+            # Steps are queued, not awaited; two are enough to keep a device busy, and a signal
+            # should not wait for more.
+            ahead.append(jnp.copy(sums["count"]))
+            if len(ahead) > 2:
+                jax.block_until_ready(ahead.popleft())
             number += 1
             self.log.advance()
             evaluating = number % settings.eval_every == 0 or number >= self.steps
@@ -219,6 +227,7 @@ def stop_signals() -> Iterator[list[int]]:
     previous = {}
 
     def handle(number: int, frame: Any) -> None:
+        sys.stderr.write(f"\n{signal.Signals(number).name}: stopping after this step\n")
         received.append(number)
         signal.signal(number, previous[number])
 

@@ -4,6 +4,7 @@ config.json     the resolved config
 run.json        command, overrides, package versions, commit and devices, a run or resume each
 log.jsonl       scalars by step; tensorboard/ holds the same
 checkpoints/    best and latest
+vocabulary/     what turns text to ids and back
 eval/SPLIT/     scores, hypotheses and pictures
 """
 
@@ -17,10 +18,11 @@ from pathlib import Path
 
 import jax
 
-from configs.base import Config, base_config
+from configs.base import MODELS, Config, base_config
 from errors import UserError
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
+VOCABULARIES = "vocabulary"
 _HERE = Path(__file__).parent.parent
 
 
@@ -61,7 +63,10 @@ def load_config(workdir: Path) -> Config:
     if not path.exists():
         raise UserError(f"{workdir} is not a run's folder: it has no config.json")
     kept = json.loads(path.read_text())
-    config = base_config(kept["model"]["name"])  # for fields that are younger than the run
+    name = kept.get("model", {}).get("name")
+    if name not in MODELS:
+        raise UserError(f"{path} has a model {name!r}: it can be {', '.join(MODELS)}")
+    config = base_config(name)  # for fields that are younger than the run
     config.update(kept)
     return config.lock()
 
@@ -90,8 +95,9 @@ def _refuse_other_config(old: Config, new: Config, workdir: Path) -> None:
     ]
     if differences:
         raise UserError(
-            f"{workdir} holds a run with another config ({'; '.join(differences)}): "
-            "take another --workdir, or the config it was begun with"
+            f"{workdir} holds a run with another config ({'; '.join(differences[:4])}"
+            + (f"; and {len(differences) - 4} more" if len(differences) > 4 else "")
+            + "): take another --workdir, or the config it was begun with"
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from configs.base import Config, base_config
+from configs.datasets import DATASETS
 from configs.luong2015 import get_config
 from data.corpora import local_files, read_pairs
 from data.pair import Pair
@@ -177,8 +178,6 @@ def test_dates() -> None:
     assert all(pair.alignment for pair in pairs["valid"])
     data.seed = 1
     assert list(read_pairs(data, "train")) != pairs["train"]
-    data.target_vocab.tokenizer = "moses"  # whose tokens the gold alignment does not count
-    assert not any(pair.alignment for pair in read_pairs(data, "valid"))
     assert local_files(data) == []
 
 
@@ -309,3 +308,44 @@ def test_cmudict() -> None:
     assert all(re.fullmatch(r"[A-Z]{1,2}( [A-Z]{1,2})*", pair.target) for pair in pairs)
     held_out = list(itertools.islice(read_pairs(data, "valid"), 10))
     assert not {pair.source for pair in held_out} & {pair.source for pair in pairs}
+
+
+# Gold word links
+
+
+def test_links_come_as_sentences_or_one_by_one(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        write(tmp_path / f"{split}.en", "a b", "c d")
+        write(tmp_path / f"{split}.de", "A B", "C D")
+    write(tmp_path / "test.align.gz", "0-0 1?1", "")
+    data = config(tmp_path, alignment="{split}.align")
+    assert [pair.alignment for pair in read_pairs(data, "test")] == ["0-0 1?1", ""]
+    assert [pair.alignment for pair in read_pairs(data, "train")] == ["", ""]
+    write(tmp_path / "test.key", "1 1 1", "2 1 2 S", "2 2 1 P")
+    data = config(tmp_path, alignment="{split}.key", alignment_base=1)
+    assert [pair.alignment for pair in read_pairs(data, "test")] == ["0-0", "0-1 1?0"]
+
+
+def test_links_that_are_none_are_named(tmp_path: Path) -> None:
+    write(tmp_path / "test.en", "a b")
+    write(tmp_path / "test.de", "A B")
+    write(tmp_path / "test.align", "0-0 x-1")
+    said = message(config(tmp_path, alignment="{split}.align"), "test")
+    assert "test.align, line 1: word links are wanted" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "links"),
+    [("europarl_es_en", "es_en_europarl", 5921), ("bible_grc_eng", "grc_en_bible", 189_473)],
+)
+def test_the_real_gold_is_read_whole(name: str, folder: str, links: int) -> None:
+    path = SHARED / "alignment" / folder
+    if not path.is_dir():
+        pytest.skip(f"no corpus in {path}")
+    data = config(path, **{**DATASETS[name], "dir": str(path)})
+    pairs = list(read_pairs(data, "test"))
+    assert sum(len(pair.alignment.split()) for pair in pairs) == links
+    for pair in pairs:
+        for link in pair.alignment.split():
+            source, target = map(int, link.split("-"))
+            assert source < len(pair.source.split()) and target < len(pair.target.split())

@@ -44,7 +44,7 @@ def search(seed, longest, decode, **more):
     width = decode.beam
     return beam_search(
         make_step(seed, width), jnp.zeros(BATCH * width, int), BATCH, jnp.array(longest),
-        max(longest), decode, width, **more,
+        max(longest), decode, **more,
     )  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def test_the_models_state_follows_the_reordering():
         state = state * 10 + tokens
         return logits[jnp.arange(len(tokens)), tokens], state, state[:, None].astype(float)
 
-    found = beam_search(step, jnp.zeros(12, int), BATCH, jnp.array([4] * 3), 4, settings(), 4)
+    found = beam_search(step, jnp.zeros(12, int), BATCH, jnp.array([4] * 3), 4, settings())
     for row, rank in itertools.product(range(BATCH), range(4)):
         fed = BOS
         for t, word in enumerate(found.tokens[row, rank].tolist()):
@@ -162,14 +162,26 @@ def test_coverage_prefers_hypotheses_that_read_all():
 
 
 def test_it_stops_when_all_are_done():
-    """The last step taken is the one in which the slowest sentence ended."""
     steps = []
 
     def step(state, tokens):
         jax.debug.callback(lambda: steps.append(1))
         return jnp.full((len(tokens), WORDS), -9.0).at[:, EOS].set(9.0), state, None
 
-    found = beam_search(step, jnp.zeros(2), 1, jnp.array([50]), 50, settings(), 2)
+    found = beam_search(step, jnp.zeros(2), 1, jnp.array([50]), 50, settings(beam=2))
     jax.effects_barrier()
     assert found.attention is None
-    assert len(steps) < 5
+    assert len(steps) == 2  # after the first, one hypothesis has ended; after the second, two
+
+
+def test_early_ends_do_not_crowd_out_a_likelier_sentence():
+    """An end is always among the likeliest, but the whole sentence beats all short ones."""
+    sentence = [4, 5, 4, 5, 4, 5, EOS]
+
+    def step(state, tokens):
+        wanted = jax.nn.one_hot(jnp.array(sentence)[state], WORDS)
+        end = jax.nn.one_hot(EOS, WORDS)[None]
+        return jnp.log(0.95 * wanted + 0.04 * end + 0.0025), state + 1, None
+
+    found = beam_search(step, jnp.zeros(2, int), 1, jnp.array([20]), 20, settings(beam=2))
+    np.testing.assert_array_equal(found.tokens[0, 0, :7], sentence)

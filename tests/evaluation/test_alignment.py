@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 
-from evaluation.alignment import Gold, alignment_error_rate, attention_links, parse_links
+from evaluation.alignment import (
+    Gold,
+    alignment_error_rate,
+    attention_links,
+    parse_links,
+    words_of_tokens,
+)
 
 
 def test_links_are_sure_or_possible():
@@ -15,7 +21,31 @@ def test_each_word_is_linked_to_what_it_attends_to_most():
         [0.0, 0.0, 0.0],  # an empty window: no link
         [0.9, 0.1, 0.0],  # of </s> itself: no link
     ])  # fmt: skip
-    assert attention_links(attention) == {(1, 0)}
+    assert attention_links(attention, [0, 1], [0, 1, 2]) == {(1, 0)}
+
+
+def test_pieces_are_merged_to_words():
+    attention = np.array([
+        [0.4, 0.3, 0.3, 0.0],  # first piece of the first word: to the pieces of the second, .6
+        [0.5, 0.2, 0.2, 0.1],  # second piece
+        [0.1, 0.1, 0.1, 0.7],  # second word: to </s>
+        [0.0, 0.0, 0.0, 1.0],
+    ])  # fmt: skip
+    assert attention_links(attention, [0, 1, 1], [0, 0, 1]) == {(1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words", "expected"),
+    [
+        (["jun@@", "ge", "männer"], ["junge", "männer"], [0, 0, 1]),
+        (["▁jun", "ge", "▁", "männer"], ["junge", "männer"], [0, 0, 1, 1]),
+        (["3", "￭.", "März", "2", "￭0"], ["3", ".", "März", "2", "0"], [0, 1, 2, 3, 4]),
+        (["3", "￭.", "März", "2", "￭0"], ["3.", "März", "20"], [0, 0, 1, 2, 2]),
+        ([], [], []),
+    ],
+)
+def test_tokens_know_their_words(tokens, words, expected):
+    assert words_of_tokens(tokens, words) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,198 @@
+"""Texts in, hypotheses out: in batches of few shapes, by one model or several, as a config says."""
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh
+
+from configs.base import Config
+from data.vocabulary import EOS, PAD, UNK, Vocabulary
+from decoding.beam import Hypotheses, beam_search
+from decoding.ensemble import ensemble
+from decoding.greedy import greedy, likeliest
+from decoding.sampling import sampled
+from errors import UserError
+from tasks.translation import Params, Translation
+from training.devices import put, replicated
+
+
+class Hypothesis(NamedTuple):
+    """One translation of one text; tokens end in </s> where it was reached."""
+
+    text: str
+    ids: np.ndarray
+    tokens: list[str]  # with unknown words replaced, where that is asked for
+    score: float  # log p with the penalties
+    log_p: float
+    attention: np.ndarray | None  # [tokens, source tokens], </s> included on both sides
+
+
+class Translator:
+    """Translates with the parameters it is given; compiled once a shape, then reused.
+
+    `settings` are config.decode's. Several tasks are an ensemble and must share vocabularies.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Translation],
+        mesh: Mesh,
+        settings: Config,
+        dictionary: Mapping[str, str] | None = None,
+    ):
+        _check_vocabularies(tasks)
+        self.tasks, self.mesh, self.settings = tasks, mesh, settings
+        self.source, self.target = tasks[0].source, tasks[0].target
+        self.dictionary = dictionary or {}
+        # Results go to every host.
+        self._decode = jax.jit(
+            self._search, static_argnames="attention", out_shardings=replicated(mesh)
+        )
+
+    def translate(
+        self, params: Sequence[Params], texts: Sequence[str], attention: bool = False
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The number and the `nbest` hypotheses of every text, those of like length together."""
+        ids = [self.source.encode(text) for text in texts]
+        for i, found in enumerate(ids):
+            if not found:
+                yield i, [Hypothesis("", np.zeros(0, int), [], 0.0, 0.0, None)]
+        weigh = attention or self.settings.replace_unknown
+        for batch in self._batches(ids):
+            outputs = self._decode(list(params), put(batch, self.mesh), attention=weigh)
+            whole, found = jax.device_get(outputs)
+            for row, i in enumerate(map(int, whole["index"])):
+                if i >= 0:
+                    yield i, self._hypotheses(texts[i], len(ids[i]), found, row, attention)
+
+    def in_order(
+        self, params: Sequence[Params], texts: Sequence[str], attention: bool = False
+    ) -> list[list[Hypothesis]]:
+        found = dict(self.translate(params, texts, attention))
+        return [found[i] for i in range(len(texts))]
+
+    def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
+        """This host's rows. Widths are of a short ladder, rows a power of 2 up to decode.batch."""
+        host, hosts = jax.process_index(), jax.process_count()
+        by_width: dict[int, list[int]] = {}
+        for i in sorted((i for i, x in enumerate(ids) if x), key=lambda i: len(ids[i])):
+            by_width.setdefault(_width(len(ids[i]) + 1), []).append(i)
+        for width, members in by_width.items():
+            fitting = self.mesh.size
+            while fitting < min(len(members), self.settings.batch):
+                fitting *= 2
+            for first in range(0, len(members), fitting):
+                batch = {
+                    "source": np.full((fitting, width), PAD, np.int32),
+                    "index": np.full(fitting, -1, np.int32),
+                }
+                for row, i in enumerate(members[first : first + fitting]):
+                    batch["source"][row, : len(ids[i]) + 1] = [*ids[i], EOS]
+                    batch["index"][row] = i
+                own = slice(host * fitting // hosts, (host + 1) * fitting // hosts)
+                yield {name: x[own] for name, x in batch.items()}
+
+    def _search(
+        self, params: list[Params], batch: dict[str, Array], attention: bool
+    ) -> tuple[dict[str, Array], Hypotheses]:
+        settings, source = self.settings, batch["source"]
+        words = (source != PAD).sum(axis=1) - 1
+        length = int(source.shape[1] * settings.max_ratio + settings.max_extra)
+        longest = (words * settings.max_ratio + settings.max_extra).astype(int)
+        longest = jnp.where(words < 0, 0, longest)
+        shortest = (words * settings.min_ratio).astype(int)
+        weigh = attention or settings.coverage > 0
+        steps, states = [], []
+        for task, own in zip(self.tasks, params, strict=True):
+            # A row of the model for every hypothesis.
+            memory = task.encode(own, source)
+            memory = jax.tree.map(lambda x: jnp.repeat(x, settings.beam, axis=0), memory)
+            states.append(task.start(own, memory, length))
+            steps.append(functools.partial(_step, task, own, memory, weigh))
+        step, state = ensemble(steps), tuple(states)
+        if settings.beam > 1:
+            found = beam_search(
+                step, state, len(source), longest, length, settings, shortest, source != PAD
+            )
+            return batch, jax.tree.map(lambda x: x[:, : settings.nbest], found)
+        choose = likeliest
+        if settings.temperature:
+            key = jax.random.key(settings.seed)
+            keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(batch["index"])
+            choose = sampled(keys, settings.temperature, settings.top_k, settings.top_p)
+        tokens, log_p, weights = greedy(step, state, len(source), longest, length, shortest, choose)
+        found = Hypotheses(tokens, log_p, log_p, weights)
+        return batch, jax.tree.map(lambda x: x[:, None], found)
+
+    def _hypotheses(
+        self, text: str, words: int, found: Hypotheses, row: int, attention: bool
+    ) -> list[Hypothesis]:
+        hypotheses = []
+        for rank in range(found.score.shape[1]):
+            if found.score[row, rank] == -np.inf:
+                continue  # fewer ended than were asked for
+            ids = np.asarray(found.tokens[row, rank])
+            ids = ids[ids != PAD]
+            tokens, weights = [self.target.token(i) for i in ids], None
+            if found.attention is not None:
+                weights = np.asarray(found.attention[row, rank, : len(ids), : words + 1])
+            if self.settings.replace_unknown and weights is not None:
+                source = self.source.tokens(text)
+                tokens = replace_unknown(ids, tokens, weights, source, self.dictionary)
+            ended = len(ids) > 0 and ids[-1] == EOS
+            hypotheses.append(Hypothesis(
+                self.target.detokenize(tokens[:-1] if ended else tokens), ids, tokens,
+                float(found.score[row, rank]), float(found.log_p[row, rank]),
+                weights if attention else None,
+            ))  # fmt: skip
+        return hypotheses
+
+
+def _step(
+    task: Translation, params: Params, memory: Any, attention: bool, state: Any, tokens: Array
+) -> tuple[Array, Any, Array | None]:
+    return task.step(params, memory, state, tokens, attention)
+
+
+def _width(words: int) -> int:
+    """8, 16, 24, 32, 48, 64, 96, 128, 192, ...: at most a half is padding, and shapes are few."""
+    if words <= 32:
+        return -(-words // 8) * 8
+    power = 1 << (words - 1).bit_length()
+    return power * 3 // 4 if words <= power * 3 // 4 else power
+
+
+def _check_vocabularies(tasks: Sequence[Translation]) -> None:
+    def words(vocabulary: Vocabulary) -> list[str]:
+        return [vocabulary.token(i) for i in range(len(vocabulary))]
+
+    first = tasks[0]
+    for other in tasks[1:]:
+        for side in ("source", "target"):
+            if words(getattr(first, side)) != words(getattr(other, side)):
+                raise UserError(
+                    f"these runs cannot be one ensemble: their {side} vocabularies differ; "
+                    "train them on the same corpus with the same vocabulary settings"
+                )
+
+
+def replace_unknown(
+    ids: np.ndarray,
+    tokens: list[str],
+    attention: np.ndarray,
+    source: list[str],
+    dictionary: Mapping[str, str],
+) -> list[str]:
+    """Each <unk> becomes the source word it attends to most (Luong 2015 §4), or what the dictionary
+    has for that word."""
+    replaced = list(tokens)
+    for t, i in enumerate(ids):
+        if i == UNK and source:
+            word = source[int(attention[t, : len(source)].argmax())]
+            replaced[t] = dictionary.get(word, word)
+    return replaced

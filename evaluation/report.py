@@ -1,0 +1,244 @@
+"""What eval.py leaves in a run's folder: scores, hypotheses, pictures, a page to look around."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.sharding import Mesh
+
+from configs.base import Config
+from data.pair import Pair
+from data.tokenizers import JOINER
+from data.vocabulary import EOS, UNK
+from evaluation.alignment import (
+    Gold,
+    Link,
+    alignment_error_rate,
+    attention_links,
+    parse_links,
+    words_of_tokens,
+)
+from evaluation.curves import Part, by_length, by_unknown
+from evaluation.page import write_page
+from evaluation.pictures import heat_map, heat_maps
+from evaluation.scores import edit_rate, signatures, token_error_rate, tokenised_bleu
+from evaluation.statistics import Statistics
+from evaluation.translation import Attentions, Evaluator, Translated, sample, score
+from tasks.translation import Params, Translation
+
+
+class Wanted(NamedTuple):
+    """What a report is to be of."""
+
+    split: str
+    checkpoints: list[int]
+    decode: Config
+    folder: Path
+    pictures: int  # PNG pictures of so many sentences
+    page: int  # sentences in the HTML page; 0: no page
+    beams: list[int]  # widths to compare
+
+
+def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> None:
+    """Scores a split, prints the scores, and writes them with all that was decoded."""
+    evaluator = Evaluator(task, mesh, wanted.decode)
+    translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
+    scores = evaluator.losses(params, wanted.split) | all_scores(task, translated)
+    looks = Looks(task, task.split(wanted.split)[0].texts(), wanted.pictures)
+    for i, named in evaluator.forced_attention(params, wanted.split):
+        looks.add(i, named)
+    errors = looks.alignment_errors()
+    if errors:
+        scores["alignment_error"] = errors["attention"]
+    result = {
+        "split": wanted.split, "checkpoints": wanted.checkpoints, "sentences": len(translated),
+        "decode": wanted.decode.to_dict(), "scores": scores,
+        "signatures": signatures(task.lowercase),
+        "curves": curves(task, params, mesh, wanted, translated),
+        "alignment_error": errors,
+        "attention": {name: own.overall()._asdict() for name, own in looks.statistics.items()},
+        "attention_by_position": looks.by_position(),
+    }  # fmt: skip
+    folder = wanted.folder
+    (folder / "scores.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
+    (folder / "hypotheses.txt").write_text(lines, "utf-8")
+    _print(task, translated, result)
+    _draw(task, translated, folder, wanted.pictures)
+    looks.draw(folder)
+    if wanted.page:
+        sentences = _sentences(evaluator, params, translated[: wanted.page])
+        write_page(folder / "report.html", page_content(task, result, sentences))
+
+
+class Looks:
+    """What is kept of the attention under forced references: links, statistics, a few pictures."""
+
+    def __init__(self, task: Translation, pairs: list[Pair], pictures: int):
+        self.task, self.pairs = task, pairs
+        self.statistics: dict[str, Statistics] = {}
+        self._links: dict[str, list[tuple[set[Link], Gold]]] = {}
+        self._shown: dict[int, Attentions] = {i: {} for i in range(pictures)}
+
+    def add(self, i: int, named: Attentions) -> None:
+        pair = self.pairs[i]
+        if i in self._shown:
+            self._shown[i] = named
+        for name, weights in named.items():
+            self.statistics.setdefault(name, Statistics()).add(weights)
+        if pair.alignment:
+            gold, words = parse_links(pair.alignment), self.task.gold_words
+            source = words_of_tokens(self.task.source.tokens(pair.source), words(pair.source))
+            target = words_of_tokens(self.task.target.tokens(pair.target), words(pair.target))
+            for name, weights in named.items():
+                links = attention_links(weights, source, target)
+                self._links.setdefault(name, []).append((links, gold))
+
+    def alignment_errors(self) -> dict[str, float]:
+        """By name of the attention; empty where the corpus has no gold links or the model looks at
+        nothing."""
+        return {
+            name: alignment_error_rate(*zip(*links, strict=True))
+            for name, links in self._links.items()
+        }
+
+    def by_position(self) -> list[dict[str, float]]:
+        own = self.statistics.get("attention")
+        return [s._asdict() for s in own.by_position()] if own else []
+
+    def draw(self, folder: Path) -> None:
+        """All heads of all layers, of a model that has several."""
+        for number, named in self._shown.items():
+            heads = {name: weights for name, weights in named.items() if " head " in name}
+            if heads:
+                pair, task = self.pairs[number], self.task
+                source = _shown([*task.source.tokens(pair.source), "</s>"])
+                target = _shown([*task.target.tokens(pair.target), "</s>"])
+                layers = len({name.partition(" head ")[0] for name in heads})
+                path = folder / f"heads-{number}.png"
+                heat_maps(heads, layers, source, target, "the reference, forced", path)
+
+
+def all_scores(task: Translation, translated: list[Translated]) -> dict[str, float]:
+    def words(texts: list[str]) -> list[list[str]]:
+        return [task.target.words(text) for text in texts]
+
+    ours, references = [t.best.text for t in translated], [t.references for t in translated]
+    ours_in_words, references_in_words = words(ours), [words(several) for several in references]
+    return score(task, translated) | {
+        "tokenised_bleu": tokenised_bleu(ours_in_words, references_in_words),
+        "ter": edit_rate(ours, references, task.lowercase),
+        "token_error": token_error_rate(ours_in_words, references_in_words),
+    }
+
+
+def curves(
+    task: Translation, params: Params, mesh: Mesh, wanted: Wanted, translated: list[Translated]
+) -> dict[str, list[dict[str, Any]]]:
+    """Scores by source length, by unknown source words, and by beam width where asked for."""
+
+    def brief(part: list[Translated]) -> dict[str, float]:
+        scores = all_scores(task, part)
+        return {name: scores[name] for name in ("tokenised_bleu", "exact", "token_error")}
+
+    ids = [task.source.encode(t.pair.source) for t in translated]
+    parts = {
+        "source length": by_length(translated, [len(x) for x in ids], brief),
+        "unknown source words": by_unknown(translated, [x.count(UNK) for x in ids], brief),
+    }
+    if wanted.beams:
+        parts["beam width"] = []
+    for beam in wanted.beams:
+        decode = wanted.decode.copy_and_resolve_references()
+        decode.update({"beam": beam, "nbest": 1})
+        found = Evaluator(task, mesh, decode).translate(params, wanted.split)
+        parts["beam width"].append(Part(str(beam), len(found), brief(found)))
+    return {name: [part._asdict() for part in some] for name, some in parts.items()}
+
+
+def _print(task: Translation, translated: list[Translated], result: dict[str, Any]) -> None:
+    for t in translated[:: max(1, len(translated) // 5)][:5]:
+        print(
+            "\n".join(f"{name:>15}: {text}" for name, text in sample(task, t).items()), end="\n\n"
+        )
+    steps = ", ".join(map(str, result["checkpoints"]))
+    print(f"{'checkpoint':>15}: {steps}, beam {result['decode']['beam']}")
+    for name, value in result["scores"].items():
+        print(f"{name:>15}: {value:.4f}  {result['signatures'].get(name, '')}".rstrip())
+    own = result["attention"].get("attention")
+    if own:
+        print(
+            f"{'attention':>15}: {own['effective']:.2f} effective words of {own['source']:.1f}, "
+            f"largest weight {own['largest']:.2f}, {own['small']:.0%} of the weights under .01"
+        )
+    for part in result["curves"].get("beam width", []):
+        values = ", ".join(f"{name} {value:.2f}" for name, value in part["scores"].items())
+        print(f"{'beam ' + part['label']:>15}: {values}")
+
+
+def _draw(task: Translation, translated: list[Translated], folder: Path, count: int) -> None:
+    for number, t in enumerate(translated[:count]):
+        if t.best.attention is None:
+            return  # a model without attention
+        source = _shown([*task.source.tokens(t.pair.source), "</s>"])
+        path = folder / f"attention-{number}.png"
+        heat_map(t.best.attention, source, _shown(t.best.tokens), "its own translation", path)
+
+
+def _shown(tokens: list[str]) -> list[str]:
+    return [token.removeprefix(JOINER) for token in tokens]
+
+
+def _sentences(
+    evaluator: Evaluator, params: Params, translated: list[Translated]
+) -> list[dict[str, Any]]:
+    """Sentences for the page, with every attention of every hypothesis."""
+    task = evaluator.task
+    flat = [(t, hypothesis) for t in translated for hypothesis in t.hypotheses]
+    sources = [np.array([*task.source.encode(t.pair.source), EOS]) for t, _ in flat]
+    named = evaluator.attention_of(params, sources, [h.ids for _, h in flat])
+    entries = iter(named)
+    return [
+        {
+            "text": [task.source.surface(t.pair.source), " | ".join(t.references)],
+            "source": _shown([*task.source.tokens(t.pair.source), "</s>"]),
+            "hypotheses": [
+                {
+                    "text": h.text, "tokens": _shown(h.tokens), "score": h.score,
+                    "attention": {
+                        name: weights.round(3).tolist() for name, weights in next(entries).items()
+                    },
+                }
+                for h in t.hypotheses
+            ],
+        }
+        for t in translated
+    ]  # fmt: skip
+
+
+def page_content(
+    task: Translation,
+    result: dict[str, Any],
+    sentences: list[dict[str, Any]],
+) -> dict[str, Any]:
+    data, model = task.config.data, task.config.model
+    decode = result["decode"]
+    return {
+        "title": f"{model.name}: {data.corpus} {data.source}–{data.target}, {result['split']}",
+        "about": (
+            f"{result['sentences']:,} sentences, checkpoint "
+            f"{', '.join(map(str, result['checkpoints']))}, beam {decode['beam']}, "
+            f"length penalty {decode['length_penalty']}"
+        ),
+        "scores": [
+            {"name": name, "value": value, "signature": result["signatures"].get(name, "")}
+            for name, value in result["scores"].items()
+            if math.isfinite(value)
+        ],
+        "curves": result["curves"],
+        "selection": [{"name": name, **own} for name, own in result["attention"].items()],
+        "positions": result["attention_by_position"],
+        "sentences": sentences,
+    }

@@ -1,0 +1,57 @@
+"""Does attention select "a few important words, most weights near zero"? In numbers."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+SMALL = 0.01  # a weight under it is near zero
+
+
+class Selection(NamedTuple):
+    """Means over target words. Weights are made to sum to 1 before they are measured."""
+
+    entropy: float  # in nats
+    effective: float  # e^entropy: so many words, attended to evenly, would have this entropy
+    small: float  # share of the weights that are under SMALL
+    largest: float  # the largest weight
+    source: float  # words there are to attend to
+    words: int  # target words measured
+
+
+class Statistics:
+    """Gathers a corpus' attention, a matrix [target, source] a sentence."""
+
+    def __init__(self) -> None:
+        self._rows: list[np.ndarray] = []
+
+    def add(self, weights: np.ndarray) -> None:
+        self._rows.append(measure(weights))
+
+    def overall(self) -> Selection:
+        return _mean(np.concatenate(self._rows))
+
+    def by_position(self, least: int = 20) -> list[Selection]:
+        """For the first target word of every sentence, the second, ...; positions that fewer than
+        `least` sentences reach are left out."""
+        positions = []
+        for t in range(max(map(len, self._rows), default=0)):
+            rows = np.array([rows[t] for rows in self._rows if t < len(rows)])
+            if len(rows) < least:
+                break
+            positions.append(_mean(rows))
+        return positions
+
+
+def measure(weights: np.ndarray) -> np.ndarray:
+    """Entropy, effective words, share of small weights, largest weight and source length, a row a
+    target word; words that read nothing (an empty window) are left out."""
+    totals = weights.sum(axis=1, keepdims=True)
+    p = (weights / np.where(totals > 0, totals, 1))[totals[:, 0] > 0].astype(float)
+    entropy = -np.sum(p * np.log(np.where(p > 0, p, 1)), axis=1)
+    columns = entropy, np.exp(entropy), (p < SMALL).mean(axis=1), p.max(axis=1, initial=0)
+    return np.stack([*columns, np.full(len(p), weights.shape[1])], axis=1)
+
+
+def _mean(rows: np.ndarray) -> Selection:
+    entropy, effective, small, largest, source = map(float, rows.mean(axis=0))
+    return Selection(entropy, effective, small, largest, source, len(rows))

@@ -1,0 +1,54 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from decoding.ensemble import ensemble
+from decoding.greedy import greedy
+from decoding.sampling import sampled
+
+P = jnp.array([0.5, 0.3, 0.15, 0.05])
+MANY = 20_000
+
+
+def shares(**settings):
+    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(MANY))
+    words = sampled(keys, **settings)(jnp.tile(jnp.log(P), (MANY, 1)), jnp.array(3))
+    return np.bincount(words, minlength=4) / MANY
+
+
+def test_words_come_as_often_as_they_are_likely():
+    np.testing.assert_allclose(shares(temperature=1.0), P, atol=0.015)
+    sharper = P**2 / (P**2).sum()
+    np.testing.assert_allclose(shares(temperature=0.5), sharper, atol=0.015)
+
+
+def test_only_the_likeliest_are_drawn():
+    two = [5 / 8, 3 / 8, 0, 0]
+    np.testing.assert_allclose(shares(temperature=1.0, top_k=2), two, atol=0.015)
+    # .5 and .3 make up .75; .15 is no longer needed
+    np.testing.assert_allclose(shares(temperature=1.0, top_p=0.75), two, atol=0.015)
+    np.testing.assert_array_equal(shares(temperature=1.0, top_p=0.1), [1, 0, 0, 0])
+    np.testing.assert_array_equal(shares(temperature=1.0, top_k=1), [1, 0, 0, 0])
+
+
+def test_neighbours_change_nothing():
+    log_p = jnp.log(jnp.tile(P, (3, 1)))
+    keys = jax.vmap(jax.random.key)(jnp.arange(3))
+    together = sampled(keys, 1.0)(log_p, jnp.array(0))
+    alone = sampled(keys[1:2], 1.0)(log_p[1:2], jnp.array(0))
+    assert together[1] == alone[0]
+
+
+def test_an_ensemble_means_probabilities_and_attention():
+    def model(p, weights):
+        return lambda state, tokens: (jnp.log(jnp.array([p])), state + 1, weights)
+
+    first = model([0.0, 0.0, 0.1, 0.9, 0.0], jnp.array([[1.0, 0.0]]))
+    second = model([0.0, 0.0, 0.1, 0.3, 0.6], jnp.array([[0.0, 1.0]]))
+    third = model([0.0, 0.0, 0.1, 0.3, 0.6], None)  # no attention
+    step = ensemble([first, second, third])
+    log_p, states, attention = step((jnp.zeros(1),) * 3, jnp.array([1]))
+    np.testing.assert_allclose(jnp.exp(log_p), [[0, 0, 0.1, 0.5, 0.4]], atol=1e-6)
+    np.testing.assert_allclose(attention, [[0.5, 0.5]])
+    assert [float(state[0]) for state in states] == [1, 1, 1]
+    assert greedy(step, (jnp.zeros(1),) * 3, 1, jnp.array([1]), 1).tokens[0, 0] == 3

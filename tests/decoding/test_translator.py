@@ -1,0 +1,77 @@
+import jax
+import numpy as np
+import pytest
+
+from data.vocabulary import EOS, UNK
+from decoding.translator import Translator, replace_unknown
+from errors import UserError
+from tasks.translation import Translation
+from tests.conftest import tiny_config
+
+
+def settings(task, **changes):
+    decode = task.config.decode.copy_and_resolve_references()
+    decode.update({"max_ratio": 0.5, "max_extra": 3, "batch": 8, **changes})
+    return decode
+
+
+@pytest.fixture(scope="module")
+def params(tiny_task):
+    return jax.jit(tiny_task.init)(jax.random.key(1))
+
+
+TEXTS = ["May 3, 2020", "", "4:21 PM", "Monday, January 30, 2023, 4:21 PM", "May 3, 2020", "x"]
+
+
+@pytest.mark.parametrize("changes", [{}, {"beam": 2, "nbest": 2}, {"temperature": 1.0}], ids=str)
+def test_a_text_is_translated_the_same_in_any_company(tiny_task, params, mesh, changes):
+    translator = Translator([tiny_task], mesh, settings(tiny_task, **changes))
+    found = translator.in_order([params], TEXTS, attention=True)
+    assert [h.text for h in found[1]] == [""]
+    assert found[0][0].attention.shape == (len(found[0][0].ids), 8)
+    assert all(len(hypotheses) == changes.get("nbest", 1) for hypotheses in found[2:])
+    alone = translator.in_order([params], TEXTS[:1])[0]
+    assert [h.text for h in alone] == [h.text for h in found[0]]
+    np.testing.assert_allclose([h.score for h in alone], [h.score for h in found[0]], rtol=1e-5)
+    if "temperature" not in changes:  # drawing goes by the text's number
+        assert [h.text for h in found[4]] == [h.text for h in found[0]]
+
+
+def test_an_ensemble_of_one_model_twice_is_that_model(tiny_task, params, mesh):
+    alone = Translator([tiny_task], mesh, settings(tiny_task)).in_order([params], TEXTS)
+    twice = Translator([tiny_task] * 2, mesh, settings(tiny_task)).in_order([params] * 2, TEXTS)
+    assert [h.text for (h,) in twice] == [h.text for (h,) in alone]
+
+
+def test_an_ensemble_can_be_of_other_architectures(tiny_task, transformer_task, params, mesh):
+    own = jax.jit(transformer_task.init)(jax.random.key(2))
+    both = Translator([tiny_task, transformer_task], mesh, settings(tiny_task))
+    assert len(both.in_order([params, own], TEXTS[:1])[0][0].ids) > 0
+
+
+def test_other_vocabularies_are_no_ensemble(tiny_task, cache, mesh):
+    config = tiny_config(cache)
+    config.data.target_vocab.size = 5
+    with pytest.raises(UserError, match="target vocabularies differ"):
+        Translator([tiny_task, Translation(config)], mesh, tiny_task.config.decode)
+
+
+def test_vocabularies_alone_are_enough_to_translate(tiny_task, params, mesh, tmp_path):
+    tiny_task.save_vocabularies(tmp_path / "vocabulary")
+    config = tiny_task.config.copy_and_resolve_references()
+    config.data.corpus, config.data.dir = "text", "nowhere"
+    bare = Translation(config, tmp_path / "vocabulary")
+    ours, theirs = (
+        Translator([task], mesh, settings(tiny_task)).in_order([params], TEXTS)
+        for task in (bare, tiny_task)
+    )
+    assert [h.text for (h,) in ours] == [h.text for (h,) in theirs]
+
+
+def test_unknown_words_become_what_they_attend_to():
+    ids = np.array([7, UNK, UNK, EOS])
+    attention = np.array([[1, 0, 0], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7], [0, 0, 1]])
+    source = ["the", "cat"]
+    tokens = ["die", "<unk>", "<unk>", "</s>"]
+    replaced = replace_unknown(ids, tokens, attention, source, {"cat": "Katze"})
+    assert replaced == ["die", "Katze", "the", "</s>"]  # never </s>, though most go there

@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+import sacrebleu
+
+from evaluation.scores import (
+    edit_rate,
+    paired_bootstrap,
+    signatures,
+    text_scores,
+    token_error_rate,
+    tokenised_bleu,
+)
+
+
+def test_scores_are_sacrebleus_and_exact_match_counts():
+    hypotheses = ["the cat sat on the mat", "A dog", "one two three four five"]
+    references = ["the cat sat on a mat", "a dog", "one two three four five"]
+    scores = text_scores(hypotheses, [[r] for r in references])
+    assert scores["bleu"] == sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert scores["chrf"] == sacrebleu.corpus_chrf(hypotheses, [references]).score
+    assert edit_rate(hypotheses, [[r] for r in references]) == (
+        sacrebleu.corpus_ter(hypotheses, [references], case_sensitive=True).score
+    )
+    assert scores["exact"] == 1 / 3
+    lower = text_scores(hypotheses, [[r] for r in references], lowercase=True)
+    assert lower["exact"] == 2 / 3 and lower["bleu"] > scores["bleu"]
+    assert "case:mixed" in signatures()["bleu"] and "case:lc" in signatures(True)["bleu"]
+
+
+def test_any_of_several_references_will_do():
+    hypotheses = ["a b c d", "x y z w"]
+    references = [["q r s t", "a b c d"], ["x y z w"]]
+    scores = text_scores(hypotheses, references)
+    assert scores["exact"] == 1
+    assert scores["bleu"] == pytest.approx(100)
+
+
+def test_tokenised_bleu_takes_words_as_they_come_and_no_case():
+    hypothesis, reference = (
+        ["Ein", "Hund", ",", "der", "läuft", "!"],
+        ["ein", "Hund", ",", "der", "rennt", "!"],
+    )
+    # 5, 3, 2 and 1 n-grams of 6, 5, 4 and 3 are in the reference; lengths are equal
+    expected = 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
+    np.testing.assert_allclose(tokenised_bleu([hypothesis], [[reference]]), expected)
+    assert "case:lc" in signatures()["tokenised_bleu"]
+    assert "tok:none" in signatures()["tokenised_bleu"]
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "references", "expected"),
+    [
+        ("K AE T", ["K AE T"], 0),
+        ("K AE", ["K AE T"], 1 / 3),  # one is missing
+        ("K AH T S", ["K AE T"], 2 / 3),  # one wrong, one too many
+        ("", ["K AE T"], 1),
+        ("T AE K", ["K AE T"], 2 / 3),
+        ("K AE T", ["D AO G", "K AE T S"], 1 / 4),  # the closest reference counts
+    ],
+)
+def test_token_error_by_hand(hypothesis, references, expected):
+    rate = token_error_rate([hypothesis.split()], [[r.split() for r in references]])
+    assert rate == pytest.approx(expected)
+
+
+def test_token_error_is_of_the_corpus():
+    hypotheses, references = [["a"], list("bcdefghij")], [[["x"]], [list("bcdefghij")]]
+    assert token_error_rate(hypotheses, references) == pytest.approx(1 / 10)
+
+
+def test_bootstrap_knows_a_real_difference_from_none():
+    rng = np.random.default_rng(0)
+    references = [" ".join(rng.choice(list("abcdefgh"), 12)) for _ in range(80)]
+
+    def spoilt(share, seed):
+        rng = np.random.default_rng(seed)
+        return [
+            " ".join("z" if rng.random() < share else word for word in text.split())
+            for text in references
+        ]
+
+    systems = {"base": spoilt(0.2, 1), "alike": spoilt(0.2, 2), "worse": spoilt(0.4, 3)}
+    bleu = paired_bootstrap(systems, [[r] for r in references], samples=200)["BLEU"]
+    assert bleu["worse"]["p"] < 0.01 < 0.05 < bleu["alike"]["p"]
+    assert bleu["worse"]["score"] < bleu["base"]["score"]
+    assert 0 < bleu["base"]["interval"] < 10

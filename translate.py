@@ -1,0 +1,137 @@
+"""Translates lines of text with a trained run.
+
+python translate.py --workdir=runs/a < in.txt > out.txt
+
+Several runs, as --workdir=runs/a,runs/b, are an ensemble. At a terminal it asks for a line at a
+time. How to decode is the run's config.decode; --decode.beam=5 and the like change it.
+"""
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from absl import flags
+
+import program
+from errors import UserError
+
+_WORKDIR = flags.DEFINE_list("workdir", [], "Folder of a run, or several with commas between.")
+_CHECKPOINT = flags.DEFINE_string(
+    "checkpoint", "best", "best, last, a step's number, or average: the mean of the latest kept."
+)
+_ATTENTION = flags.DEFINE_string("attention", "", "File for tokens and attention, a JSON a line.")
+_DICTIONARY = flags.DEFINE_string(
+    "dictionary", "", "TSV of source and target words, for --decode.replace_unknown=True."
+)
+program.define_decode()
+BLOCK = 4096  # lines that are sorted by length together
+
+
+def main() -> None:
+    from decoding.translator import Translator
+    from tasks.registry import make_task
+    from training.checkpoints import Checkpoints
+    from training.devices import make_mesh
+    from training.workdir import VOCABULARIES, load_config
+
+    if not _WORKDIR.value:
+        raise UserError("--workdir is missing: name the folder of a run, as --workdir=runs/a")
+    mesh, tasks, params, settings = make_mesh(), [], [], None
+    for workdir in map(Path, _WORKDIR.value):
+        config = load_config(workdir)
+        task = make_task(config, workdir / VOCABULARIES)
+        checkpoints = Checkpoints(workdir, config.train.keep, read_only=True)
+        steps = checkpoints.find(_CHECKPOINT.value)
+        tasks.append(task)
+        params.append(checkpoints.restore_params(task, config, mesh, steps))
+        settings = settings or program.decode_settings(config)
+    translator = Translator(tasks, mesh, settings, _read_dictionary(_DICTIONARY.value))
+    if sys.stdin.isatty():
+        _converse(translator, params)
+    else:
+        _translate_all(translator, params)
+
+
+def _converse(translator, params) -> None:
+    while True:
+        try:
+            line = input("> ")
+        except EOFError:
+            print()
+            return
+        for hypothesis in translator.in_order(params, [line])[0]:
+            print(_shown(hypothesis, translator.settings.nbest))
+
+
+def _translate_all(translator, params) -> None:
+    import tqdm
+
+    with contextlib.ExitStack() as stack:
+        record = None
+        if _ATTENTION.value:
+            record = stack.enter_context(Path(_ATTENTION.value).open("w", encoding="utf-8"))
+        bar = stack.enter_context(tqdm.tqdm(unit=" lines", disable=None, mininterval=1.0))
+        first = 0
+        for block in _blocks(sys.stdin.buffer):
+            found = {}
+            for i, hypotheses in translator.translate(params, block, record is not None):
+                found[i] = hypotheses
+                bar.update()
+            for i, text in enumerate(block):
+                for rank, hypothesis in enumerate(found[i]):
+                    print(_shown(hypothesis, translator.settings.nbest))
+                    if record:
+                        source = translator.source.tokens(text)
+                        record.write(_record(first + i, rank, source, hypothesis))
+            sys.stdout.flush()
+            first += len(block)
+
+
+def _blocks(lines) -> Iterator[list[str]]:
+    block = []
+    for number, line in enumerate(lines, 1):
+        try:
+            block.append(line.decode("utf-8").rstrip("\r\n"))
+        except UnicodeDecodeError as error:
+            sys.stderr.write(f"line {number} is not UTF-8 ({error.reason}): left empty\n")
+            block.append("")
+        if len(block) == BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _shown(hypothesis, nbest: int) -> str:
+    """The text; of several a line also its score."""
+    text = hypothesis.text.replace("\n", " ")
+    return f"{hypothesis.score:.4f}\t{text}" if nbest > 1 else text
+
+
+def _record(line: int, rank: int, source: list[str], hypothesis) -> str:
+    weights = hypothesis.attention
+    record = {
+        "line": line, "rank": rank, "score": hypothesis.score, "log_p": hypothesis.log_p,
+        "source": [*source, "</s>"], "target": hypothesis.tokens,
+        "attention": None if weights is None else weights.round(4).tolist(),
+    }  # fmt: skip
+    return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def _read_dictionary(name: str) -> dict[str, str]:
+    if not name:
+        return {}
+    try:
+        lines = Path(name).read_text("utf-8").splitlines()
+    except OSError as error:
+        raise UserError(f"cannot read the dictionary {name}: {error.strerror}") from None
+    pairs = [line.split("\t") for line in lines if line.strip()]
+    if any(len(pair) != 2 for pair in pairs):
+        raise UserError(f"{name} is no dictionary: each line must be source word, tab, target word")
+    return dict(pairs)
+
+
+if __name__ == "__main__":
+    program.run(main)
