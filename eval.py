@@ -7,9 +7,12 @@ scores.json, hypotheses.txt, report.html and pictures of the attention to WORKDI
 decode is the run's config.decode; --decode.beam=5 and the like change it.
 """
 
+from pathlib import Path
+
 from absl import flags
 
 import program
+from errors import UserError
 
 _WORKDIR = flags.DEFINE_string("workdir", "", "Folder of a run that train.py made.")
 _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "What to score.")
@@ -22,6 +25,7 @@ _PICTURES = flags.DEFINE_integer("pictures", 4, "Attention pictures to draw.", l
 
 _REPORT = flags.DEFINE_integer("report", 50, "Sentences in report.html; 0: no page.", 0)
 _BEAMS = flags.DEFINE_list("beams", [], "Beam widths to compare, as --beams=1,2,5,12.")
+_AGAINST = flags.DEFINE_string("against", "", "Another run, already scored, to compare with.")
 program.define_decode()
 
 
@@ -45,10 +49,18 @@ def main() -> None:
     params = checkpoints.restore_params(task, config, mesh, steps)
     folder = workdir / "eval" / _SPLIT.value
     folder.mkdir(parents=True, exist_ok=True)
-    beams = [int(width) for width in _BEAMS.value]
-    wanted = Wanted(_SPLIT.value, steps, decode, folder, _PICTURES.value, _REPORT.value, beams)
+    wanted = Wanted(
+        _SPLIT.value, steps, decode, folder, _PICTURES.value, _REPORT.value, _widths(),
+        Path(_AGAINST.value) / "eval" / _SPLIT.value if _AGAINST.value else None,
+    )  # fmt: skip
     REPORTS[config.task](task, params, mesh, wanted)
     print(f"kept in {folder}")
+
+
+def _widths() -> list[int]:
+    if not all(width.isdecimal() and int(width) > 0 for width in _BEAMS.value):
+        raise UserError(f"--beams={','.join(_BEAMS.value)}: widths are wanted, as --beams=1,2,5")
+    return [int(width) for width in _BEAMS.value]
 
 
 if __name__ == "__main__":

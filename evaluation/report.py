@@ -12,6 +12,7 @@ from configs.base import Config
 from data.pair import Pair
 from data.tokenizers import JOINER
 from data.vocabulary import EOS, UNK
+from errors import UserError
 from evaluation.alignment import (
     Gold,
     Link,
@@ -23,7 +24,13 @@ from evaluation.alignment import (
 from evaluation.curves import Part, by_length, by_unknown
 from evaluation.page import write_page
 from evaluation.pictures import heat_map, heat_maps
-from evaluation.scores import edit_rate, signatures, token_error_rate, tokenised_bleu
+from evaluation.scores import (
+    edit_rate,
+    paired_bootstrap,
+    signatures,
+    token_error_rate,
+    tokenised_bleu,
+)
 from evaluation.statistics import Statistics
 from evaluation.translation import Attentions, Evaluator, Translated, sample, score
 from tasks.translation import Params, Translation
@@ -39,6 +46,7 @@ class Wanted(NamedTuple):
     pictures: int  # PNG pictures of so many sentences
     page: int  # sentences in the HTML page; 0: no page
     beams: list[int]  # widths to compare
+    against: Path | None = None  # the same folder of another run, to compare with
 
 
 def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> None:
@@ -61,6 +69,8 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
         "attention": {name: own.overall()._asdict() for name, own in looks.statistics.items()},
         "attention_by_position": looks.by_position(),
     }  # fmt: skip
+    if wanted.against:
+        result["against"] = compared(task, translated, wanted.against)
     folder = wanted.folder
     (folder / "scores.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
@@ -134,6 +144,21 @@ def all_scores(task: Translation, translated: list[Translated]) -> dict[str, flo
     }
 
 
+def compared(task: Translation, translated: list[Translated], other: Path) -> dict[str, Any]:
+    """A paired bootstrap against the hypotheses that another run left, by metric and system."""
+    try:
+        theirs = (other / "hypotheses.txt").read_text("utf-8").split("\n")[:-1]
+    except OSError:
+        raise UserError(f"{other} has no hypotheses.txt: run eval.py on that run first") from None
+    if len(theirs) != len(translated):
+        raise UserError(
+            f"{other} has {len(theirs):,} hypotheses and this split {len(translated):,} sentences: "
+            "two runs can be compared on the same corpus only"
+        )
+    systems = {"other": theirs, "ours": [t.best.text for t in translated]}
+    return paired_bootstrap(systems, [t.references for t in translated], task.lowercase)
+
+
 def curves(
     task: Translation, params: Params, mesh: Mesh, wanted: Wanted, translated: list[Translated]
 ) -> dict[str, list[dict[str, Any]]]:
@@ -172,6 +197,12 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
         print(
             f"{'attention':>15}: {own['effective']:.2f} effective words of {own['source']:.1f}, "
             f"largest weight {own['largest']:.2f}, {own['small']:.0%} of the weights under .01"
+        )
+    for metric, systems in result.get("against", {}).items():
+        ours, other = systems["ours"], systems["other"]
+        print(
+            f"{metric:>15}: {ours['score']:.2f} ± {ours['interval']:.2f}, the other run "
+            f"{other['score']:.2f} ± {other['interval']:.2f}, p = {ours['p']:.3f} (bootstrap)"
         )
     for part in result["curves"].get("beam width", []):
         values = ", ".join(f"{name} {value:.2f}" for name, value in part["scores"].items())

@@ -4,7 +4,7 @@ A sentence may have several references: the pronunciations of a word, other tran
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,7 @@ def signatures(lowercase: bool = False) -> dict[str, str]:
 
 
 def paired_bootstrap(
-    systems: dict[str, Sequence[str]],
+    systems: Mapping[str, Sequence[str]],
     references: References,
     lowercase: bool = False,
     samples: int = 1000,

@@ -1,11 +1,15 @@
 """Beam search over a fake model whose probabilities are a table, against trying everything."""
 
+import functools
 import itertools
 
+import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import strategies as st
+from ml_collections import FrozenConfigDict
 
 from configs.base import base_config
 from data.vocabulary import BOS, EOS, PAD
@@ -48,14 +52,17 @@ def search(seed, longest, decode, **more):
     )  # fmt: skip
 
 
+def exact(seed, row):
+    return np.asarray(table(seed)[0][row], float)
+
+
 def log_softmax(x):
     x = np.where(np.isin(np.arange(WORDS), (PAD, BOS)), -np.inf, x - np.log(np.exp(x).sum()))
     return x
 
 
-def everything(seed, row, longest):
+def everything(logits, longest):
     """All hypotheses of a sentence with their log p."""
-    logits = np.asarray(table(seed)[0][row], float)
     found = {}
     for length in range(1, longest + 1):
         for words in itertools.product((3, 4, 5), repeat=length):
@@ -79,7 +86,7 @@ def test_a_beam_as_wide_as_all_hypotheses_finds_the_best(penalty):
     for row, longest in enumerate((4, 2, 3)):
         scores = {
             words: log_p / lengths[penalty](len(words))
-            for words, log_p in everything(0, row, longest).items()
+            for words, log_p in everything(exact(0, row), longest).items()
         }
         best = sorted(scores, key=scores.get, reverse=True)[:3]
         for rank, words in enumerate(best):
@@ -87,8 +94,47 @@ def test_a_beam_as_wide_as_all_hypotheses_finds_the_best(penalty):
             assert tuple(tokens[tokens != PAD].tolist()) == words
             np.testing.assert_allclose(found.score[row, rank], scores[words], rtol=1e-5)
             np.testing.assert_allclose(
-                found.log_p[row, rank], everything(0, row, longest)[words], rtol=1e-5
+                found.log_p[row, rank], everything(exact(0, row), longest)[words], rtol=1e-5
             )
+
+
+ALL = 45  # more than there are hypotheses to go on with
+
+
+@functools.cache
+def compiled(decode):
+    """One compilation for all that hypothesis draws."""
+
+    def run(logits, longest):
+        def step(state, tokens):
+            rows = jnp.repeat(logits, ALL, axis=0)
+            return rows[jnp.arange(len(tokens)), tokens], state, None
+
+        return beam_search(step, jnp.zeros(BATCH * ALL), BATCH, longest, 4, decode)
+
+    return jax.jit(run)
+
+
+@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.given(
+    # few values, so that ties are common; −30 makes words impossible, 30 an end certain
+    st.lists(st.sampled_from([-30, 0, 0, 1, 2, 30]), min_size=108, max_size=108),
+    st.tuples(*[st.integers(0, 4)] * BATCH),
+)
+def test_any_table_gives_what_trying_everything_gives(values, longest):
+    logits = np.array(values, np.float32).reshape(BATCH, WORDS, WORDS)
+    decode = FrozenConfigDict(settings(beam=ALL))
+    found = compiled(decode)(logits, jnp.array(longest))
+    for row in range(BATCH):
+        if longest[row] == 0:
+            assert (found.tokens[row] == PAD).all()
+            continue
+        scores = everything(logits[row].astype(float), longest[row])
+        best = max(scores.values())
+        np.testing.assert_allclose(found.score[row, 0], best, rtol=1e-4, atol=1e-4)
+        tokens = found.tokens[row, 0]
+        said = tuple(tokens[tokens != PAD].tolist())
+        np.testing.assert_allclose(scores[said], best, rtol=1e-4, atol=1e-4)  # or one as good
 
 
 @pytest.mark.parametrize("penalty", ["none", "gnmt", "average"])
@@ -152,7 +198,7 @@ def test_coverage_prefers_hypotheses_that_read_all():
     found = search(5, [3, 3, 3], decode, source_mask=mask)
     for row in range(BATCH):
         scores = {}
-        for words, log_p in everything(5, row, 3).items():
+        for words, log_p in everything(exact(5, row), 3).items():
             read = np.asarray(table(5)[1][row])[[BOS, *words[:-1]]].sum(axis=0)
             scores[words] = log_p + 2.0 * np.log(np.minimum(read, 1))[np.asarray(mask[row])].sum()
         best = max(scores, key=scores.get)

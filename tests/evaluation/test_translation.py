@@ -91,12 +91,16 @@ def test_every_layer_and_head_is_drawn_and_scored(transformer_task, mesh, tmp_pa
 
 def test_report_keeps_all_it_found(params, tiny_task, mesh, tmp_path, capsys):
     decode = tiny_task.config.decode.copy_and_resolve_references()
-    report(tiny_task, params, mesh, wanted(decode, tmp_path, beams=[1, 2]))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "hypotheses.txt").write_text("Mai\n" * 12)
+    report(tiny_task, params, mesh, wanted(decode, tmp_path, beams=[1, 2], against=other))
     kept = json.loads((tmp_path / "scores.json").read_text())
     assert kept["checkpoints"] == [7] and kept["sentences"] == 12
     names = {"perplexity", "bleu", "tokenised_bleu", "chrf", "ter", "exact", "token_error"}
     assert names <= kept["scores"].keys()
     assert kept["decode"]["beam"] == 1
+    assert {"score", "interval", "p"} <= kept["against"]["BLEU"]["ours"].keys()
     assert [part["label"] for part in kept["curves"]["beam width"]] == ["1", "2"]
     assert sum(part["sentences"] for part in kept["curves"]["source length"]) == 12
     assert (tmp_path / "hypotheses.txt").read_text().count("\n") == 12
