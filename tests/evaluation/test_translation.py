@@ -42,24 +42,6 @@ def test_translations_come_in_the_corpus_order_with_their_attention(evaluator, p
         assert EOS not in t.best.ids[:-1]
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("model", ["tiny_task", "transformer_task"])
-def test_attention_of_a_hypothesis_is_that_of_forcing_it(model, beam, mesh, request):
-    """Decoding and teacher forcing of what was decoded look at the same words."""
-    task = request.getfixturevalue(model)
-    params = jax.jit(task.init)(jax.random.key(0))
-    decode = task.config.decode.copy_and_resolve_references()
-    decode.update({"beam": beam, "nbest": beam, "max_ratio": 0.5, "max_extra": 2})
-    evaluator = Evaluator(task, mesh, decode)
-    translated = evaluator.translate(params, "test", attention=True)[:3]
-    found = [(t.pair, hypothesis) for t in translated for hypothesis in t.hypotheses]
-    assert len(found) == 3 * beam
-    sources = [np.array([*task.source.encode(pair.source), EOS]) for pair, _ in found]
-    forced = evaluator.attention_of(params, sources, [h.ids for _, h in found])
-    for (_, hypothesis), named in zip(found, forced, strict=True):
-        np.testing.assert_allclose(hypothesis.attention, named["attention"], atol=1e-5)
-
-
 def test_losses_are_means_over_all_tokens_of_the_split(evaluator, params, tiny_task):
     values = evaluator.losses(params, "test")
     total = count = 0
