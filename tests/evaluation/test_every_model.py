@@ -17,7 +17,6 @@ CONFIGS = {
     "global": "luong2015",
     "local_m": "luong2015:align=local_m",
     "local_p": "luong2015:align=local_p,score=concat,feed=no",
-    "no attention": "luong2015:align=none",
     "bahdanau": "bahdanau2015",
     "hard": "xu2015:attention=hard",
     "split keys": "mino2017",
@@ -48,7 +47,7 @@ def make(name, cache):
 def test_it_decodes_looks_and_is_reported(name, cache, mesh, tmp_path):
     task = make(name, cache)
     params, decode = jax.jit(task.init)(jax.random.key(0)), task.config.decode
-    looks = name not in ("no attention", "cho", "sutskever")
+    looks = name not in ("cho", "sutskever")
 
     evaluator = Evaluator(task, mesh, decode)
     pairs = task.split("test")[0].texts()[:2]
@@ -69,4 +68,13 @@ def test_it_decodes_looks_and_is_reported(name, cache, mesh, tmp_path):
     assert ("alignment_error" in kept["scores"]) == looks == bool(kept["attention"])
     assert (tmp_path / "attention-0.png").exists() == looks
     assert (tmp_path / "heads-0.png").exists() == (name == "transformer")
-    assert "/*DATA*/" not in (tmp_path / "report.html").read_text("utf-8")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "/*DATA*/" not in page
+    if name == "transformer":
+        heads = {f"layer {layer} head {head}" for layer in (0, 1) for head in (0, 1)}
+        for part in ("alignment_error", "attention"):
+            assert set(kept[part]) == {"attention", "layer 0", "layer 1", *heads}
+        assert (
+            kept["alignment_error"]["attention"] == kept["alignment_error"]["layer 1"]
+        )  # the last
+        assert all(head in page for head in heads)

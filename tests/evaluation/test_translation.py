@@ -56,21 +56,6 @@ def wanted(decode, folder, **changes):
     return Wanted("test", [7], decode, folder, **{"pictures": 1, "page": 2, "beams": []} | changes)
 
 
-def test_every_layer_and_head_is_drawn_and_scored(transformer_task, mesh, tmp_path, capsys):
-    task = transformer_task
-    params = jax.jit(task.init)(jax.random.key(0))
-    report(task, params, mesh, wanted(task.config.decode, tmp_path))
-    kept = json.loads((tmp_path / "scores.json").read_text())
-    heads = [f"layer {layer} head {head}" for layer in (0, 1) for head in (0, 1)]
-    for part in ("alignment_error", "attention"):
-        assert set(kept[part]) == {"attention", "layer 0", "layer 1", *heads}
-    assert kept["alignment_error"]["attention"] == kept["alignment_error"]["layer 1"]  # the last
-    assert (tmp_path / "heads-0.png").read_bytes().startswith(b"\x89PNG")
-    page = (tmp_path / "report.html").read_text()
-    assert all(head in page for head in heads)
-    assert "effective words" in capsys.readouterr().out
-
-
 def test_report_keeps_all_it_found(params, tiny_task, mesh, tmp_path, capsys):
     decode = tiny_task.config.decode.copy_and_resolve_references()
     other = tmp_path / "other"
