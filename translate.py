@@ -2,8 +2,8 @@
 
 python translate.py --workdir=runs/a < in.txt > out.txt
 
-Several runs, as --workdir=runs/a,runs/b, are an ensemble. At a terminal it asks for a line at a
-time. How to decode is the run's config.decode; --decode.beam=5 and the like change it.
+Several runs, as --workdir=runs/a,runs/b, or checkpoints are an ensemble. At a terminal it asks for
+a line at a time. How to decode is the run's config.decode; --decode.beam=5 and the like change it.
 """
 
 import contextlib
@@ -18,8 +18,11 @@ import program
 from errors import UserError
 
 _WORKDIR = flags.DEFINE_list("workdir", [], "Folder of a run, or several with commas between.")
-_CHECKPOINT = flags.DEFINE_string(
-    "checkpoint", "best", "best, last, a step's number, or average: the mean of the latest kept."
+_CHECKPOINT = flags.DEFINE_list(
+    "checkpoint", ["best"], "best, last, a step's number, or average; several are an ensemble too."
+)
+_SCORE = flags.DEFINE_string(
+    "score", "", "File of given translations, a line each: prints their log p in place of ours."
 )
 _ATTENTION = flags.DEFINE_string("attention", "", "File for tokens and attention, a JSON a line.")
 _DICTIONARY = flags.DEFINE_string(
@@ -43,12 +46,15 @@ def main() -> None:
         config = load_config(workdir)
         task = make_task(config, workdir / VOCABULARIES)
         checkpoints = Checkpoints(workdir, config.train.keep, read_only=True)
-        steps = checkpoints.find(_CHECKPOINT.value)
-        tasks.append(task)
-        params.append(checkpoints.restore_params(task, config, mesh, steps))
+        for which in _CHECKPOINT.value:
+            tasks.append(task)
+            steps = checkpoints.find(which)
+            params.append(checkpoints.restore_params(task, config, mesh, steps))
         settings = settings or program.decode_settings(config)
     translator = Translator(tasks, mesh, settings, _read_dictionary(_DICTIONARY.value))
-    if sys.stdin.isatty():
+    if _SCORE.value:
+        _score_all(translator, params)
+    elif sys.stdin.isatty():
         _converse(translator, params)
     else:
         _translate_all(translator, params)
@@ -63,6 +69,22 @@ def _converse(translator, params) -> None:
             return
         for hypothesis in translator.in_order(params, [line])[0]:
             print(_shown(hypothesis, translator.settings.nbest))
+
+
+def _score_all(translator, params) -> None:
+    sources = [line for block in _blocks(sys.stdin.buffer) for line in block]
+    try:
+        with Path(_SCORE.value).open("rb") as file:
+            targets = [line for block in _blocks(file) for line in block]
+    except OSError as error:
+        raise UserError(f"cannot read {_SCORE.value}: {error.strerror}") from None
+    if len(sources) != len(targets):
+        raise UserError(
+            f"there are {len(sources):,} lines to translate, {len(targets):,} in {_SCORE.value}: "
+            "each needs its own"
+        )
+    for log_p in translator.score(params, sources, targets):
+        print(f"{log_p:.4f}")
 
 
 def _translate_all(translator, params) -> None:

@@ -14,6 +14,7 @@ from configs.base import Config
 from data.vocabulary import EOS, PAD, UNK, Vocabulary
 from decoding.beam import Hypotheses, beam_search
 from decoding.ensemble import ensemble
+from decoding.forced import log_probability
 from decoding.greedy import greedy, likeliest
 from decoding.sampling import sampled
 from errors import UserError
@@ -53,6 +54,7 @@ class Translator:
         self._decode = jax.jit(
             self._search, static_argnames="attention", out_shardings=replicated(mesh)
         )
+        self._score = jax.jit(self._forced)
 
     def translate(
         self, params: Sequence[Params], texts: Sequence[str], attention: bool = False
@@ -75,6 +77,37 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         found = dict(self.translate(params, texts, attention))
         return [found[i] for i in range(len(texts))]
+
+    def score(
+        self, params: Sequence[Params], sources: Sequence[str], targets: Sequence[str]
+    ) -> list[float]:
+        """log p of each target given its source: forced decoding. Of an ensemble, the log of the
+        mean over its models."""
+        results = [0.0] * len(sources)
+        sides = [
+            [[*vocabulary.encode(text), EOS] for text in texts]
+            for vocabulary, texts in ((self.source, sources), (self.target, targets))
+        ]
+        shapes: dict[tuple[int, int], list[int]] = {}
+        for i, (x, y) in enumerate(zip(*sides, strict=True)):
+            shapes.setdefault((_width(len(x)), _width(len(y))), []).append(i)
+        rows = -(-self.settings.batch // self.mesh.size) * self.mesh.size
+        for (width, length), members in shapes.items():
+            for first in range(0, len(members), rows):
+                own = members[first : first + rows]
+                source = np.full((rows, width), PAD, np.int32)
+                target = np.full((rows, length), PAD, np.int32)
+                for row, i in enumerate(own):
+                    source[row, : len(sides[0][i])] = sides[0][i]
+                    target[row, : len(sides[1][i])] = sides[1][i]
+                for i, log_p in zip(own, self._score(list(params), source, target), strict=False):
+                    results[i] = float(log_p)
+        return results
+
+    def _forced(self, params: list[Params], source: Array, target: Array) -> Array:
+        members = zip(self.tasks, params, strict=True)
+        log_p = jnp.stack([log_probability(task, own, source, target) for task, own in members])
+        return jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(self.tasks))
 
     def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
         """This host's rows. Widths are of a short ladder, rows a power of 2 up to decode.batch."""

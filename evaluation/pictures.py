@@ -1,12 +1,23 @@
 """Attention as pictures, in the manner of the papers: source across, target down."""
 
+import warnings
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 
 matplotlib.use("Agg")
+from matplotlib import font_manager
 from matplotlib import pyplot as plt
+
+# For scripts that matplotlib's own font lacks, where the machine has one that does not.
+_FALLBACKS = (
+    "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans Arabic", "Noto Sans Hebrew",
+    "Noto Sans Devanagari", "Hiragino Sans", "Microsoft YaHei", "Arial Unicode MS",
+)  # fmt: skip
+_here = set(font_manager.get_font_names())
+plt.rcParams["font.family"] = ["DejaVu Sans", *(font for font in _FALLBACKS if font in _here)]
+warnings.filterwarnings("ignore", "Glyph .* missing from font")  # boxes tell it as well
 
 
 def heat_map(

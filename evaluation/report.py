@@ -76,6 +76,8 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
     (folder / "hypotheses.txt").write_text(lines, "utf-8")
     _print(task, translated, result)
+    for old in (*folder.glob("attention-*.png"), *folder.glob("heads-*.png")):
+        old.unlink()
     _draw(task, translated, folder, wanted.pictures)
     looks.draw(folder)
     if wanted.page:

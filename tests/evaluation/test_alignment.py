@@ -64,6 +64,13 @@ def test_error_rate_by_hand(guess, expected):
     assert alignment_error_rate([guess], [gold]) == pytest.approx(expected)
 
 
+def test_error_rate_of_a_published_example():
+    """The example in the documentation of NLTK's nltk.metrics.aer gives 2/3."""
+    gold = {(0, 0), (1, 1), (2, 2)}
+    guess = {(0, 0), (1, 2), (2, 1)}
+    assert alignment_error_rate([guess], [Gold(gold, gold)]) == pytest.approx(2 / 3)
+
+
 def test_error_rate_is_of_the_corpus_not_a_mean_of_sentences():
     gold = Gold({(0, 0)}, {(0, 0)})
     pairs = [({(0, 0)}, gold), ({(1, 0), (1, 1), (1, 2)}, gold)]

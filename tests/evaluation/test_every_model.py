@@ -74,7 +74,6 @@ def test_it_decodes_looks_and_is_reported(name, cache, mesh, tmp_path):
         heads = {f"layer {layer} head {head}" for layer in (0, 1) for head in (0, 1)}
         for part in ("alignment_error", "attention"):
             assert set(kept[part]) == {"attention", "layer 0", "layer 1", *heads}
-        assert (
-            kept["alignment_error"]["attention"] == kept["alignment_error"]["layer 1"]
-        )  # the last
+        errors = kept["alignment_error"]
+        assert errors["attention"] == errors["layer 1"]  # the last layer stands for the model
         assert all(head in page for head in heads)
