@@ -2,9 +2,10 @@
 
 python eval.py --workdir=runs/a --split=test
 
-Prints perplexity, BLEU (sacreBLEU's and the papers' tokenised one), chrF and exact match; writes
-scores.json, hypotheses.txt, report.html and pictures of the attention to WORKDIR/eval/SPLIT. How to
-decode is the run's config.decode; --decode.beam=5 and the like change it.
+Prints perplexity, BLEU (sacreBLEU's and over tokens), chrF, TER, exact match, token and alignment
+error; writes scores.json, hypotheses.txt, report.html and pictures of the attention to
+WORKDIR/eval/SPLIT. How to decode is the run's config.decode; --decode.beam=5 and the like change
+it.
 """
 
 from pathlib import Path

@@ -28,8 +28,13 @@ def define_config() -> flags.FlagHolder:
 
 
 def define_decode() -> None:
+    decode = base_config().decode
+    for word in sys.argv[1:]:  # before the definition, which reads them already
+        name = word.lstrip("-").partition("=")[0]
+        if name.startswith("decode.") and name[7:] not in decode:
+            _fail(f"decode has no field {name[7:]!r}: it has {', '.join(decode)}")
     config_flags.DEFINE_config_dict(
-        "decode", base_config().decode, "Changes of the run's config.decode, as --decode.beam=5."
+        "decode", decode, "Changes of the run's config.decode, as --decode.beam=5."
     )
 
 
@@ -67,6 +72,8 @@ def run(main: Callable[[], None]) -> None:
             sys.exit(128 + stopped.number)  # as shells count it: a run that ends so is not over
         except KeyboardInterrupt:
             _fail("interrupted")
+        except BrokenPipeError:  # whoever read our output has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     app.run(guarded, flags_parser=_parse_flags)
 

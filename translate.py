@@ -7,10 +7,12 @@ a line at a time. How to decode is the run's config.decode; --decode.beam=5 and 
 """
 
 import contextlib
+import itertools
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, TextIO
 
 from absl import flags
 
@@ -41,7 +43,13 @@ def main() -> None:
 
     if not _WORKDIR.value:
         raise UserError("--workdir is missing: name the folder of a run, as --workdir=runs/a")
-    mesh, tasks, params, settings = make_mesh(), [], [], None
+    if not _CHECKPOINT.value:
+        raise UserError("--checkpoint is empty: it can be best, last, average or a step's number")
+    settings = program.decode_settings(load_config(Path(_WORKDIR.value[0])))
+    if _DICTIONARY.value and not settings.replace_unknown:
+        raise UserError("--dictionary is for unknown words: add --decode.replace_unknown=True")
+    dictionary = _read_dictionary(_DICTIONARY.value)
+    mesh, tasks, params = make_mesh(), [], []
     for workdir in map(Path, _WORKDIR.value):
         config = load_config(workdir)
         task = make_task(config, workdir / VOCABULARIES)
@@ -50,8 +58,7 @@ def main() -> None:
             tasks.append(task)
             steps = checkpoints.find(which)
             params.append(checkpoints.restore_params(task, config, mesh, steps))
-        settings = settings or program.decode_settings(config)
-    translator = Translator(tasks, mesh, settings, _read_dictionary(_DICTIONARY.value))
+    translator = Translator(tasks, mesh, settings, dictionary)
     if _SCORE.value:
         _score_all(translator, params)
     elif sys.stdin.isatty():
@@ -61,21 +68,22 @@ def main() -> None:
 
 
 def _converse(translator, params) -> None:
-    while True:
+    for number in itertools.count():
         try:
             line = input("> ")
         except EOFError:
             print()
             return
-        for hypothesis in translator.in_order(params, [line])[0]:
-            print(_shown(hypothesis, translator.settings.nbest))
+        for _, hypotheses in translator.translate(params, [line], first=number):
+            for hypothesis in hypotheses:
+                print(_shown(hypothesis, translator.settings.nbest, number))
 
 
 def _score_all(translator, params) -> None:
     sources = [line for block in _blocks(sys.stdin.buffer) for line in block]
     try:
         with Path(_SCORE.value).open("rb") as file:
-            targets = [line for block in _blocks(file) for line in block]
+            targets = [line for block in _blocks(file, strict=True) for line in block]
     except OSError as error:
         raise UserError(f"cannot read {_SCORE.value}: {error.strerror}") from None
     if len(sources) != len(targets):
@@ -93,17 +101,17 @@ def _translate_all(translator, params) -> None:
     with contextlib.ExitStack() as stack:
         record = None
         if _ATTENTION.value:
-            record = stack.enter_context(Path(_ATTENTION.value).open("w", encoding="utf-8"))
+            record = stack.enter_context(_open(_ATTENTION.value))
         bar = stack.enter_context(tqdm.tqdm(unit=" lines", disable=None, mininterval=1.0))
         first = 0
         for block in _blocks(sys.stdin.buffer):
             found = {}
-            for i, hypotheses in translator.translate(params, block, record is not None):
+            for i, hypotheses in translator.translate(params, block, record is not None, first):
                 found[i] = hypotheses
                 bar.update()
             for i, text in enumerate(block):
                 for rank, hypothesis in enumerate(found[i]):
-                    print(_shown(hypothesis, translator.settings.nbest))
+                    print(_shown(hypothesis, translator.settings.nbest, first + i))
                     if record:
                         source = translator.source.tokens(text)
                         record.write(_record(first + i, rank, source, hypothesis))
@@ -111,12 +119,21 @@ def _translate_all(translator, params) -> None:
             first += len(block)
 
 
-def _blocks(lines) -> Iterator[list[str]]:
+def _open(name: str) -> TextIO:
+    try:
+        return Path(name).open("w", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {name}: {error.strerror}") from None
+
+
+def _blocks(lines: BinaryIO, strict: bool = False) -> Iterator[list[str]]:
     block = []
     for number, line in enumerate(lines, 1):
         try:
             block.append(line.decode("utf-8").rstrip("\r\n"))
         except UnicodeDecodeError as error:
+            if strict:
+                raise UserError(f"{lines.name}, line {number}: not UTF-8") from None
             sys.stderr.write(f"line {number} is not UTF-8 ({error.reason}): left empty\n")
             block.append("")
         if len(block) == BLOCK:
@@ -126,10 +143,10 @@ def _blocks(lines) -> Iterator[list[str]]:
         yield block
 
 
-def _shown(hypothesis, nbest: int) -> str:
-    """The text; of several a line also its score."""
+def _shown(hypothesis, nbest: int, number: int) -> str:
+    """The text; where there are several, after the number of its line, from 0, and its score."""
     text = hypothesis.text.replace("\n", " ")
-    return f"{hypothesis.score:.4f}\t{text}" if nbest > 1 else text
+    return f"{number}\t{hypothesis.score:.4f}\t{text}" if nbest > 1 else text
 
 
 def _record(line: int, rank: int, source: list[str], hypothesis) -> str:
@@ -147,8 +164,9 @@ def _read_dictionary(name: str) -> dict[str, str]:
         return {}
     try:
         lines = Path(name).read_text("utf-8").splitlines()
-    except OSError as error:
-        raise UserError(f"cannot read the dictionary {name}: {error.strerror}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", "it is not UTF-8")
+        raise UserError(f"cannot read the dictionary {name}: {reason}") from None
     pairs = [line.split("\t") for line in lines if line.strip()]
     if any(len(pair) != 2 for pair in pairs):
         raise UserError(f"{name} is no dictionary: each line must be source word, tab, target word")

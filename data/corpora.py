@@ -78,7 +78,7 @@ def _gold_links(data: Config, split: str) -> Callable[[int], str]:
     A file has a sentence a line, `0-0 1?2` (? marks a possible link), or a link a line: the number
     of the sentence, of its source and its target word, and S or P for sure and possible ones.
     """
-    if not data.alignment or split == data.splits.train != data.splits.test:
+    if not data.alignment or split != data.splits.test:
         return lambda number: ""
     path = _find(data, split, "", data.alignment)
     found: dict[int, list[str]] = collections.defaultdict(list)
@@ -86,6 +86,8 @@ def _gold_links(data: Config, split: str) -> Callable[[int], str]:
 
     def link(ends: Iterable[str], mark: str) -> str:
         source, target = (int(end) - base for end in ends)
+        if min(source, target) < 0:
+            raise ValueError("a number before the first")
         return f"{target}{mark}{source}" if turn else f"{source}{mark}{target}"
 
     for number, line in enumerate(_lines(path)):
@@ -101,7 +103,7 @@ def _gold_links(data: Config, split: str) -> Callable[[int], str]:
         except ValueError:
             raise UserError(
                 f"{path}, line {number + 1}: word links are wanted, as `0-0 1-2` for a sentence or "
-                f"`1 1 1` for a link, not {line[:40]!r}"
+                f"`1 1 1` for a link, numbers from data.alignment_base={base}, not {line[:40]!r}"
             ) from None
     return lambda number: " ".join(found[number])
 

@@ -34,6 +34,7 @@ class _Search(NamedTuple):
     last: Int[Array, "b k"]
     alive: Hypotheses
     ended: Hypotheses
+    done: Bool[Array, " b"]  # once and for all: neighbours that go on must not change a sentence
 
 
 def beam_search(
@@ -60,17 +61,17 @@ def beam_search(
     alive, ended = (Hypotheses(tokens, p, p, attention) for p in (first, worst))
     shortest = jnp.zeros(batch, int) if min_length is None else min_length
 
-    def done(search: _Search) -> Bool[Array, " b"]:
-        worst = search.ended.score[:, -1]  # they are sorted
-        better = search.alive.score.max(axis=1) > worst
-        return ((worst > -jnp.inf) & ~better) | (search.t >= max_length)
+    def finished(alive: Hypotheses, ended: Hypotheses, t: Array) -> Bool[Array, " b"]:
+        worst = ended.score[:, -1]  # they are sorted
+        better = alive.score.max(axis=1) > worst
+        return ((worst > -jnp.inf) & ~better) | (t >= max_length)
 
     def advance(search: _Search) -> _Search:
         t, alive = search.t, search.alive
         logits, state, weights = step(search.state, search.last.reshape(-1))
         log_p = jax.nn.log_softmax(logits.astype(jnp.float32)).reshape(batch, width, -1)
         log_p = log_p.at[:, :, jnp.array([PAD, BOS])].set(-jnp.inf)  # never words of a sentence
-        early = (t + 1 < shortest)[:, None]
+        early = (t < shortest)[:, None]
         log_p = log_p.at[:, :, EOS].set(jnp.where(early, -jnp.inf, log_p[:, :, EOS]))
         # 2 × width continuations: though `width` of them may be ends, as many go on.
         total = (alive.log_p[..., None] + log_p).reshape(batch, -1)
@@ -78,21 +79,22 @@ def beam_search(
         parent, word = index // log_p.shape[-1], index % log_p.shape[-1]
         grown = _grow(alive, parent, word, t, best, weights)
         ends = (word == EOS) | (t + 1 >= max_length)[:, None]
-        accepted = ends & (jnp.arange(2 * width)[None] < width) & ~done(search)[:, None]
-        ranked = _penalised(grown, t + 1, settings, source_mask)
+        accepted = ends & (jnp.arange(2 * width)[None] < width) & ~search.done[:, None]
+        ranked = penalised(grown, t + 1, settings, source_mask)
         ended = _best(search.ended, grown._replace(score=jnp.where(accepted, ranked, -jnp.inf)))
         going, places = jax.lax.top_k(jnp.where(word == EOS, -jnp.inf, best), width)
         alive = _take(grown._replace(score=ranked), places)._replace(log_p=going)
         alive = alive._replace(score=jnp.where(going > -jnp.inf, alive.score, -jnp.inf))
         state = _reorder(state, jnp.take_along_axis(parent, places, axis=1))
         last = jnp.take_along_axis(word, places, axis=1)
-        return _Search(t + 1, state, last, alive, ended)
+        done = search.done | finished(alive, ended, t + 1)
+        return _Search(t + 1, state, last, alive, ended, done)
 
     def unfinished(search: _Search) -> Bool[Array, ""]:
-        return (search.t < length) & ~done(search).all()
+        return (search.t < length) & ~search.done.all()
 
     begin = jnp.full((batch, width), BOS)
-    search = _Search(jnp.zeros((), int), state, begin, alive, ended)
+    search = _Search(jnp.zeros((), int), state, begin, alive, ended, max_length <= 0)
     return jax.lax.while_loop(unfinished, advance, search).ended
 
 
@@ -130,7 +132,7 @@ def _best(first: Hypotheses, second: Hypotheses) -> Hypotheses:
     return _take(both, jax.lax.top_k(both.score, first.score.shape[1])[1])
 
 
-def _penalised(
+def penalised(
     hypotheses: Hypotheses, words: Array, settings: Config, source_mask: Array | None
 ) -> Float[Array, "b n"]:
     """log p / lp(words) + β Σ_s log min(Σ_t α_ts, 1) (Wu 2016 eq. 14)."""

@@ -53,7 +53,7 @@ def greedy(
         logits, state, weights = step(state, last)
         log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
         log_p = log_p.at[:, jnp.array([PAD, BOS])].set(-jnp.inf)  # never words of a sentence
-        log_p = log_p.at[:, EOS].set(jnp.where(t + 1 < shortest, -jnp.inf, log_p[:, EOS]))
+        log_p = log_p.at[:, EOS].set(jnp.where(t < shortest, -jnp.inf, log_p[:, EOS]))
         word = choose(log_p, t)
         gained = jnp.take_along_axis(log_p, word[:, None], axis=-1)[:, 0]
         word, gained = jnp.where(done, PAD, word), jnp.where(done, 0, gained)

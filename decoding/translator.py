@@ -11,8 +11,9 @@ from jax import Array
 from jax.sharding import Mesh
 
 from configs.base import Config
+from data.tokenizers import JOINER
 from data.vocabulary import EOS, PAD, UNK, Vocabulary
-from decoding.beam import Hypotheses, beam_search
+from decoding.beam import Hypotheses, beam_search, penalised
 from decoding.ensemble import ensemble
 from decoding.forced import log_probability
 from decoding.greedy import greedy, likeliest
@@ -57,15 +58,23 @@ class Translator:
         self._score = jax.jit(self._forced)
 
     def translate(
-        self, params: Sequence[Params], texts: Sequence[str], attention: bool = False
+        self,
+        params: Sequence[Params],
+        texts: Sequence[str],
+        attention: bool = False,
+        first: int = 0,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The number and the `nbest` hypotheses of every text, those of like length together."""
+        """The number and the `nbest` hypotheses of every text, those of like length together.
+
+        `first` is the number of the first text, for sampling, which goes by it.
+        """
         ids = [self.source.encode(text) for text in texts]
         for i, found in enumerate(ids):
             if not found:
                 yield i, [Hypothesis("", np.zeros(0, int), [], 0.0, 0.0, None)]
         weigh = attention or self.settings.replace_unknown
         for batch in self._batches(ids):
+            batch["number"] = batch["index"] + first
             outputs = self._decode(list(params), put(batch, self.mesh), attention=weigh)
             whole, found = jax.device_get(outputs)
             for row, i in enumerate(map(int, whole["index"])):
@@ -81,8 +90,8 @@ class Translator:
     def score(
         self, params: Sequence[Params], sources: Sequence[str], targets: Sequence[str]
     ) -> list[float]:
-        """log p of each target given its source: forced decoding. Of an ensemble, the log of the
-        mean over its models."""
+        """log p of each target given its source: forced decoding. An ensemble's probabilities are
+        averaged at every step, as in decoding."""
         results = [0.0] * len(sources)
         sides = [
             [[*vocabulary.encode(text), EOS] for text in texts]
@@ -107,7 +116,8 @@ class Translator:
     def _forced(self, params: list[Params], source: Array, target: Array) -> Array:
         members = zip(self.tasks, params, strict=True)
         log_p = jnp.stack([log_probability(task, own, source, target) for task, own in members])
-        return jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(self.tasks))
+        mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(self.tasks))
+        return jnp.sum(mean, axis=1, where=target != PAD)
 
     def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
         """This host's rows. Widths are of a short ladder, rows a power of 2 up to decode.batch."""
@@ -156,11 +166,13 @@ class Translator:
         choose = likeliest
         if settings.temperature:
             key = jax.random.key(settings.seed)
-            keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(batch["index"])
+            keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(batch["number"])
             choose = sampled(keys, settings.temperature, settings.top_k, settings.top_p)
         tokens, log_p, weights = greedy(step, state, len(source), longest, length, shortest, choose)
-        found = Hypotheses(tokens, log_p, log_p, weights)
-        return batch, jax.tree.map(lambda x: x[:, None], found)
+        found = jax.tree.map(lambda x: x[:, None], Hypotheses(tokens, log_p, log_p, weights))
+        written = (found.tokens != PAD).sum(axis=-1)
+        score = penalised(found, jnp.maximum(written, 1), settings, source != PAD)
+        return batch, found._replace(score=score)
 
     def _hypotheses(
         self, text: str, words: int, found: Hypotheses, row: int, attention: bool
@@ -227,5 +239,6 @@ def replace_unknown(
     for t, i in enumerate(ids):
         if i == UNK and source:
             word = source[int(attention[t, : len(source)].argmax())]
+            word = word.removeprefix(JOINER).removeprefix("▁").removesuffix("@@")
             replaced[t] = dictionary.get(word, word)
     return replaced

@@ -1,5 +1,7 @@
 """Alignment error: does attention look at the words that a person would link?"""
 
+import itertools
+import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -29,14 +31,19 @@ def parse_links(text: str) -> Gold:
 def words_of_tokens(tokens: list[str], words: list[str]) -> list[int]:
     """For each token, be it a word or a piece of one, the number of the word it begins in.
 
-    Both come from one text, so their characters are the same but for the marks of pieces.
+    Both come from one text, so their characters are the same, but for spaces, the marks of pieces
+    and Unicode's compatibility forms. Where a tokenizer changed more, places are in proportion.
     """
-    owners = [i for i, word in enumerate(words) for _ in word] or [0]
-    place, numbers = 0, []
-    for token in tokens:
-        numbers.append(owners[min(place, len(owners) - 1)])
-        place += len(token.removeprefix(JOINER).removeprefix("▁").removesuffix("@@"))
-    return numbers
+    owners = [i for i, word in enumerate(words) for _ in _bare(word)] or [0]
+    lengths = [len(_bare(token)) for token in tokens]
+    scale = len(owners) / max(1, sum(lengths))
+    starts = itertools.accumulate(lengths, initial=0)
+    return [owners[min(int(start * scale), len(owners) - 1)] for start, _ in zip(starts, tokens)]  # noqa: B905
+
+
+def _bare(token: str) -> str:
+    token = token.removeprefix(JOINER).removeprefix("▁").removesuffix("@@")
+    return "".join(unicodedata.normalize("NFKC", token).split())
 
 
 def attention_links(

@@ -27,8 +27,10 @@ def heat_map(
     width, height = 0.34 * len(source) + 1.6, 0.34 * len(target) + 1.4
     figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
     image = axes.imshow(weights, cmap="gray", vmin=0, vmax=1)
-    axes.set_xticks(range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor")
-    axes.set_yticks(range(len(target)), target)
+    axes.set_xticks(
+        range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor", parse_math=False
+    )
+    axes.set_yticks(range(len(target)), target, parse_math=False)
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=9)
     axes.set_xlabel(title, fontsize=8)
@@ -67,8 +69,8 @@ def heat_maps(
         axes.tick_params(length=0, labelsize=6 * smaller)
     figure.suptitle(f"{title}; white is {largest:.2f}", fontsize=8, y=0.02, va="bottom")
     for axes in grid[:, 0]:
-        axes.set_yticks(range(len(target)), target)
+        axes.set_yticks(range(len(target)), target, parse_math=False)
     for axes in grid[-1]:
-        axes.set_xticks(range(len(source)), source, rotation=90)
+        axes.set_xticks(range(len(source)), source, rotation=90, parse_math=False)
     figure.savefig(path, dpi=150)
     plt.close(figure)

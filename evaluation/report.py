@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from configs.base import Config
 from data.pair import Pair
 from data.tokenizers import JOINER
-from data.vocabulary import EOS, UNK
+from data.vocabulary import EOS, UNK, Vocabulary
 from errors import UserError
 from evaluation.alignment import (
     Gold,
@@ -26,6 +26,7 @@ from evaluation.page import write_page
 from evaluation.pictures import heat_map, heat_maps
 from evaluation.scores import (
     edit_rate,
+    exact_match,
     paired_bootstrap,
     signatures,
     token_error_rate,
@@ -52,6 +53,7 @@ class Wanted(NamedTuple):
 def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     """Scores a split, prints the scores, and writes them with all that was decoded."""
     evaluator = Evaluator(task, mesh, wanted.decode)
+    theirs = read_hypotheses(wanted.against) if wanted.against else []
     translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
     scores = evaluator.losses(params, wanted.split) | all_scores(task, translated)
     looks = Looks(task, task.split(wanted.split)[0].texts(), wanted.pictures)
@@ -63,20 +65,24 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     result = {
         "split": wanted.split, "checkpoints": wanted.checkpoints, "sentences": len(translated),
         "decode": wanted.decode.to_dict(), "scores": scores,
-        "signatures": signatures(task.lowercase),
+        "signatures": signatures(task.lowercase, max(len(t.references) for t in translated)),
         "curves": curves(task, params, mesh, wanted, translated),
         "alignment_error": errors,
         "attention": {name: own.overall()._asdict() for name, own in looks.statistics.items()},
         "attention_by_position": looks.by_position(),
     }  # fmt: skip
     if wanted.against:
-        result["against"] = compared(task, translated, wanted.against)
+        result["against"] = compared(task, translated, theirs)
     folder = wanted.folder
     (folder / "scores.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
     (folder / "hypotheses.txt").write_text(lines, "utf-8")
     _print(task, translated, result)
-    for old in (*folder.glob("attention-*.png"), *folder.glob("heads-*.png")):
+    for old in (
+        *folder.glob("attention-*.png"),
+        *folder.glob("heads-*.png"),
+        *folder.glob("*.html"),
+    ):
         old.unlink()
     _draw(task, translated, folder, wanted.pictures)
     looks.draw(folder)
@@ -101,12 +107,15 @@ class Looks:
         for name, weights in named.items():
             self.statistics.setdefault(name, Statistics()).add(weights)
         if pair.alignment:
-            gold, words = parse_links(pair.alignment), self.task.gold_words
-            source = words_of_tokens(self.task.source.tokens(pair.source), words(pair.source))
-            target = words_of_tokens(self.task.target.tokens(pair.target), words(pair.target))
+            gold = parse_links(pair.alignment)
+            source = self._words(self.task.source, pair.source)
+            target = self._words(self.task.target, pair.target)
             for name, weights in named.items():
                 links = attention_links(weights, source, target)
                 self._links.setdefault(name, []).append((links, gold))
+
+    def _words(self, vocabulary: Vocabulary, line: str) -> list[int]:
+        return words_of_tokens(vocabulary.tokens(line), self.task.gold_words(line, vocabulary))
 
     def alignment_errors(self) -> dict[str, float]:
         """By name of the attention; empty where the corpus has no gold links or the model looks at
@@ -134,28 +143,39 @@ class Looks:
 
 
 def all_scores(task: Translation, translated: list[Translated]) -> dict[str, float]:
+    ours, references = [t.best.text for t in translated], [t.references for t in translated]
+    ter = edit_rate(ours, references, task.lowercase)
+    return score(task, translated) | word_scores(task, translated) | {"ter": ter}
+
+
+def word_scores(task: Translation, translated: list[Translated]) -> dict[str, float]:
+    """Those over words, and exact match: quick enough for every part of a split."""
+
     def words(texts: list[str]) -> list[list[str]]:
-        return [task.target.words(text) for text in texts]
+        return [task.target.words(text.lower() if task.lowercase else text) for text in texts]
 
     ours, references = [t.best.text for t in translated], [t.references for t in translated]
     ours_in_words, references_in_words = words(ours), [words(several) for several in references]
-    return score(task, translated) | {
+    return {
         "tokenised_bleu": tokenised_bleu(ours_in_words, references_in_words),
-        "ter": edit_rate(ours, references, task.lowercase),
+        "exact": exact_match(ours, references, task.lowercase),
         "token_error": token_error_rate(ours_in_words, references_in_words),
     }
 
 
-def compared(task: Translation, translated: list[Translated], other: Path) -> dict[str, Any]:
-    """A paired bootstrap against the hypotheses that another run left, by metric and system."""
+def read_hypotheses(folder: Path) -> list[str]:
     try:
-        theirs = (other / "hypotheses.txt").read_text("utf-8").split("\n")[:-1]
+        return (folder / "hypotheses.txt").read_text("utf-8").split("\n")[:-1]
     except OSError:
-        raise UserError(f"{other} has no hypotheses.txt: run eval.py on that run first") from None
+        raise UserError(f"{folder} has no hypotheses.txt: run eval.py on that run first") from None
+
+
+def compared(task: Translation, translated: list[Translated], theirs: list[str]) -> dict[str, Any]:
+    """A paired bootstrap against the hypotheses of another run, by metric and system."""
     if len(theirs) != len(translated):
         raise UserError(
-            f"{other} has {len(theirs):,} hypotheses and this split {len(translated):,} sentences: "
-            "two runs can be compared on the same corpus only"
+            f"the other run has {len(theirs):,} hypotheses and this split {len(translated):,} "
+            "sentences: two runs can be compared on the same corpus only"
         )
     systems = {"other": theirs, "ours": [t.best.text for t in translated]}
     return paired_bootstrap(systems, [t.references for t in translated], task.lowercase)
@@ -167,8 +187,7 @@ def curves(
     """Scores by source length, by unknown source words, and by beam width where asked for."""
 
     def brief(part: list[Translated]) -> dict[str, float]:
-        scores = all_scores(task, part)
-        return {name: scores[name] for name in ("tokenised_bleu", "exact", "token_error")}
+        return word_scores(task, part)
 
     ids = [task.source.encode(t.pair.source) for t in translated]
     parts = {
@@ -179,7 +198,7 @@ def curves(
         parts["beam width"] = []
     for beam in wanted.beams:
         decode = wanted.decode.copy_and_resolve_references()
-        decode.update({"beam": beam, "nbest": 1})
+        decode.update({"beam": beam, "nbest": 1, "temperature": 0.0})
         found = Evaluator(task, mesh, decode).translate(params, wanted.split)
         parts["beam width"].append(Part(str(beam), len(found), brief(found)))
     return {name: [part._asdict() for part in some] for name, some in parts.items()}

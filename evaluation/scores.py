@@ -77,12 +77,12 @@ def _edits(first: Sequence[str], second: Sequence[str]) -> int:
     return int(row[-1])
 
 
-def signatures(lowercase: bool = False) -> dict[str, str]:
-    """How sacreBLEU computes the scores above: tokenisation, case, version."""
+def signatures(lowercase: bool = False, references: int = 1) -> dict[str, str]:
+    """How sacreBLEU computes the scores above: references, tokenisation, case, version."""
     ter = sacrebleu.TER(case_sensitive=not lowercase)
     metrics = _metrics(lowercase) | {"tokenised_bleu": _TOKENISED, "ter": ter}
     for metric in metrics.values():
-        metric.corpus_score(["a"], [["a"]])  # a signature names the number of references
+        metric.corpus_score(["a"], [["a"]] * references)
     return {name: str(metric.get_signature()) for name, metric in metrics.items()}
 
 
@@ -122,4 +122,4 @@ def _metrics(lowercase: bool) -> dict[str, Metric]:
     return {"bleu": sacrebleu.BLEU(lowercase), "chrf": sacrebleu.CHRF(lowercase=lowercase)}
 
 
-_TOKENISED = sacrebleu.BLEU(lowercase=True, tokenize="none", force=True)
+_TOKENISED = sacrebleu.BLEU(lowercase=True, tokenize="none", force=True, smooth_method="none")

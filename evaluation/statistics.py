@@ -44,14 +44,17 @@ class Statistics:
 
 def measure(weights: np.ndarray) -> np.ndarray:
     """Entropy, effective words, share of small weights, largest weight and source length, a row a
-    target word; words that read nothing (an empty window) are left out."""
+    target word; NaN for words that read nothing (an empty window)."""
     totals = weights.sum(axis=1, keepdims=True)
-    p = (weights / np.where(totals > 0, totals, 1))[totals[:, 0] > 0].astype(float)
-    entropy = -np.sum(p * np.log(np.where(p > 0, p, 1)), axis=1)
-    columns = entropy, np.exp(entropy), (p < SMALL).mean(axis=1), p.max(axis=1, initial=0)
-    return np.stack([*columns, np.full(len(p), weights.shape[1])], axis=1)
+    p = (weights / np.where(totals > 0, totals, np.nan)).astype(float)
+    entropy = -np.sum(p * np.log(np.where(p == 0, 1, p)), axis=1)
+    read = np.where(totals[:, 0] > 0, 1, np.nan)
+    columns = entropy, np.exp(entropy), read * (p < SMALL).mean(axis=1), p.max(axis=1)
+    return np.stack([*columns, read * weights.shape[1]], axis=1)
 
 
 def _mean(rows: np.ndarray) -> Selection:
-    entropy, effective, small, largest, source = map(float, rows.mean(axis=0))
+    rows = rows[~np.isnan(rows[:, 0])]
+    means = map(float, rows.mean(axis=0) if len(rows) else np.zeros(5))
+    entropy, effective, small, largest, source = means
     return Selection(entropy, effective, small, largest, source, len(rows))

@@ -15,7 +15,7 @@ from configs.base import Config
 from data.batches import Batch, Batches, Bucket, eval_batches, plan_buckets
 from data.prepare import Split, only_vocabularies, prepare
 from data.tokenizers import make_tokenizer
-from data.vocabulary import BOS, PAD
+from data.vocabulary import BOS, PAD, Vocabulary
 from models.output import logits
 from models.seq2seq import make_seq2seq
 from models.transformer import make_transformer
@@ -48,11 +48,11 @@ class Translation:
     def save_vocabularies(self, folder: Path) -> None:
         self.prepared.copy_vocabularies(folder)
 
-    def gold_words(self, line: str) -> list[str]:
+    def gold_words(self, line: str, vocabulary: Vocabulary) -> list[str]:
         """The words that a corpus' gold alignment counts, in one of its lines."""
         if self.config.data.corpus == "dates":
             return make_tokenizer("unicode", "").words(line)
-        return self.source.surface(line).split()
+        return vocabulary.surface(line).split()
 
     @property
     def lowercase(self) -> bool:

@@ -218,7 +218,9 @@ def test_two_runs_are_an_ensemble_and_give_several_hypotheses(run):
     both = f"{workdir},{workdir}"
     done = translate(both, "--decode.beam=2", "--decode.nbest=2", text=b"May 3, 2020\n")
     assert done.returncode == 0, done.stderr
-    scores = [float(line.split("\t")[0]) for line in done.stdout.decode().splitlines()]
+    rows = [line.split("\t") for line in done.stdout.decode().splitlines()]
+    assert [row[0] for row in rows] == ["0", "0"]
+    scores = [float(row[1]) for row in rows]
     assert len(scores) == 2 and scores[0] >= scores[1]
 
 
@@ -228,7 +230,13 @@ def test_two_runs_are_an_ensemble_and_give_several_hypotheses(run):
         (["--decode.beam=0"], "decode.beam=0 is out of range"),
         (["--decode.nbest=3"], "nbest=3 is more than"),
         (["--checkpoint=first"], "no checkpoint 'first': it can be best, last"),
-        (["--dictionary=nowhere.tsv"], "cannot read the dictionary nowhere.tsv"),
+        (["--dictionary=nowhere.tsv"], "add --decode.replace_unknown=True"),
+        (
+            ["--dictionary=nowhere.tsv", "--decode.replace_unknown=True"],
+            "cannot read the dictionary nowhere.tsv",
+        ),
+        (["--decode.bem=5"], "decode has no field 'bem': it has max_ratio"),
+        (["--attention=nowhere/a.jsonl"], "cannot write nowhere/a.jsonl"),
     ],
 )
 def test_mistakes_in_translating_are_one_sentence(run, flags, message):

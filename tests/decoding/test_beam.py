@@ -231,3 +231,14 @@ def test_early_ends_do_not_crowd_out_a_likelier_sentence():
 
     found = beam_search(step, jnp.zeros(2, int), 1, jnp.array([20]), 20, settings(beam=2))
     np.testing.assert_array_equal(found.tokens[0, 0, :7], sentence)
+
+
+def test_neighbours_that_go_on_change_nothing():
+    """A finished sentence stays so, though its open hypotheses' mean log p may still rise."""
+    decode = settings(beam=2, length_penalty="average", alpha=1.0)
+    for seed in range(4):
+        together = search(seed, [6, 6, 6], decode)
+        for row in range(BATCH):
+            longest = [6 if i == row else 0 for i in range(BATCH)]
+            alone = search(seed, longest, decode)
+            np.testing.assert_array_equal(alone.tokens[row], together.tokens[row])

@@ -23,7 +23,10 @@ def params(tiny_task):
 TEXTS = ["May 3, 2020", "", "4:21 PM", "Monday, January 30, 2023, 4:21 PM", "May 3, 2020", "x"]
 
 
-@pytest.mark.parametrize("changes", [{}, {"beam": 2, "nbest": 2}, {"temperature": 1.0}], ids=str)
+PENALTY = {"beam": 2, "nbest": 2, "length_penalty": "average", "alpha": 1.0, "max_extra": 9}
+
+
+@pytest.mark.parametrize("changes", [{}, PENALTY, {"temperature": 1.0}], ids=str)
 def test_a_text_is_translated_the_same_in_any_company(tiny_task, params, mesh, changes):
     translator = Translator([tiny_task], mesh, settings(tiny_task, **changes))
     found = translator.in_order([params], TEXTS, attention=True)

@@ -28,7 +28,7 @@ def content():
         "selection": [{"name": "attention", **selection}], "positions": [selection] * 2,
         "sentences": [
             {
-                "text": ["the </script> cat", "die Katze"],
+                "text": ["the </script> <!--<script> cat", "die Katze"],
                 "source": ["the", "cat", "</s>"],
                 "hypotheses": [
                     {"text": "Katze", "tokens": ["Katze", "</s>"], "score": -0.1,

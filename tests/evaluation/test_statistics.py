@@ -29,6 +29,8 @@ def test_positions_stop_where_few_sentences_reach():
     for length in (3, 2, 2):
         statistics.add(np.tile([0.5, 0.5], (length, 1)))
     assert [s.words for s in statistics.by_position(least=2)] == [3, 3]
+    statistics.add(np.array([[0.0, 0.0], [1.0, 0.0]]))  # the first word reads nothing
+    assert [s.words for s in statistics.by_position(least=2)] == [3, 4]
 
 
 def test_parts_hold_every_sentence_once():
