@@ -235,7 +235,7 @@ def test_two_runs_are_an_ensemble_and_give_several_hypotheses(run):
             ["--dictionary=nowhere.tsv", "--decode.replace_unknown=True"],
             "cannot read the dictionary nowhere.tsv",
         ),
-        (["--decode.bem=5"], "decode has no field 'bem': it has max_ratio"),
+        (["--decode.bem=5"], "decode has no field 'bem': it has alpha"),
         (["--attention=nowhere/a.jsonl"], "cannot write nowhere/a.jsonl"),
     ],
 )
