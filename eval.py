@@ -24,7 +24,8 @@ _CHECKPOINT = flags.DEFINE_string(
 )
 _PICTURES = flags.DEFINE_integer("pictures", 4, "Attention pictures to draw.", lower_bound=0)
 
-_REPORT = flags.DEFINE_integer("report", 50, "Sentences in report.html; 0: no page.", 0)
+_REPORT = flags.DEFINE_boolean("report", True, "Write report.html, a page to look around in.")
+_SENTENCES = flags.DEFINE_integer("sentences", 50, "Translations in that page.", lower_bound=1)
 _BEAMS = flags.DEFINE_list("beams", [], "Beam widths to compare, as --beams=1,2,5,12.")
 _AGAINST = flags.DEFINE_string("against", "", "Another run, already scored, to compare with.")
 program.define_decode()
@@ -51,7 +52,7 @@ def main() -> None:
     folder = workdir / "eval" / _SPLIT.value
     folder.mkdir(parents=True, exist_ok=True)
     wanted = Wanted(
-        _SPLIT.value, steps, decode, folder, _PICTURES.value, _REPORT.value, _widths(),
+        _SPLIT.value, steps, decode, folder, _PICTURES.value, _SENTENCES.value if _REPORT.value else 0, _widths(),
         Path(_AGAINST.value) / "eval" / _SPLIT.value if _AGAINST.value else None,
     )  # fmt: skip
     REPORTS[config.task](task, params, mesh, wanted)

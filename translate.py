@@ -26,6 +26,7 @@ _CHECKPOINT = flags.DEFINE_list(
 _SCORE = flags.DEFINE_string(
     "score", "", "File of given translations, a line each: prints their log p in place of ours."
 )
+_NBEST = flags.DEFINE_integer("nbest", 0, "Hypotheses a line; the beam is at least as wide.", 0)
 _ATTENTION = flags.DEFINE_string("attention", "", "File for tokens and attention, a JSON a line.")
 _DICTIONARY = flags.DEFINE_string(
     "dictionary", "", "TSV of source and target words, for --decode.replace_unknown=True."
@@ -45,7 +46,11 @@ def main() -> None:
         raise UserError("--workdir is missing: name the folder of a run, as --workdir=runs/a")
     if not _CHECKPOINT.value:
         raise UserError("--checkpoint is empty: it can be best, last, average or a step's number")
-    settings = program.decode_settings(load_config(Path(_WORKDIR.value[0])))
+    config = load_config(Path(_WORKDIR.value[0]))
+    if _NBEST.value:
+        config.decode.nbest = _NBEST.value
+        config.decode.beam = max(_NBEST.value, config.decode.beam)
+    settings = program.decode_settings(config)
     if _DICTIONARY.value and not settings.replace_unknown:
         raise UserError("--dictionary is for unknown words: add --decode.replace_unknown=True")
     dictionary = _read_dictionary(_DICTIONARY.value)
