@@ -52,9 +52,15 @@ def main() -> None:
     folder = workdir / "eval" / _SPLIT.value
     folder.mkdir(parents=True, exist_ok=True)
     wanted = Wanted(
-        _SPLIT.value, steps, decode, folder, _PICTURES.value, _SENTENCES.value if _REPORT.value else 0, _widths(),
-        Path(_AGAINST.value) / "eval" / _SPLIT.value if _AGAINST.value else None,
-    )  # fmt: skip
+        split=_SPLIT.value,
+        checkpoints=steps,
+        decode=decode,
+        folder=folder,
+        pictures=_PICTURES.value,
+        page=_SENTENCES.value if _REPORT.value else 0,
+        beams=_widths(),
+        against=Path(_AGAINST.value) / "eval" / _SPLIT.value if _AGAINST.value else None,
+    )
     REPORTS[config.task](task, params, mesh, wanted)
     print(f"kept in {folder}")
 
