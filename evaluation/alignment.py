@@ -37,8 +37,8 @@ def words_of_tokens(tokens: list[str], words: list[str]) -> list[int]:
     owners = [i for i, word in enumerate(words) for _ in _bare(word)] or [0]
     lengths = [len(_bare(token)) for token in tokens]
     scale = len(owners) / max(1, sum(lengths))
-    starts = itertools.accumulate(lengths, initial=0)
-    return [owners[min(int(start * scale), len(owners) - 1)] for start, _ in zip(starts, tokens)]  # noqa: B905
+    starts = [0, *itertools.accumulate(lengths)][:-1]
+    return [owners[min(int(start * scale), len(owners) - 1)] for start in starts]
 
 
 def _bare(token: str) -> str:

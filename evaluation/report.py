@@ -1,7 +1,7 @@
 """What eval.py leaves in a run's folder: scores, hypotheses, pictures, a page to look around."""
 
+import functools
 import json
-import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,12 +78,9 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
     (folder / "hypotheses.txt").write_text(lines, "utf-8")
     _print(task, translated, result)
-    for old in (
-        *folder.glob("attention-*.png"),
-        *folder.glob("heads-*.png"),
-        *folder.glob("*.html"),
-    ):
-        old.unlink()
+    for pattern in ("attention-*.png", "heads-*.png", "report.html"):  # of an earlier report
+        for old in folder.glob(pattern):
+            old.unlink()
     _draw(task, translated, folder, wanted.pictures)
     looks.draw(folder)
     if wanted.page:
@@ -186,9 +183,7 @@ def curves(
 ) -> dict[str, list[dict[str, Any]]]:
     """Scores by source length, by unknown source words, and by beam width where asked for."""
 
-    def brief(part: list[Translated]) -> dict[str, float]:
-        return word_scores(task, part)
-
+    brief = functools.partial(word_scores, task)
     ids = [task.source.encode(t.pair.source) for t in translated]
     parts = {
         "source length": by_length(translated, [len(x) for x in ids], brief),
@@ -287,7 +282,6 @@ def page_content(
         "scores": [
             {"name": name, "value": value, "signature": result["signatures"].get(name, "")}
             for name, value in result["scores"].items()
-            if math.isfinite(value)
         ],
         "curves": result["curves"],
         "selection": [{"name": name, **own} for name, own in result["attention"].items()],
