@@ -33,7 +33,7 @@ program.define_decode()
 
 def main() -> None:
     from evaluation.registry import REPORTS
-    from evaluation.report import Wanted
+    from evaluation.results import Wanted
     from tasks.registry import make_task
     from training.checkpoints import Checkpoints
     from training.devices import check_rows, make_mesh

@@ -37,7 +37,7 @@ BLOCK = 4096  # lines that are sorted by length together
 
 def main() -> None:
     from decoding.translator import Translator
-    from tasks.registry import make_task
+    from tasks.translation import Translation
     from training.checkpoints import Checkpoints
     from training.devices import make_mesh
     from training.workdir import VOCABULARIES, load_config
@@ -46,6 +46,10 @@ def main() -> None:
         raise UserError("--workdir is missing: name the folder of a run, as --workdir=runs/a")
     if not _CHECKPOINT.value:
         raise UserError("--checkpoint is empty: it can be best, last, average or a step's number")
+    for workdir in _WORKDIR.value:
+        task = load_config(Path(workdir)).task
+        if task != "translation":
+            raise UserError(f"{workdir} is a run of {task}: only translation runs can translate")
     config = load_config(Path(_WORKDIR.value[0]))
     if _NBEST.value:
         config.decode.nbest = _NBEST.value
@@ -57,7 +61,7 @@ def main() -> None:
     mesh, tasks, params = make_mesh(), [], []
     for workdir in map(Path, _WORKDIR.value):
         config = load_config(workdir)
-        task = make_task(config, workdir / VOCABULARIES)
+        task = Translation(config, workdir / VOCABULARIES)
         checkpoints = Checkpoints(workdir, config.train.keep, read_only=True)
         for which in _CHECKPOINT.value:
             tasks.append(task)

@@ -24,7 +24,7 @@ from configs.datasets import DATASETS, use_dataset
 def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
-        data=DATASETS,
+        data=DATASETS["translation"],
         align=("global", "local_m", "local_p", "hard"),
         score=("concat", "dot", "scaled_dot", "general", "location"),
         size=("tiny", "small", "paper"),

@@ -8,55 +8,100 @@ Config = Any  # a ConfigDict, whose fields type checkers cannot know
 
 
 def base_config(model: str = "seq2seq") -> Config:
-    """All fields, those of `config.model` for the kind of model named."""
+    """All fields of a config for this kind of model, which decides the task."""
+    task = next(task for task, models in TASKS.items() if model in models)
     config = ConfigDict()
-    config.task = "translation"
+    config.task = task
     config.seed = 0  # of weights, data order and dropout
-    config.data = _data()
-    config.model = MODELS[model]()
+    config.data = {**_any_data(), **_DATA[task]()}
+    config.model = TASKS[task][model]()
     config.optimizer = _optimizer()
-    config.train = _train()
-    config.decode = _decode()
+    config.train = {**_any_training(), **_TRAINING[task]}
+    if task == "translation":
+        config.decode = _decode()
     return config.lock()  # so that a slip in a config file is no new field
 
 
-def _vocab() -> Config:
-    return ConfigDict({
+def _any_data() -> dict:
+    return {
+        "dir": "",  # the corpus' folder (TFDS: its data_dir)
+        "splits": {"train": "train", "valid": "valid", "test": "test"},  # the corpus' own names
+        "holdout": 50,  # where splits.valid is "": one in so many training examples
+        "cache": "cache",  # prepared corpora
+        "buckets": 6,  # batch shapes, so compilations, at the most
+        "batch_size": 128,
+        "batch_unit": "sentences",  # sentences (examples) | tokens (padded, of the longest part)
+        "batch_multiple": 8,  # rows of a batch; devices × accumulation must divide it
+    }  # fmt: skip
+
+
+def _vocab() -> dict:
+    return {
         "kind": "words",  # words | unigram | bpe (the last two by SentencePiece)
-        "tokenizer": "moses",  # for words: moses | unicode | split | bpe | characters
+        "tokenizer": "moses",  # for words: moses | unicode | plain | split | bpe | characters
         "size": 50_000,  # the most frequent words, or SentencePiece's size
         "min_count": 1,  # rarer words are <unk>
         "lowercase": False,
-    })  # fmt: skip
+    }  # fmt: skip
 
 
-def _data() -> Config:
-    return ConfigDict({
+def _translation_data() -> dict:
+    return {
         "corpus": "text",  # dates | text | tsv | tfds
         "name": "",  # TFDS catalogue name
-        "dir": "",  # the corpus' folder (TFDS: its data_dir)
-        "files": "{split}.{lang}",  # file names in it; .gz and .xz are found as well
+        "files": "{split}.{lang}",  # file names in dir; .gz and .xz are found as well
         "source": "en",
         "target": "de",
-        "splits": {"train": "train", "valid": "valid", "test": "test"},  # the corpus' own names
         "alignment": "",  # file of the test split's gold word links, as "{split}.align"
         "alignment_base": 0,  # whether it counts from 0 or 1
         "alignment_order": "source-target",  # or target-source
         "several_references": False,  # pairs of one source are its references, and scored once
-        "holdout": 50,  # where splits.valid is "": one in so many training sources
         "seed": 0,  # of the dates corpus
         "examples": {"train": 100_000, "valid": 1000, "test": 1000},  # of the dates corpus
-        "cache": "cache",  # prepared corpora
         "max_length": 50,  # training pairs with a longer side are left out
         "source_vocab": _vocab(),
         "target_vocab": _vocab(),
         "shared_vocab": False,  # one vocabulary over both sides, made by source_vocab
         "reverse_source": False,  # read the source from its end (Sutskever 2014)
-        "buckets": 6,  # batch shapes, so compilations, at the most
-        "batch_size": 128,
-        "batch_unit": "sentences",  # sentences | tokens (padded, of the longer side)
-        "batch_multiple": 8,  # rows of a batch; devices × accumulation must divide it
-    })  # fmt: skip
+    }  # fmt: skip
+
+
+def _labelling_data() -> dict:
+    return {
+        "corpus": "series",  # series | series_classes | columns | polymusic
+        "files": "{split}.txt",  # polymusic: one .mat file, whose variables the splits name
+        "columns": ("word", "pos", "label"),  # what stands in a line of a columns file
+        "inputs": ("word",),  # columns that are read, and suffix, characters: of the word
+        "suffix": 3,  # letters
+        "vocab": {**_vocab(), "tokenizer": "split"},  # of the words
+        "seed": 0,  # of the series
+        "examples": {"train": 100, "valid": 20, "test": 100},  # series of
+        "series_length": 100,  # steps each
+        "max_length": 500,  # longer sequences are cut, in training alone
+    }  # fmt: skip
+
+
+def _classification_data() -> dict:
+    return {
+        "corpus": "tsv",  # lines ("label text") | tsv | tfds
+        "name": "",  # TFDS catalogue name
+        "files": "{split}.tsv",
+        "label": "0",  # tsv: the column of the label, counted from 0; TFDS: the feature
+        "text": "1",  # and of the text
+        "documents": False,  # texts as sentences of words, for hierarchical models
+        "max_length": 400,  # words of a text that are read; of a sentence, where documents,
+        "max_sentences": 40,  # which have so many sentences that are read
+        "vocab": {**_vocab(), "tokenizer": "plain", "lowercase": True},
+    }  # fmt: skip
+
+
+def _cloze_data() -> dict:
+    return {
+        "corpus": "cbt",  # files of the Children's Book Test's format
+        "files": "{split}.txt",
+        "max_candidates": 10,
+        "vocab": {**_vocab(), "tokenizer": "split"},
+    }  # fmt: skip
 
 
 def _seq2seq() -> Config:
@@ -105,7 +150,97 @@ def _transformer() -> Config:
     })  # fmt: skip
 
 
-MODELS = {"seq2seq": _seq2seq, "transformer": _transformer}
+def _tagger() -> Config:
+    return ConfigDict({
+        "name": "tagger",
+        "network": "brnn",  # mlp | tdnn | forward | backward | merged | brnn (Schuster 1997)
+        "cell": "lstm",  # of the recurrent ones: elman | lstm | gru
+        "layers": 1,
+        "features": 64,  # of each direction
+        "delay": 0,  # forward, backward, merged: step t is labelled so many steps later
+        "window": 10,  # mlp, and each layer of tdnn: steps read on either side
+        "embedding": 100,  # of words
+        "small_embedding": 30,  # of suffixes, characters and other columns
+        "dropout": 0.0,
+        "init": "xavier",  # uniform | normal | xavier | bahdanau
+        "init_scale": 1.0,
+        "dtype": "float32",
+    })  # fmt: skip
+
+
+def _sentence() -> Config:
+    return ConfigDict({
+        "name": "sentence",
+        "cell": "lstm",
+        "layers": 1,
+        "features": 300,  # u, of each direction
+        "embedding": 100,
+        "pooling": "attention",  # attention (Lin 2017) | mean | max | last
+        "hops": 30,  # r, of attention
+        "attention_features": 350,  # d_a
+        "hidden": 512,  # ReLU layer before the classes; 0: none
+        "dropout": 0.5,
+        "init": "xavier",
+        "init_scale": 1.0,
+        "dtype": "float32",
+    })  # fmt: skip
+
+
+def _han() -> Config:
+    return ConfigDict({
+        "name": "han",
+        "cell": "gru",
+        "features": 50,  # of each direction, of words and of sentences
+        "embedding": 200,
+        "attention_features": 100,  # of the context vectors u_w and u_s
+        "dropout": 0.0,
+        "init": "xavier",
+        "init_scale": 1.0,
+        "dtype": "float32",
+    })  # fmt: skip
+
+
+def _reader() -> Config:
+    return ConfigDict({
+        "name": "reader",
+        "reader": "attention_over_attention",  # Cui 2017 | attention_sum (Kadlec 2016)
+        "cell": "gru",
+        "layers": 1,
+        "features": 256,  # of each direction
+        "embedding": 384,
+        "dropout": 0.1,
+        "init": "xavier",
+        "init_scale": 1.0,
+        "dtype": "float32",
+    })  # fmt: skip
+
+
+TASKS = {  # and their models
+    "translation": {"seq2seq": _seq2seq, "transformer": _transformer},
+    "labelling": {"tagger": _tagger},
+    "classification": {"sentence": _sentence, "han": _han},
+    "cloze": {"reader": _reader},
+}
+MODELS = {name: fields for models in TASKS.values() for name, fields in models.items()}
+_DATA = {
+    "translation": _translation_data,
+    "labelling": _labelling_data,
+    "classification": _classification_data,
+    "cloze": _cloze_data,
+}
+_TRAINING = {
+    "translation": {
+        "label_smoothing": 0.0,
+        "doubly_stochastic": 0.0,  # λ of Xu 2015: every source word should be read once
+        "reinforce": {"weight": 1.0, "entropy": 0.002},  # hard attention (Xu 2015)
+    },
+    "labelling": {},
+    "classification": {
+        "label_smoothing": 0.0,
+        "penalty": 0.0,  # of ‖AAᵀ − I‖²_F (Lin 2017 eq. 8)
+    },
+    "cloze": {},
+}
 
 
 def _optimizer() -> Config:
@@ -128,24 +263,21 @@ def _optimizer() -> Config:
     })  # fmt: skip
 
 
-def _train() -> Config:
-    return ConfigDict({
+def _any_training() -> dict:
+    return {
         "steps": 0,  # length of the run; 0: epochs decide
         "epochs": 10.0,
-        "label_smoothing": 0.0,
-        "doubly_stochastic": 0.0,  # λ of Xu 2015: every source word should be read once
-        "reinforce": {"weight": 1.0, "entropy": 0.002},  # hard attention (Xu 2015)
         "loss_per": "token",  # what gradients are divided by: token | sentence (the SGD papers)
         "accumulation": 1,  # micro-batches a batch is cut into
         "ema": 0.0,  # decay of the averaged weights that are evaluated; 0: none
         "eval_every": 1000,  # steps; also the time for a checkpoint
-        "eval_metric": "loss",  # what "best" means: loss | bleu | chrf | exact
+        "eval_metric": "loss",  # what "best" means: loss, or a score of the task
         "patience": 0,  # evaluations without a better one before stopping; 0: never stop early
         "keep": 1,  # latest checkpoints kept beside the best
         "log_every": 100,
-        "samples": 3,  # translations shown at each evaluation
+        "samples": 3,  # examples shown at each evaluation
         "max_skipped": 20,  # non-finite steps in a row before the run stops
-    })  # fmt: skip
+    }  # fmt: skip
 
 
 def _decode() -> Config:

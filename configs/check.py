@@ -6,22 +6,25 @@ they stand here as well so that a slip is answered without importing JAX.
 
 from collections.abc import Iterator
 
-from configs.base import MODELS, Config
+from configs.base import MODELS, TASKS, Config
 from errors import UserError
 
-_TOKENIZERS = ("moses", "unicode", "split", "bpe", "characters")
+_TOKENIZERS = ("moses", "unicode", "plain", "split", "bpe", "characters")
 _CELLS = ("elman", "lstm", "gru")
 
 LEGAL: dict[str, tuple[str, ...]] = {
-    "task": ("translation",),
-    "data.corpus": ("dates", "text", "tsv", "tfds"),
+    "task": tuple(TASKS),
     "data.source_vocab.kind": ("words", "unigram", "bpe"),
     "data.target_vocab.kind": ("words", "unigram", "bpe"),
+    "data.vocab.kind": ("words", "unigram", "bpe"),
     "data.source_vocab.tokenizer": _TOKENIZERS,
     "data.target_vocab.tokenizer": _TOKENIZERS,
+    "data.vocab.tokenizer": _TOKENIZERS,
     "data.alignment_order": ("source-target", "target-source"),
     "data.batch_unit": ("sentences", "tokens"),
-    "model.name": ("seq2seq", "transformer"),
+    "model.network": ("mlp", "tdnn", "forward", "backward", "merged", "brnn"),
+    "model.cell": _CELLS,
+    "model.pooling": ("attention", "mean", "max", "last"),
     "model.encoder.cell": _CELLS,
     "model.decoder.cell": _CELLS,
     "model.bridge": ("copy", "dense", "backward"),
@@ -37,17 +40,41 @@ LEGAL: dict[str, tuple[str, ...]] = {
     "optimizer.schedule": ("constant", "halving", "inverse_sqrt", "cosine", "plateau"),
     "train.loss_per": ("token", "sentence"),
     "decode.length_penalty": ("none", "gnmt", "average"),
-    "train.eval_metric": ("loss", "bleu", "chrf", "exact"),
+}
+LEGAL_OF: dict[str, dict[str, tuple[str, ...]]] = {  # names that mean something to one task
+    "translation": {
+        "data.corpus": ("dates", "text", "tsv", "tfds"),
+        "model.name": tuple(TASKS["translation"]),
+        "train.eval_metric": ("loss", "bleu", "chrf", "exact"),
+    },
+    "labelling": {
+        "data.corpus": ("series", "series_classes", "columns", "polymusic"),
+        "model.name": tuple(TASKS["labelling"]),
+        "train.eval_metric": ("loss", "accuracy", "f1"),
+    },
+    "classification": {
+        "data.corpus": ("lines", "tsv", "tfds"),
+        "model.name": tuple(TASKS["classification"]),
+        "train.eval_metric": ("loss", "accuracy"),
+    },
+    "cloze": {
+        "data.corpus": ("cbt",),
+        "model.name": tuple(TASKS["cloze"]),
+        "model.reader": ("attention_over_attention", "attention_sum"),
+        "train.eval_metric": ("loss", "accuracy"),
+    },
 }
 
 # Fields that count something, so are at least 1, and fields that are at least 0.
 POSITIVE = (
     "data.holdout", "data.max_length", "data.buckets", "data.batch_size", "data.batch_multiple",
     "data.examples.train", "data.examples.valid", "data.examples.test",
-    "data.source_vocab.size", "data.target_vocab.size",
+    "data.source_vocab.size", "data.target_vocab.size", "data.vocab.size",
+    "data.suffix", "data.series_length", "data.max_sentences", "data.max_candidates",
     "model.encoder.layers", "model.encoder.features", "model.encoder.embedding",
     "model.decoder.layers", "model.decoder.features", "model.decoder.embedding",
     "model.decoder.maxout", "model.attention.max_source", "model.attention.D",
+    "model.embedding", "model.small_embedding", "model.hops", "model.attention_features",
     "model.layers", "model.features", "model.heads", "model.feed_forward", "model.max_positions",
     "train.accumulation", "train.eval_every", "train.keep",
     "train.log_every", "train.max_skipped", "decode.beam",
@@ -58,7 +85,8 @@ NOT_NEGATIVE = (
     "optimizer.learning_rate", "optimizer.clip_norm", "optimizer.warmup_steps",
     "optimizer.weight_decay", "optimizer.plateau_patience", "train.epochs", "train.patience",
     "train.samples", "train.doubly_stochastic", "train.reinforce.weight",
-    "train.reinforce.entropy", "model.attention.sigma", "model.key_features", "decode.max_ratio",
+    "train.reinforce.entropy", "train.penalty", "model.delay", "model.window", "model.hidden",
+    "model.attention.sigma", "model.key_features", "decode.max_ratio",
     "decode.max_extra", "decode.min_ratio", "decode.alpha", "decode.coverage",
     "decode.temperature", "decode.top_k", "decode.seed",
 )  # fmt: skip
@@ -73,12 +101,9 @@ def check(config: Config) -> None:
     """Raises a UserError with every fault of `config`, one a line."""
     faults = list(_faults_of_fields(config))
     if not faults:  # combinations of unknown things mean nothing
-        of_model = {"seq2seq": _faults_of_seq2seq, "transformer": _faults_of_transformer}
-        faults = [
-            *of_model[config.model.name](config),
-            *_faults_of_training(config),
-            *_faults_of_decoding(config),
-        ]
+        faults = [*_FAULTS_OF[config.model.name](config), *_faults_of_training(config)]
+        if "decode" in config:
+            faults += _faults_of_decoding(config)
     if faults:
         raise UserError("\n".join(faults))
 
@@ -99,7 +124,7 @@ def _faults_of_fields(config: Config) -> Iterator[str]:
             f"config.model.name={name} has other fields than the config file's model: "
             "choose the model by its file in configs/"
         )
-    for path, legal in LEGAL.items():
+    for path, legal in {**LEGAL, **LEGAL_OF.get(config.task, {})}.items():
         if (value := get(config, path)) is not None and value not in legal:
             yield f"config.{path}={value!r} is not known: it can be {', '.join(legal)}"
     for paths, fits, range_ in (
@@ -210,6 +235,70 @@ def _faults_of_transformer(config: Config) -> Iterator[str]:
             f"config.model.max_positions={model.max_positions} is too few for sentences of "
             f"data.max_length={data.max_length} words and their end: make it larger"
         )
+
+
+def _faults_of_tagger(config: Config) -> Iterator[str]:
+    data, model = config.data, config.model
+    if model.delay and model.network not in ("forward", "backward", "merged"):
+        yield (
+            f"config.model.delay={model.delay} is for network=forward, backward or merged: "
+            f"{model.network} has seen both sides, so set it to 0"
+        )
+    if data.corpus == "polymusic" and model.network != "forward":
+        yield (
+            f"config.model.network={model.network} would see the frames that it is to predict: "
+            "polymusic needs network=forward"
+        )
+    if data.corpus == "polymusic" and model.delay:
+        yield f"config.model.delay={model.delay} would show the next frames: set it to 0"
+    if config.train.eval_metric == "accuracy" and data.corpus in ("series", "polymusic"):
+        yield f"config.train.eval_metric=accuracy is for classes, which {data.corpus} has not: loss"
+    if config.train.eval_metric == "f1" and data.corpus != "columns":
+        yield f"config.train.eval_metric=f1 is for chunks in columns, not for {data.corpus}: loss"
+    yield from _faults_of_given_words(config)
+    if data.corpus == "columns":
+        known = {*data.columns, "suffix", "characters"} - {"label"}
+        for name in data.inputs:
+            if name not in known:
+                yield f"config.data.inputs={name!r} is not known: they can be {sorted(known)}"
+        if "label" not in data.columns or "word" not in data.columns:
+            yield f"config.data.columns={data.columns} must have a word and a label"
+        if not data.inputs:
+            yield "config.data.inputs is empty: name at least word"
+
+
+def _faults_of_given_words(config: Config) -> Iterator[str]:
+    vocab = config.data.vocab
+    if (vocab.kind, vocab.tokenizer) != ("words", "split"):
+        yield (
+            f"config.data.vocab has kind={vocab.kind} and tokenizer={vocab.tokenizer}, but this "
+            "corpus comes in words: they must be words and split"
+        )
+
+
+def _faults_of_classifier(config: Config) -> Iterator[str]:
+    data, model = config.data, config.model
+    if data.documents != (model.name == "han"):
+        yield (
+            f"config.data.documents={data.documents} does not fit model.name={model.name}: han reads "
+            "documents, sentence a text as one sequence"
+        )
+    if config.train.penalty and get(config, "model.pooling") != "attention":
+        yield "config.train.penalty is of the hops of pooling=attention: set it to 0"
+    if data.corpus == "tsv":
+        for field in ("label", "text"):
+            if not data[field].isdecimal():
+                yield f"config.data.{field}={data[field]!r} must be a column's number, from 0"
+
+
+_FAULTS_OF = {
+    "seq2seq": _faults_of_seq2seq,
+    "transformer": _faults_of_transformer,
+    "tagger": _faults_of_tagger,
+    "sentence": _faults_of_classifier,
+    "han": _faults_of_classifier,
+    "reader": _faults_of_given_words,
+}
 
 
 def _faults_of_training(config: Config) -> Iterator[str]:

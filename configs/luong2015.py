@@ -29,7 +29,7 @@ from configs.datasets import DATASETS, use_dataset
 def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
-        data=DATASETS,
+        data=DATASETS["translation"],
         align=("global", "local_m", "local_p", "none"),
         score=("general", "dot", "concat", "location"),
         feed=("yes", "no"),

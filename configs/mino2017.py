@@ -22,7 +22,7 @@ from configs.datasets import DATASETS
 def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
-        data=DATASETS,
+        data=DATASETS["translation"],
         keys=("split", "zero", "none"),
         score=("general", "concat"),
         size=("tiny", "small"),

@@ -33,7 +33,7 @@ from configs.datasets import DATASETS, use_dataset
 def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
-        data=DATASETS,
+        data=DATASETS["translation"],
         size=SIZES,
         norm=("post", "pre"),
         variant=("none", *VARIANTS),

@@ -26,7 +26,7 @@ SIZES = ("tiny", "small", "paper")
 
 
 def get_config(arguments: str = "") -> Config:
-    args = parse(arguments, data=DATASETS, attention=("hard", "soft"), size=SIZES)
+    args = parse(arguments, data=DATASETS["translation"], attention=("hard", "soft"), size=SIZES)
     align = "hard" if args["attention"] == "hard" else "global"
     config = bahdanau2015.get_config(f"data={args['data']},align={align},size={args['size']}")
     if args["attention"] == "soft":

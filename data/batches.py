@@ -1,80 +1,96 @@
 """Batches of fixed shapes, as a function of the step.
 
-Pairs of similar length share a bucket; a bucket has one shape, so the step is compiled once a
-bucket. Which pairs make batch n is a function of (seed, n) alone: a resumed run, and a run on
+Examples of similar length share a bucket; a bucket has one shape, so the step is compiled once a
+bucket. Which examples make batch n is a function of (seed, n) alone: a resumed run, and a run on
 another number of hosts, reads on where the first one stopped, and the position that a checkpoint
 has to keep is one number.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import grain
 import numpy as np
 
-from data.prepare import Split
-from data.vocabulary import EOS, PAD
+from data.store import Fields, Split, shapes
 
 Batch = dict[str, np.ndarray]
+LEVELS = 512  # sizes that are told apart when buckets are planned
 
 
 class Bucket(NamedTuple):
-    """The shape of a bucket's batches: rows, source and target tokens, ends included."""
+    """The shape of a bucket's batches: rows, and the lengths of the axes that have names."""
 
     rows: int
-    source: int
-    target: int
+    lengths: tuple[int, ...]
 
 
 def plan_buckets(
-    lengths: np.ndarray, count: int, batch_size: int, unit: str, multiple: int
+    fields: Fields, lengths: np.ndarray, count: int, batch_size: int, unit: str, multiple: int
 ) -> tuple[list[Bucket], np.ndarray]:
-    """At most `count` buckets with the fewest padded tokens, and the bucket of every pair.
+    """At most `count` buckets with the fewest padded tokens, and the bucket of every example.
 
-    Pairs are ordered by their longer side; the cuts between buckets minimise the total padded
-    size by dynamic programming over the distinct lengths. `batch_size` counts sentences, or
-    tokens of the longer side with padding; rows are rounded down to a `multiple`.
+    Examples are ordered by their largest field; the cuts between buckets minimise the total padded
+    size of all fields by dynamic programming over the distinct sizes (roughly, where there are more
+    than LEVELS). `batch_size` counts examples, or tokens of the largest field with padding; rows
+    are rounded down to a `multiple`.
     """
-    lengths = lengths + 1  # both sides end in </s>
-    size = lengths.max(axis=1)
+    size = _tokens(fields, lengths).max(axis=1)
     levels, level_of = np.unique(size, return_inverse=True)
-    pairs = np.bincount(level_of)
-    widest = np.zeros((len(levels), 2), int)
+    if len(levels) > LEVELS:
+        level_of = level_of * LEVELS // len(levels)
+    examples = np.bincount(level_of)
+    widest = np.zeros((len(examples), lengths.shape[1]), int)
     np.maximum.at(widest, level_of, lengths)
 
     def padded(first: int) -> np.ndarray:
         """Padded tokens of one bucket over levels first..last, for every last."""
-        return np.cumsum(pairs[first:]) * np.maximum.accumulate(widest[first:]).sum(axis=1)
+        widths = np.maximum.accumulate(widest[first:])
+        return np.cumsum(examples[first:]) * _tokens(fields, widths).sum(axis=1)
 
-    levels_count = len(levels)
-    cost = np.stack([np.concatenate([np.full(i, np.inf), padded(i)]) for i in range(levels_count)])
-    best, cuts = cost[0], []
-    for _ in range(min(count, levels_count) - 1):
-        # total[i, j]: the best so far ends before level i, one more bucket spans i..j
-        total = np.concatenate([[np.inf], best[:-1]])[:, None] + cost
-        cuts.append(total.argmin(axis=0))
-        best = total.min(axis=0)
-
-    last, spans = levels_count - 1, []
-    for cut in reversed(cuts):
-        spans.append((cut[last], last))
-        last = cut[last] - 1
-    spans.append((0, last))
-    spans.reverse()
-
+    spans = _cheapest_spans(len(examples), count, padded)
     buckets = []
     for first, last in spans:
-        source, target = widest[first : last + 1].max(axis=0)
-        rows = batch_size if unit == "sentences" else batch_size // max(source, target)
-        rows = max(1, rows // multiple) * multiple
-        buckets.append(Bucket(rows, int(source), int(target)))
+        widths = widest[first : last + 1].max(axis=0)
+        largest = int(_tokens(fields, widths[None]).max())
+        rows = batch_size if unit == "sentences" else batch_size // largest
+        buckets.append(Bucket(max(1, rows // multiple) * multiple, tuple(map(int, widths))))
     ends = np.array([last for _, last in spans])
     return buckets, np.searchsorted(ends, level_of)
 
 
+def _tokens(fields: Fields, lengths: np.ndarray) -> np.ndarray:
+    """The size [n, fields] of every field that has an axis with a name, a vector counting once."""
+    ones = {
+        name: field._replace(axes=tuple(a if isinstance(a, str) else 1 for a in field.axes))
+        for name, field in fields.items()
+        if any(isinstance(axis, str) for axis in field.axes)
+    }
+    columns = shapes(ones)(list(lengths.T))
+    return np.stack([np.prod(np.broadcast_arrays(*sides), axis=0) for sides in columns.values()], 1)
+
+
+def _cheapest_spans(
+    levels: int, count: int, cost_from: Callable[[int], np.ndarray]
+) -> list[tuple[int, int]]:
+    """First and last level of at most `count` spans over all levels with the least total cost."""
+    cost = np.stack([np.concatenate([np.full(i, np.inf), cost_from(i)]) for i in range(levels)])
+    best, cuts = cost[0], []
+    for _ in range(min(count, levels) - 1):
+        # total[i, j]: the best so far ends before level i, one more span is i..j
+        total = np.concatenate([[np.inf], best[:-1]])[:, None] + cost
+        cuts.append(total.argmin(axis=0))
+        best = total.min(axis=0)
+    last, spans = levels - 1, []
+    for cut in reversed(cuts):
+        spans.append((int(cut[last]), last))
+        last = int(cut[last]) - 1
+    return [(0, last), *reversed(spans)]
+
+
 class Batches:
-    """Training batches without end, by number. Every epoch holds every pair once."""
+    """Training batches without end, by number. Every epoch holds every example once."""
 
     def __init__(
         self,
@@ -117,19 +133,18 @@ class Batches:
 def make_batch(
     split: Split, bucket: Bucket, members: np.ndarray, host: int = 0, hosts: int = 1
 ) -> Batch:
-    """This host's rows of a batch; rows without a pair are all padding and have index -1."""
+    """This host's rows of a batch, padded with zeros; rows without an example have index -1."""
     rows = bucket.rows // hosts
     members = members[host * rows : (host + 1) * rows]
     batch = {
-        "source": np.full((rows, bucket.source), PAD, np.int32),
-        "target": np.full((rows, bucket.target), PAD, np.int32),
-        "index": np.full(rows, -1, np.int32),
+        name: np.zeros((rows, *shape), split.fields[name].dtype)
+        for name, shape in shapes(split.fields)(bucket.lengths).items()
     }
+    for row, example in enumerate(split.examples(members)):
+        for name, values in example.items():
+            batch[name][(row, *map(slice, values.shape))] = values
+    batch["index"] = np.full(rows, -1, np.int32)
     batch["index"][: len(members)] = members
-    for row, (source, target) in enumerate(split.ids(members)):
-        for name, ids in (("source", source), ("target", target)):
-            batch[name][row, : len(ids)] = ids
-            batch[name][row, len(ids)] = EOS
     return batch
 
 
@@ -143,7 +158,7 @@ def train_iterator(batches: Any, start: int) -> Iterator[Batch]:
 def eval_batches(
     split: Split, buckets: list[Bucket], bucket_of: np.ndarray, host: int = 0, hosts: int = 1
 ) -> Iterator[Batch]:
-    """Every pair of a split once, in order of length."""
+    """Every example of a split once, in order of length."""
     for number, bucket in enumerate(buckets):
         members = np.flatnonzero(bucket_of == number)
         for i in range(0, len(members), bucket.rows):

@@ -5,35 +5,20 @@ pairs. Nothing is held in memory.
 """
 
 import collections
-import gzip
 import itertools
-import lzma
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from configs.base import Config
+from data.catalogue import read_catalogue
+from data.files import find, lines, read_split
 from data.pair import Pair
 from errors import UserError
 
-SPLITS = ("train", "valid", "test")
-
 
 def read_pairs(data: Config, split: str) -> Iterator[Pair]:
-    """The pairs of a split ("train", "valid" or "test"), whatever the corpus calls it.
-
-    A corpus without a validation split (`data.splits.valid = ""`) gives one in `data.holdout`
-    of its training sources for it, with all their translations.
-    """
-    read = CORPORA[data.corpus]
-    if data.splits.valid or split == "test":
-        yield from read(data, data.splits[split])
-    else:
-        for pair in read(data, data.splits.train):
-            held_out = zlib.crc32(pair.source.encode()) % data.holdout == 0
-            if held_out == (split == "valid"):
-                yield pair
+    """The pairs of a split ("train", "valid" or "test"); all translations of a source are in one."""
+    return read_split(data, split, CORPORA[data.corpus], lambda pair: pair.source)
 
 
 def local_files(data: Config) -> list[Path]:
@@ -42,9 +27,9 @@ def local_files(data: Config) -> list[Path]:
         return []
     languages = (data.source, data.target) if data.corpus == "text" else ("",)
     names = [name for name in data.splits.values() if name]
-    files = [_find(data, split, language) for split in names for language in languages]
+    files = [find(data, split, language) for split in names for language in languages]
     if data.alignment and data.splits.test:
-        files.append(_find(data, data.splits.test, "", data.alignment))
+        files.append(find(data, data.splits.test, pattern=data.alignment))
     return files
 
 
@@ -59,8 +44,8 @@ def _dates(data: Config, split: str) -> Iterator[Pair]:
 
 
 def _text(data: Config, split: str) -> Iterator[Pair]:
-    paths = [_find(data, split, language) for language in (data.source, data.target)]
-    sides, links = [_lines(path) for path in paths], _gold_links(data, split)
+    paths = [find(data, split, language) for language in (data.source, data.target)]
+    sides, links = [lines(path) for path in paths], _gold_links(data, split)
     for number, (source, target) in enumerate(itertools.zip_longest(*sides)):
         if source is None or target is None:
             longer = number + 1 + sum(1 for side in sides for _ in side)
@@ -80,7 +65,7 @@ def _gold_links(data: Config, split: str) -> Callable[[int], str]:
     """
     if not data.alignment or split != data.splits.test:
         return lambda number: ""
-    path = _find(data, split, "", data.alignment)
+    path = find(data, split, pattern=data.alignment)
     found: dict[int, list[str]] = collections.defaultdict(list)
     base, turn = data.alignment_base, data.alignment_order == "target-source"
 
@@ -90,7 +75,7 @@ def _gold_links(data: Config, split: str) -> Callable[[int], str]:
             raise ValueError("a number before the first")
         return f"{target}{mark}{source}" if turn else f"{source}{mark}{target}"
 
-    for number, line in enumerate(_lines(path)):
+    for number, line in enumerate(lines(path)):
         fields = line.split()
         try:
             if fields and "-" not in line and "?" not in line:
@@ -109,8 +94,8 @@ def _gold_links(data: Config, split: str) -> Callable[[int], str]:
 
 
 def _tsv(data: Config, split: str) -> Iterator[Pair]:
-    path = _find(data, split, "")
-    for number, line in enumerate(_lines(path), 1):
+    path = find(data, split)
+    for number, line in enumerate(lines(path), 1):
         if not line.strip():
             yield Pair("", "")
             continue
@@ -121,47 +106,7 @@ def _tsv(data: Config, split: str) -> Iterator[Pair]:
 
 
 def _tfds(data: Config, split: str) -> Iterator[Pair]:
-    import tensorflow_datasets as tfds
-    import tensorflow_datasets.translate
-
-    try:
-        folder: Any = data.dir or None
-        builder: Any = tfds.builder(data.name, data_dir=folder, file_format="array_record")
-    except tfds.core.DatasetNotFoundError:
-        raise UserError(
-            f"TFDS has no dataset {data.name!r}: data.name wants a catalogue name such as "
-            "wmt14_translate/de-en"
-        ) from None
-    except ValueError:
-        name, _, config = data.name.partition("/")
-        configs = tfds.builder_cls(name).builder_configs
-        if config in configs:
-            raise
-        raise UserError(
-            f"TFDS dataset {name} has no config {config!r}: data.name can be "
-            f"{', '.join(f'{name}/{known}' for known in configs) or name}"
-        ) from None
-    try:
-        builder.download_and_prepare()  # nothing to do where it is prepared already
-    except OSError as error:
-        raise UserError(
-            f"TFDS could not fetch {data.name} ({error}): prepare it where there is a network and "
-            "name that folder with --config.data.dir"
-        ) from None
-    splits = builder.info.splits or {}
-    if split not in splits:
-        raise UserError(
-            f"TFDS dataset {data.name} has no split {split!r}: "
-            f"data.splits can name {', '.join(splits)}"
-        )
-    languages = sorted(builder.info.features or ())
-    for language in (data.source, data.target):
-        if language not in languages:
-            raise UserError(
-                f"TFDS dataset {data.name} has no language {language!r}: "
-                f"data.source and data.target can be {', '.join(languages)}"
-            )
-    for example in builder.as_data_source(split):
+    for example in read_catalogue(data, split, {"source": data.source, "target": data.target}):
         texts = (example[language].decode() for language in (data.source, data.target))
         yield Pair(*(text.replace("\n", " ").strip() for text in texts))
 
@@ -172,45 +117,3 @@ CORPORA: dict[str, Callable[[Config, str], Iterator[Pair]]] = {
     "tsv": _tsv,
     "tfds": _tfds,
 }
-
-_OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
-
-
-def _find(data: Config, split: str, language: str, pattern: str = "") -> Path:
-    folder = Path(data.dir)
-    if not folder.is_dir():
-        raise UserError(
-            f"corpus folder {folder} does not exist: name your copy with --config.data.dir=FOLDER"
-        )
-    pattern = pattern or data.files
-    try:
-        name = pattern.format(split=split, lang=language)
-    except (KeyError, IndexError, ValueError):
-        raise UserError(
-            f"config.data's {pattern!r} cannot name files: it may use {{split}} and {{lang}}"
-        ) from None
-    for suffix in _OPENERS:
-        if (folder / (name + suffix)).is_file():
-            return folder / (name + suffix)
-    present = sorted(path.name for path in folder.iterdir() if path.is_file())
-    raise UserError(
-        f"{folder} has no file {name} (plain, .gz or .xz): data.splits and data.source/target make "
-        f"that name; the folder holds {', '.join(present[:12]) or 'no files'}"
-        + (", ..." if len(present) > 12 else "")
-    )
-
-
-def _lines(path: Path) -> Iterator[str]:
-    number = 1
-    try:
-        with _OPENERS.get(path.suffix, open)(path, "rb") as file:
-            for line in file:
-                yield line.decode("utf-8").rstrip("\r\n")
-                number += 1
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}, line {number}: not valid UTF-8 (byte {error.start + 1}); "
-            "convert the file, for example with iconv"
-        ) from None
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-        raise UserError(f"{path} is damaged at line {number} ({error}): fetch it anew") from None

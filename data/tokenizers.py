@@ -19,6 +19,7 @@ class Tokenizer(NamedTuple):
     words: Callable[[str], list[str]] = str.split  # of such a line, as the papers' BLEU counts
 
 
+_WORD_OR_SIGN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _WORD_DIGIT_OR_SIGN = re.compile(r"[^\W\d]+|\d|[^\w\s]")
 
 
@@ -66,6 +67,8 @@ TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
         _unicode_tokenize, _unicode_detokenize, words=_unicode_words
     ),
     "moses": _moses,
+    # words (don't is one) and signs, without marks, for texts that are read and never written
+    "plain": lambda language: Tokenizer(_WORD_OR_SIGN.findall, _join),
     # the text is split already: by spaces, or by spaces into pieces that end in @@
     "split": lambda language: Tokenizer(str.split, _join),
     "bpe": lambda language: Tokenizer(str.split, _join_bpe, lambda line: _join_bpe(line.split())),

@@ -31,6 +31,10 @@ class Vocabulary(Protocol):
         """The ids of a text, without begin and end."""
         ...
 
+    def ids(self, tokens: list[str]) -> list[int]:
+        """The ids of surface tokens."""
+        ...
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; stops at the first end, leaves out padding and begin."""
         ...
@@ -103,7 +107,10 @@ class WordVocabulary:
         return self._tokenizer.tokenize(text.lower() if self._lowercase else text)
 
     def encode(self, text: str) -> list[int]:
-        return [self._ids.get(token, UNK) for token in self.tokens(text)]
+        return self.ids(self.tokens(text))
+
+    def ids(self, tokens: list[str]) -> list[int]:
+        return [self._ids.get(token, UNK) for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.detokenize([self._words[i] for i in content(ids)])
@@ -185,6 +192,9 @@ class SentencePieceVocabulary:
 
     def encode(self, text: str) -> list[int]:
         return self._processor.encode(text.lower() if self._lowercase else text)
+
+    def ids(self, tokens: list[str]) -> list[int]:
+        return self._processor.piece_to_id(tokens)
 
     def decode(self, ids: Iterable[int]) -> str:
         return self._processor.decode(content(ids))

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int
 
-from tasks.translation import Params, Translation
+from tasks.task import Params
+from tasks.translation import Translation
 
 
 def log_probability(

@@ -19,7 +19,8 @@ from decoding.forced import log_probability
 from decoding.greedy import greedy, likeliest
 from decoding.sampling import sampled
 from errors import UserError
-from tasks.translation import Params, Translation
+from tasks.task import Params
+from tasks.translation import Translation
 from training.devices import put, replicated
 
 

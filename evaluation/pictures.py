@@ -1,6 +1,7 @@
 """Attention as pictures, in the manner of the papers: source across, target down."""
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -72,5 +73,111 @@ def heat_maps(
         axes.set_yticks(range(len(target)), target, parse_math=False)
     for axes in grid[-1]:
         axes.set_xticks(range(len(source)), source, rotation=90, parse_math=False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def highlighted(
+    sentences: list[list[str]],
+    of_words: list[np.ndarray],
+    of_sentences: np.ndarray,
+    title: str,
+    path: Path,
+) -> None:
+    """A document with both levels of its attention: a red bar before each sentence for its weight
+    p_s, blue behind each word for √p_s · p_w, so that words of light sentences stay visible (Yang
+    2016, Figure 5). The deepest red and blue are the largest of the document."""
+    across, height, left = 10.0, 0.22, 0.6  # inches
+    figure = plt.figure(figsize=(across, 1))
+    renderer, font = figure.canvas.get_renderer(), font_manager.FontProperties(size=9)  # pyright: ignore
+    blue = [np.sqrt(s) * w for s, w in zip(of_sentences, of_words, strict=True)]
+    deepest, reddest = max(float(b.max()) for b in blue), float(of_sentences.max())
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.axis("off")
+    line = 1
+    for words, weights, weight in zip(sentences, blue, of_sentences, strict=True):
+        x, first = left, line
+        for word, w in zip(words, weights, strict=True):
+            wide = renderer.get_text_width_height_descent(word, font, False)[0] / figure.dpi
+            if x + wide > across - 0.1 and x > left:
+                x, line = left, line + 1
+            back = plt.Rectangle((x - 0.03, line * height), wide + 0.06, height * 0.9)
+            back.set(facecolor="tab:blue", alpha=0.85 * float(w) / deepest, linewidth=0)
+            axes.add_patch(back)
+            axes.text(
+                x, line * height + height * 0.68, word, fontproperties=font, parse_math=False
+            )
+            x += wide + 0.09
+        bar = plt.Rectangle((0.1, first * height), 0.4, (line - first + 1) * height - 0.02)
+        bar.set(facecolor="tab:red", alpha=0.85 * float(weight) / reddest, linewidth=0)
+        axes.add_patch(bar)
+        axes.text(0.3, first * height + height * 0.68, f"{weight:.2f}", size=7, ha="center")
+        line += 1
+    axes.text(0.1, height * 0.68, title, size=8, parse_math=False)
+    figure.set_size_inches(across, (line + 0.5) * height)
+    axes.set(xlim=(0, across), ylim=((line + 0.5) * height, 0))
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def over_passage(
+    rows: dict[str, np.ndarray], passage: list[str], marked: set[str], title: str, path: Path
+) -> None:
+    """Weights over a long passage, a row each by name; white is a row's largest weight. Only the
+    `marked` words are written beneath."""
+    weights = np.stack([row / max(float(row.max()), 1e-9) for row in rows.values()])
+    figure, axes = plt.subplots(figsize=(18, 0.24 * len(rows) + 1.8), layout="constrained")
+    axes.imshow(weights, cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    places = [i for i, word in enumerate(passage) if word in marked]
+    labels = [passage[i] for i in places]
+    axes.set_xticks(places, labels, rotation=90, fontsize=7, parse_math=False)
+    axes.set_yticks(range(len(rows)), list(rows), fontsize=8, parse_math=False)
+    axes.set_title(title, fontsize=9, parse_math=False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def two_series(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
+    figure, axes = plt.subplots(figsize=(9, 3), layout="constrained")
+    axes.plot(gold, label="y", color="black", linewidth=1)
+    axes.plot(ours, label="ours", color="tab:orange", linewidth=1.5, alpha=0.8)
+    axes.set_xlabel("step")
+    axes.legend()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def piano_rolls(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
+    """Frames [time, note] that sounded, above the probabilities they were given a frame before."""
+    sounding = np.flatnonzero(gold.any(axis=0))
+    low, high = int(sounding.min(initial=0)), int(sounding.max(initial=1))
+    figure, (above, below) = plt.subplots(
+        2, sharex=True, figsize=(min(16, 2 + 0.08 * len(gold)), 5), layout="constrained"
+    )
+    for axes, notes, title in ((above, gold, "notes"), (below, ours, "predicted")):
+        image = notes[:, low : high + 1].T
+        axes.imshow(image, cmap="gray_r", vmin=0, vmax=1, aspect="auto", origin="lower")
+        axes.set(title=title, ylabel="note")
+    below.set_xlabel("frame")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def levels_and_curves(
+    curves: dict[str, tuple[Sequence[float], list[list[float]]]],
+    levels: dict[str, list[float]],
+    across: str,
+    up: str,
+    path: Path,
+) -> None:
+    """Several measurements at each point of a curve, their means joined; others as levels."""
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for name, (places, values) in curves.items():
+        means, spread = np.mean(values, axis=1), np.std(values, axis=1)
+        axes.errorbar(places, means, spread, label=name, marker="o", capsize=3)
+    for (name, values), style in zip(levels.items(), (":", "-.", "--", "-"), strict=True):
+        axes.axhline(float(np.mean(values)), label=name, color="black", linestyle=style, lw=1)
+    axes.set(xlabel=across, ylabel=up, yscale="log")
+    axes.legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)

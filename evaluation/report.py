@@ -1,4 +1,4 @@
-"""What eval.py leaves in a run's folder: scores, hypotheses, pictures, a page to look around."""
+"""What eval.py leaves of a translator: scores, hypotheses, pictures, a page to look around."""
 
 import functools
 import json
@@ -24,6 +24,7 @@ from evaluation.alignment import (
 from evaluation.curves import Part, by_length, by_unknown
 from evaluation.page import write_page
 from evaluation.pictures import heat_map, heat_maps
+from evaluation.results import Wanted
 from evaluation.scores import (
     edit_rate,
     exact_match,
@@ -34,20 +35,8 @@ from evaluation.scores import (
 )
 from evaluation.statistics import Statistics
 from evaluation.translation import Attentions, Evaluator, Translated, sample, score
-from tasks.translation import Params, Translation
-
-
-class Wanted(NamedTuple):
-    """What a report is to be of."""
-
-    split: str
-    checkpoints: list[int]
-    decode: Config
-    folder: Path
-    pictures: int  # PNG pictures of so many sentences
-    page: int  # sentences in the HTML page; 0: no page
-    beams: list[int]  # widths to compare
-    against: Path | None = None  # the same folder of another run, to compare with
+from tasks.task import Params
+from tasks.translation import Translation
 
 
 def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> None:
@@ -56,7 +45,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     theirs = read_hypotheses(wanted.against) if wanted.against else []
     translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
     scores = evaluator.losses(params, wanted.split) | all_scores(task, translated)
-    looks = Looks(task, task.split(wanted.split)[0].texts(), wanted.pictures)
+    looks = Looks(task, task.pairs(wanted.split), wanted.pictures)
     for i, named in evaluator.forced_attention(params, wanted.split):
         looks.add(i, named)
     errors = looks.alignment_errors()
@@ -283,6 +272,7 @@ def page_content(
             {"name": name, "value": value, "signature": result["signatures"].get(name, "")}
             for name, value in result["scores"].items()
         ],
+        "terms": {"examples": "Translations", "source": "source", "target": "translation"},
         "curves": result["curves"],
         "selection": [{"name": name, **own} for name, own in result["attention"].items()],
         "positions": result["attention_by_position"],

@@ -12,10 +12,12 @@ from configs.base import Config
 from data.pair import Pair
 from data.vocabulary import PAD
 from decoding.translator import Hypothesis, Translator
+from evaluation.predictions import mean_losses, split_batches
 from evaluation.scores import text_scores
-from tasks.translation import Params, Translation
+from tasks.task import Params
+from tasks.translation import Translation
 from training.devices import put, replicated
-from training.loop import Evaluation, means
+from training.loop import Evaluation
 
 Attentions = dict[str, np.ndarray]  # [target, source] by name
 
@@ -48,10 +50,9 @@ class Evaluator:
         return batch, self.task.attentions(params, batch["source"], batch["target"])
 
     def losses(self, params: Params, split: str) -> dict[str, float]:
-        """Loss, accuracy and perplexity a token, over the whole split."""
-        # Fetched at the end, so that the devices need not wait for us between batches.
-        every = jax.device_get([self._loss(params, batch) for batch in self._batches(split)])
-        values = means({name: sum(float(s[name]) for s in every) for name in every[0]})
+        # All batches are queued first, so that the devices need not wait for us between them.
+        batches = split_batches(self.task, split, self.mesh)
+        values = mean_losses([self._loss(params, batch) for batch in batches])
         loss = values["loss"]
         perplexity = math.exp(min(loss, 700))
         return {"loss": loss, "perplexity": perplexity, "accuracy": values["accuracy"]}
@@ -59,7 +60,7 @@ class Evaluator:
     def forced_attention(self, params: Params, split: str) -> Iterator[tuple[int, Attentions]]:
         """The attention with which the model reads each source while it is told the reference; by
         the pair's number and by name, as Translation.attentions has it."""
-        for batch in self._batches(split):
+        for batch in split_batches(self.task, split, self.mesh):
             yield from self._forced(params, batch)
 
     def attention_of(
@@ -94,7 +95,7 @@ class Evaluator:
     def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
         """Every sentence of the split in the corpus' order; where one has several references,
         once."""
-        pairs, surface = self.task.split(split)[0].texts(), self.task.target.surface
+        pairs, surface = self.task.pairs(split), self.task.target.surface
         if self.task.config.data.several_references:
             same: dict[str, list[Pair]] = {}
             for pair in pairs:
@@ -108,10 +109,6 @@ class Evaluator:
             Translated(group[0], [surface(pair.target) for pair in group], hypotheses)
             for group, hypotheses in zip(together, found, strict=True)
         ]
-
-    def _batches(self, split: str) -> Iterator[dict[str, jax.Array]]:
-        for batch in self.task.eval_batches(split, jax.process_index(), jax.process_count()):
-            yield put(batch, self.mesh)
 
 
 def score(task: Translation, translated: list[Translated]) -> dict[str, float]:

@@ -1,15 +1,33 @@
-"""Losses of translators: sums over the words of a batch, divided where they are reported."""
+"""Losses: sums over the words or texts of a batch, divided where they are reported."""
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from configs.base import Config
 from data.vocabulary import PAD
 from models.output import logits
 
 HELD = 2**27  # logits that a device may hold at a time: half a GiB in float32
+
+
+def class_values(
+    logits: Float[Array, "*b v"], target: Int[Array, "*b"], smoothing: float = 0.0
+) -> dict[str, Array]:
+    """The (smoothed) loss, −log p of the target, and whether it is the likeliest class."""
+    total = jax.nn.logsumexp(logits, axis=-1)
+    nll = total - jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
+    loss = nll
+    if smoothing:
+        loss = (1 - smoothing) * nll + smoothing * (total - logits.mean(axis=-1))
+    return {"loss": loss, "nll": nll, "accuracy": logits.argmax(axis=-1) == target}
+
+
+def summed(values: dict[str, Array], real: Bool[Array, "*b"]) -> dict[str, Array]:
+    """Sums over what is real, and how much that is."""
+    values = values | {"count": jnp.ones(real.shape)}
+    return {name: jnp.sum(x, where=real, dtype=jnp.float32) for name, x in values.items()}
 
 
 def cross_entropy(
@@ -28,22 +46,13 @@ def cross_entropy(
     """
 
     def of(features: Array, target: Array) -> dict[str, Array]:
-        rated = logits(features, kernel)
-        total = jax.nn.logsumexp(rated, axis=-1)
-        own = jnp.take_along_axis(rated, target[..., None], axis=-1)[..., 0]
-        nll = total - own
-        loss = nll
-        if smoothing:
-            loss = (1 - smoothing) * nll + smoothing * (total - rated.mean(axis=-1))
-        return {"loss": loss, "nll": nll, "accuracy": rated.argmax(axis=-1) == target}
+        return class_values(logits(features, kernel), target, smoothing)
 
     batch, length = target.shape
     width = max(1, (held or HELD * jax.device_count()) // (batch * kernel.shape[-1]))
     values = of(features, target) if width >= length else _by_parts(of, width, features, target)
     real = target != PAD
-    values["count"] = jnp.ones_like(values["nll"])
-    sums = {name: jnp.sum(x, where=real, dtype=jnp.float32) for name, x in values.items()}
-    sums["examples"] = jnp.sum(real.any(axis=1), dtype=jnp.float32)
+    sums = summed(values, real) | {"examples": jnp.sum(real.any(axis=1), dtype=jnp.float32)}
     return jnp.where(real, values["nll"], 0), sums
 
 
@@ -66,6 +75,12 @@ def doubly_stochastic(attention: Array, target: Array, source_mask: Array) -> Ar
     read = jnp.sum(attention, axis=1, where=(target != PAD)[..., None])
     present = source_mask & (target != PAD).any(axis=1, keepdims=True)
     return jnp.sum((1 - read) ** 2, where=present)
+
+
+def penalty(hops: Float[Array, "b r t"]) -> Float[Array, " b"]:
+    """‖AAᵀ − I‖²_F: hops should look at different words, and each at few (Lin 2017 eq. 8)."""
+    products = jnp.einsum("brt,bqt->brq", hops, hops)
+    return jnp.sum((products - jnp.eye(hops.shape[1])[None]) ** 2, axis=(1, 2))
 
 
 def reinforce(

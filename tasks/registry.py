@@ -1,13 +1,21 @@
 """Tasks by the names that configs use."""
 
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 from configs.base import Config
+from tasks.classification import Classification
+from tasks.cloze import Cloze
+from tasks.labelling import Labelling
 from tasks.translation import Translation
 
-TASKS = {"translation": Translation}
+TASKS: dict[str, Callable[[Config], Any]] = {
+    "translation": Translation,
+    "labelling": Labelling,
+    "classification": Classification,
+    "cloze": Cloze,
+}
 
 
-def make_task(config: Config, vocabularies: Path | None = None):
-    """The config's task; with the `vocabularies` that a run keeps, without its corpus."""
-    return TASKS[config.task](config, vocabularies)
+def make_task(config: Config) -> Any:
+    return TASKS[config.task](config)

@@ -1,7 +1,6 @@
 """Translation: what a batch is, its loss, and the four calls that decoding needs."""
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,15 @@ from flax import traverse_util
 from jax import Array
 
 from configs.base import Config
-from data.batches import Batch, Batches, Bucket, eval_batches, plan_buckets
-from data.prepare import Split, only_vocabularies, prepare
+from data.pair import Pair
+from data.prepare import only_vocabularies, prepare
 from data.tokenizers import make_tokenizer
 from data.vocabulary import BOS, PAD, Vocabulary
 from models.output import logits
 from models.seq2seq import make_seq2seq
 from models.transformer import make_transformer
 from tasks.losses import cross_entropy, doubly_stochastic, reinforce
-
-Params = Any
+from tasks.task import Params, Task
 
 TRANSLATORS: dict[str, Callable[..., nn.Module]] = {
     "seq2seq": make_seq2seq,
@@ -29,24 +27,23 @@ TRANSLATORS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-class Translation:
+class Translation(Task):
     """A corpus and a translator for it, as `config` describes them."""
 
     def __init__(self, config: Config, vocabularies: Path | None = None):
         """With the `vocabularies` that a run keeps, a translator without its corpus."""
-        self.config = config
         if vocabularies is None:
-            self.prepared = prepare(config.data)
+            super().__init__(config, prepare(config.data))
         else:
-            self.prepared = only_vocabularies(config.data, vocabularies)
-        self.source, self.target = self.prepared.source, self.prepared.target
-        self.data_name = self.prepared.folder.name  # with the digest of all that shaped it
+            super().__init__(config, only_vocabularies(config.data, vocabularies))
+        self.source, self.target = (self.prepared.vocabularies[n] for n in ("source", "target"))
         self.model = TRANSLATORS[config.model.name](
             config.model, len(self.source), len(self.target), config.data.reverse_source
         )
 
-    def save_vocabularies(self, folder: Path) -> None:
-        self.prepared.copy_vocabularies(folder)
+    def pairs(self, split: str) -> list[Pair]:
+        """The sentences of a split as text, in the corpus' order."""
+        return [Pair(**text) for text in self.split(split)[0].texts()]
 
     def gold_words(self, line: str, vocabulary: Vocabulary) -> list[str]:
         """The words that a corpus' gold alignment counts, in one of its lines."""
@@ -60,28 +57,13 @@ class Translation:
         data = self.config.data
         return (data.source_vocab if data.shared_vocab else data.target_vocab).lowercase
 
-    # Batches.
-
-    @functools.cache  # noqa: B019  (a task lives as long as its program)
-    def split(self, name: str) -> tuple[Split, list[Bucket], Any]:
-        data, split = self.config.data, self.prepared.split(name)
-        return split, *plan_buckets(
-            split.lengths, data.buckets, data.batch_size, data.batch_unit, data.batch_multiple
-        )
-
-    def train_batches(self, seed: int = 0, host: int = 0, hosts: int = 1) -> Batches:
-        return Batches(*self.split("train"), seed, host, hosts)
-
-    def eval_batches(self, name: str, host: int = 0, hosts: int = 1) -> Iterator[Batch]:
-        return eval_batches(*self.split(name), host, hosts)
-
     # Training.
 
     def init(self, key: Array) -> Params:
         token = jnp.full((1, 1), BOS)
         return self.model.init(key, token, token != PAD, token)["params"]
 
-    averages: tuple[str, ...] = ("nll",)  # what hard attention compares its rewards with
+    averages = ("nll",)  # what hard attention compares its rewards with
 
     def loss(
         self,

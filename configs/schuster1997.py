@@ -1,0 +1,69 @@
+"""Schuster & Paliwal 1997, Bidirectional Recurrent Neural Networks.
+
+    python train.py --config=configs/schuster1997.py:network=brnn,data=series --workdir=runs/brnn
+
+Arguments: data (labelling names of configs/datasets.py), network (brnn, merged, forward, backward,
+tdnn, mlp), cell (elman, lstm, gru). The delay of forward, backward and merged networks is
+--config.model.delay, the window of mlp and tdnn --config.model.window.
+"""
+
+from configs.arguments import parse
+from configs.base import Config, base_config
+from configs.datasets import DATASETS, use_dataset
+
+
+def get_config(arguments: str = "") -> Config:
+    args = parse(
+        arguments,
+        data=DATASETS["labelling"],
+        network=("brnn", "merged", "forward", "backward", "tdnn", "mlp"),
+        cell=("elman", "lstm", "gru"),
+    )
+    config = base_config("tagger")
+    use_dataset(config, args["data"])
+    config.model.network, config.model.cell = args["network"], args["cell"]
+    _RECIPES[config.data.corpus](config)
+    return config.lock()
+
+
+def _series(config: Config) -> None:
+    config.model.features = 32
+    if config.model.network == "tdnn":
+        config.model.layers = 2
+    config.data.batch_size, config.data.batch_multiple, config.data.buckets = 24, 8, 1
+    config.optimizer.learning_rate = 0.003
+    config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 50
+    config.optimizer.clip_norm = 1.0
+    config.train.steps, config.train.eval_every = 1500, 500
+
+
+def _columns(config: Config) -> None:
+    config.data.inputs = ("word", "pos", "suffix", "characters")
+    config.data.vocab.lowercase = True
+    config.data.vocab.min_count = 2
+    config.data.batch_size, config.data.buckets = 32, 4
+    config.model.features = 200
+    config.model.dropout = 0.5
+    config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 100
+    config.optimizer.clip_norm = 1.0
+    config.train.epochs, config.train.eval_every = 12.0, 265
+    config.train.eval_metric = "f1"
+
+
+def _polymusic(config: Config) -> None:
+    config.model.network = "forward"  # the only one that does not see what it is to predict
+    config.model.features = 256
+    config.model.dropout = 0.5
+    config.data.batch_size, config.data.buckets = 16, 4
+    config.optimizer.learning_rate = 0.003
+    config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 100
+    config.optimizer.clip_norm = 1.0
+    config.train.steps, config.train.eval_every = 2000, 100
+
+
+_RECIPES = {
+    "series": _series,
+    "series_classes": _series,
+    "columns": _columns,
+    "polymusic": _polymusic,
+}

@@ -1,0 +1,58 @@
+"""Datasets of the TFDS catalogue, read through array_record, without TensorFlow."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from configs.base import Config
+from errors import UserError
+
+
+def read_catalogue(data: Config, split: str, wanted: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """Examples of `data.name` with its features; `wanted` names the fields of config.data that
+    must be features, and their values."""
+    builder = _builder(data)
+    try:
+        builder.download_and_prepare()  # nothing to do where it is prepared already
+    except OSError as error:
+        raise UserError(
+            f"TFDS could not fetch {data.name} ({error}): prepare it where there is a network and "
+            "name that folder with --config.data.dir"
+        ) from None
+    splits = builder.info.splits or {}
+    if split not in splits:
+        raise UserError(
+            f"TFDS dataset {data.name} has no split {split!r}: "
+            f"data.splits can name {', '.join(splits)}"
+        )
+    features = builder.info.features or {}
+    for field, name in wanted.items():
+        if name not in features:
+            raise UserError(
+                f"TFDS dataset {data.name} has no {name!r}: data.{field} can be "
+                f"{', '.join(sorted(features))}"
+            )
+    yield from builder.as_data_source(split)
+
+
+def _builder(data: Config) -> Any:
+    import tensorflow_datasets as tfds
+    import tensorflow_datasets.text
+    import tensorflow_datasets.translate
+
+    try:
+        folder: Any = data.dir or None
+        return tfds.builder(data.name, data_dir=folder, file_format="array_record")
+    except tfds.core.DatasetNotFoundError:
+        raise UserError(
+            f"TFDS has no dataset {data.name!r}: data.name wants a catalogue name such as "
+            "wmt14_translate/de-en"
+        ) from None
+    except ValueError:
+        name, _, config = data.name.partition("/")
+        configs = tfds.builder_cls(name).builder_configs
+        if config in configs:
+            raise
+        raise UserError(
+            f"TFDS dataset {name} has no config {config!r}: data.name can be "
+            f"{', '.join(f'{name}/{known}' for known in configs) or name}"
+        ) from None

@@ -1,0 +1,149 @@
+"""Texts with a label: lines, tables, the TFDS catalogue; as one sequence or as sentences."""
+
+import functools
+import itertools
+import logging
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from configs.base import Config
+from data.catalogue import read_catalogue
+from data.files import SPLITS, find, lines, read_split, split_files
+from data.labels import Labels
+from data.store import Field, Fields, Prepared, Writer, cached, progress
+from data.vocabulary import VOCABULARIES, Vocabulary
+from errors import UserError
+
+logger = logging.getLogger("alignax")
+SHAPING = (
+    "corpus", "splits", "holdout", "files", "label", "text", "documents", "max_length",
+    "max_sentences", "vocab",
+)  # fmt: skip
+SHAPING_OF = {"tfds": ("name", "dir")}
+_BREAK = re.compile(r"<br\s*/?>|\n")
+# After a full stop and what closes it; abbreviations are cut as well, which no reader of sentences
+# minds much.
+_SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+")
+
+
+class Text(NamedTuple):
+    label: str
+    text: str
+    place: str
+
+
+def read_texts(data: Config, split: str) -> Iterator[Text]:
+    """The texts of a split ("train", "valid" or "test")."""
+    return read_split(data, split, CORPORA[data.corpus], lambda text: text.text)
+
+
+def sentences(text: str) -> list[str]:
+    """A text at its line breaks, HTML's included, and at the ends of its sentences."""
+    parts = (part for line in _BREAK.split(text) for part in _SENTENCE.split(line))
+    return [part for part in parts if part.strip()]
+
+
+def _lines(data: Config, split: str) -> Iterator[Text]:
+    path = find(data, split)
+    for number, line in enumerate(lines(path), 1):
+        label, _, text = line.strip().partition(" ")
+        yield Text(label, text, f"{path}, line {number}")
+
+
+def _tsv(data: Config, split: str) -> Iterator[Text]:
+    path, places = find(data, split), (int(data.label), int(data.text))
+    for number, line in enumerate(lines(path), 1):
+        columns, place = line.split("\t"), f"{path}, line {number}"
+        if len(columns) <= max(places):
+            raise UserError(
+                f"{place}: it has {len(columns)} columns, so none of number {max(places)}: "
+                "data.label and data.text count them from 0"
+            )
+        yield Text(columns[places[0]].strip(), columns[places[1]], place)
+
+
+def _tfds(data: Config, split: str) -> Iterator[Text]:
+    wanted = {"label": data.label, "text": data.text}
+    for number, example in enumerate(read_catalogue(data, split, wanted)):
+        text = example[data.text].decode("utf-8")
+        yield Text(str(int(example[data.label])), text, f"{data.name}, {split} example {number}")
+
+
+CORPORA: dict[str, Callable[[Config, str], Iterator[Text]]] = {
+    "lines": _lines,
+    "tsv": _tsv,
+    "tfds": _tfds,
+}
+
+
+def fields_of(data: Config) -> Fields:
+    """What an example is made of; words have id 0 where a sentence has ended."""
+    axes = ("sentence", "word") if data.documents else ("word",)
+    return {"words": Field(axes), "label": Field()}
+
+
+def prepare(data: Config) -> Prepared:
+    """The prepared form of the corpus that `data` describes, made now if the cache lacks it."""
+    files = [] if data.corpus == "tfds" else split_files(data)
+    shaping = (*SHAPING, *SHAPING_OF.get(data.corpus, ()))
+    folder = cached(data, shaping, files, f"texts-{data.corpus}", functools.partial(_make, data))
+    return Prepared(folder, fields_of(data), _load(data, folder))
+
+
+def _load(data: Config, folder: Path) -> dict[str, Any]:
+    vocabulary = VOCABULARIES[data.vocab.kind].load(folder / "words.vocab", data.vocab, "en")
+    return {"words": vocabulary, "label": Labels.load(folder / "label.vocab")}
+
+
+def _make(data: Config, folder: Path) -> dict[str, Any]:
+    Labels.learn(text.label for text in read_texts(data, "train")).save(folder / "label.vocab")
+    texts = progress(read_texts(data, "train"), "vocabulary")
+    parts = itertools.chain.from_iterable(sentences(text.text) for text in texts)
+    VOCABULARIES[data.vocab.kind].learn(parts, data.vocab, "en").save(folder / "words.vocab")
+    vocabularies = _load(data, folder)
+    splits = [name for name in SPLITS if name != "test" or data.splits.test]
+    counts = {name: _write(data, name, vocabularies, folder) for name in splits}
+    return {"counts": counts, "vocabulary": {name: len(v) for name, v in vocabularies.items()}}
+
+
+def _write(data: Config, split: str, vocabularies: dict[str, Any], folder: Path) -> dict[str, int]:
+    kept = cut = 0
+    with Writer(folder, split, fields_of(data)) as writer:
+        for text in progress(read_texts(data, split), split):
+            parts, was_cut = tokens(data, vocabularies["words"], text)
+            ids = [vocabularies["words"].ids(part) for part in parts]
+            label = vocabularies["label"].encode(text.label, text.place)
+            kept, cut = kept + 1, cut + was_cut
+            shown = {"words": parts if data.documents else parts[0], "label": text.label}
+            words = _rectangle(ids) if data.documents else ids[0]
+            writer.add({"words": words, "label": label}, shown)
+    if not kept:
+        raise UserError(f"there is nothing in the split {split!r} of this corpus")
+    logger.info("%s: %s texts, %s of them cut to what is read", split, f"{kept:,}", f"{cut:,}")
+    return {"texts": kept, "cut": cut}
+
+
+def tokens(data: Config, vocabulary: Vocabulary, text: Text) -> tuple[list[list[str]], bool]:
+    """The words that are read, by sentence (or all in one), and whether there were more."""
+    found = [tokens for part in sentences(text.text) if (tokens := vocabulary.tokens(part))]
+    if not found:
+        raise UserError(f"{text.place}: this text has no sentence and no word: remove the line")
+    if not data.documents:
+        found = [list(itertools.chain.from_iterable(found))]
+    else:
+        found, left = found[: data.max_sentences], found[data.max_sentences :]
+        if left:
+            return [part[: data.max_length] for part in found], True
+    longest = max(map(len, found))
+    return [part[: data.max_length] for part in found], longest > data.max_length
+
+
+def _rectangle(rows: list[list[int]]) -> np.ndarray:
+    words = np.zeros((len(rows), max(map(len, rows))), np.int32)
+    for row, ids in zip(words, rows, strict=True):
+        row[: len(ids)] = ids
+    return words

@@ -1,0 +1,253 @@
+"""Sequences with a label at every step: an artificial series, columns of text, piano rolls.
+
+A corpus is a function from the `data` part of a config and a split's own name to sequences; its
+kind says what the labels are.
+"""
+
+import functools
+import itertools
+import logging
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from configs.base import Config
+from data.files import SPLITS, find, lines, read_split, split_files
+from data.labels import Labels
+from data.store import Field, Fields, Prepared, Writer, cached, progress
+from data.tokenizers import make_tokenizer
+from data.vocabulary import WordVocabulary
+from errors import UserError
+
+logger = logging.getLogger("alignax")
+NOTES = 88  # of a piano
+COMMON = ("corpus", "splits", "max_length")
+SHAPING_OF = {
+    "series": ("seed", "examples", "series_length"),
+    "series_classes": ("seed", "examples", "series_length"),
+    "columns": ("files", "holdout", "columns", "inputs", "suffix", "vocab"),
+    "polymusic": ("files",),
+}
+KINDS = {  # of labels: numbers, one class a step, or notes of which several can sound
+    "series": "values",
+    "series_classes": "classes",
+    "columns": "classes",
+    "polymusic": "notes",
+}
+
+
+class Sequence(NamedTuple):
+    """One sequence: its columns by name, all of one length ("line": where in a file they stand)."""
+
+    columns: dict[str, Any]
+    place: str  # of the whole
+
+    def place_of(self, step: int) -> str:
+        return f"{self.place}, line {self.columns['line'][step]}" if "line" in self.columns else (
+            f"{self.place}, step {step}"
+        )
+
+    def piece(self, first: int, last: int) -> "Sequence":
+        return self._replace(columns={name: x[first:last] for name, x in self.columns.items()})
+
+
+def read_sequences(data: Config, split: str) -> Iterator[Sequence]:
+    """The sequences of a split ("train", "valid" or "test"); long ones in pieces, to train on."""
+    key: Callable[[Sequence], str] = lambda s: " ".join(s.columns.get("word", ()))  # noqa: E731
+    for sequence in read_split(data, split, CORPORA[data.corpus], key):
+        length = len(next(iter(sequence.columns.values())))
+        step = data.max_length if split == "train" else length
+        for first in range(0, length, step):
+            yield sequence.piece(first, first + step)
+
+
+def series(x: np.ndarray) -> np.ndarray:
+    """The y(t) that Schuster 1997 makes of a series x(t): nearer steps weigh more, ten of the past
+    and twenty from now on; those outside the series are dropped."""
+    y = np.zeros_like(x)
+    for shift in range(-10, 20):
+        weight = (1 - abs(shift) / 10) / 10 if shift < 0 else (1 - shift / 20) / 20
+        ahead = x[max(0, shift) : len(x) + min(0, shift)]
+        first = max(0, -shift)
+        y[first : first + len(ahead)] += weight * ahead
+    return y
+
+
+def _series(data: Config, split: str) -> Iterator[Sequence]:
+    rng = np.random.default_rng((data.seed, zlib.crc32(split.encode())))
+    for number in range(data.examples[split]):
+        x = rng.uniform(size=data.series_length)
+        y = series(x)
+        columns = {"x": x[:, None], "label": y[:, None]}
+        if data.corpus == "series_classes":
+            columns["label"] = np.where(y > 0.5, "over", "under")
+        yield Sequence(columns, f"{split} series {number}")
+
+
+def _columns(data: Config, split: str) -> Iterator[Sequence]:
+    path = find(data, split)
+    rows: list[list[str]] = []
+    for number, line in enumerate(itertools.chain(lines(path), [""]), 1):
+        fields = line.split()
+        if not fields:
+            if rows:
+                own = dict(zip(data.columns, map(list, zip(*rows, strict=True)), strict=True))
+                yield Sequence(own | {"line": range(number - len(rows), number)}, str(path))
+            rows = []
+        elif len(fields) != len(data.columns):
+            raise UserError(
+                f"{path}, line {number}: {len(data.columns)} columns are wanted "
+                f"({', '.join(data.columns)}: data.columns), not {len(fields)}"
+            )
+        else:
+            rows.append(fields)
+
+
+def _polymusic(data: Config, split: str) -> Iterator[Sequence]:
+    import scipy.io
+
+    path = find(data, split)
+    try:
+        content = scipy.io.loadmat(path, variable_names=[split])
+    except (ValueError, NotImplementedError, OSError) as error:
+        raise UserError(f"{path} is no MATLAB file ({error}): fetch it anew") from None
+    if split not in content:
+        known = ", ".join(name for name, *_ in scipy.io.whosmat(path))
+        raise UserError(f"{path} has no variable {split!r}: data.splits can name {known}")
+    for number, frames in enumerate(content[split][0]):
+        if frames.ndim != 2 or frames.shape[1] != NOTES or len(frames) < 2:
+            raise UserError(
+                f"{path}, {split} {number}: at least 2 frames of {NOTES} notes are wanted, not "
+                f"{' × '.join(map(str, frames.shape))}"
+            )
+        yield Sequence({"label": frames.astype(np.uint8)}, f"{path}, {split} {number}")
+
+
+CORPORA: dict[str, Callable[[Config, str], Iterator[Sequence]]] = {
+    "series": _series,
+    "series_classes": _series,
+    "columns": _columns,
+    "polymusic": _polymusic,
+}
+
+
+def fields_of(data: Config) -> Fields:
+    """What an example is made of."""
+    step = Field(("step",))
+    if data.corpus == "polymusic":  # the label is the next frame, so frames are kept once
+        return {"length": Field(), "label": Field(("step", NOTES), np.uint8)}
+    if data.corpus == "columns":
+        inputs = {name: step for name in data.inputs}
+        if "characters" in inputs:
+            inputs["characters"] = Field(("step", "character"))
+        return {"length": Field(), **inputs, "label": step}
+    label = Field(("step", 1), np.float32) if KINDS[data.corpus] == "values" else step
+    return {"length": Field(), "x": Field(("step", 1), np.float32), "label": label}
+
+
+def prepare(data: Config) -> Prepared:
+    """The prepared form of the corpus that `data` describes, made now if the cache lacks it."""
+    files = {"columns": lambda: split_files(data), "polymusic": lambda: [find(data, "")]}
+    folder = cached(
+        data, (*COMMON, *SHAPING_OF[data.corpus]), files.get(data.corpus, list)(),
+        data.corpus, functools.partial(_make, data),
+    )  # fmt: skip
+    return Prepared(folder, fields_of(data), _load(data, folder))
+
+
+def _make(data: Config, folder: Path) -> dict[str, Any]:
+    if KINDS[data.corpus] == "classes":
+        every = (sequence.columns["label"] for sequence in read_sequences(data, "train"))
+        labels = set(map(str, itertools.chain.from_iterable(every)))
+        Labels.learn(_with_both_marks(labels)).save(folder / "label.vocab")
+    for name in data.inputs if data.corpus == "columns" else ():
+        words = (
+            " ".join(read(name, sequence.columns, data))
+            for sequence in progress(read_sequences(data, "train"), f"vocabulary ({name})")
+        )
+        _learn(data, name, words).save(folder / f"{name}.vocab")
+    vocabularies = _load(data, folder)
+    splits = [name for name in SPLITS if name != "test" or data.splits.test]
+    counts = {name: _write(data, name, vocabularies, folder) for name in splits}
+    return {"counts": counts, "vocabulary": {name: len(v) for name, v in vocabularies.items()}}
+
+
+def _with_both_marks(labels: set[str]) -> set[str]:
+    """Of chunks, labels in twos: a kind that can begin (B-LST) can go on (I-LST), even where the
+    training text has but short ones, as that of CoNLL-2000 does."""
+    kinds = {label[2:] for label in labels if label.startswith(("B-", "I-"))}
+    return labels | {mark + kind for mark in ("B-", "I-") for kind in kinds}
+
+
+def read(name: str, columns: dict[str, list[str]], data: Config) -> list[str]:
+    """The column called `name`, or what is made of the words."""
+    if name == "suffix":
+        return [word[-data.suffix :].lower() for word in columns["word"]]
+    return columns["word"] if name == "characters" else columns[name]
+
+
+def _settings(data: Config, name: str) -> Config:
+    """Of the vocabulary of an input. Only that of words is to choose: the others are small."""
+    if name == "word":
+        return data.vocab
+    tokenizer = "characters" if name == "characters" else "split"
+    return ConfigDict({"tokenizer": tokenizer, "lowercase": False})
+
+
+def _learn(data: Config, name: str, texts: Iterator[str]) -> WordVocabulary:
+    settings = _settings(data, name)
+    if name == "word":
+        return WordVocabulary.learn(texts, settings, name)
+    tokenizer = make_tokenizer(settings.tokenizer, "")
+    symbols = {token for text in texts for token in tokenizer.tokenize(text)}
+    return WordVocabulary(sorted(symbols), tokenizer, lowercase=False)
+
+
+def _load(data: Config, folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if KINDS[data.corpus] == "classes":
+        found["label"] = Labels.load(folder / "label.vocab")
+    for name in data.inputs if data.corpus == "columns" else ():
+        path = folder / f"{name}.vocab"
+        found[name] = WordVocabulary.load(path, _settings(data, name), name)
+    return found
+
+
+def _write(data: Config, split: str, vocabularies: dict[str, Any], folder: Path) -> dict[str, int]:
+    kept = steps = 0
+    with Writer(folder, split, fields_of(data)) as writer:
+        for sequence in progress(read_sequences(data, split), split):
+            own = _encode(data, sequence, vocabularies)
+            kept, steps = kept + 1, steps + len(own["label"])
+            shown = {}
+            if data.corpus == "columns":
+                shown = {name: sequence.columns[name] for name in data.columns}
+            writer.add(own | {"length": len(own["label"])}, shown)
+    if not kept:
+        raise UserError(f"there is nothing in the split {split!r} of this corpus")
+    logger.info("%s: %s sequences, %s steps", split, f"{kept:,}", f"{steps:,}")
+    return {"sequences": kept, "steps": steps}
+
+
+def _encode(data: Config, sequence: Sequence, vocabularies: dict[str, Any]) -> dict[str, Any]:
+    columns = dict(sequence.columns)
+    own: dict[str, Any] = {name: columns[name] for name in ("x", "label") if name in columns}
+    if "label" in vocabularies:
+        own["label"] = [
+            vocabularies["label"].encode(str(label), sequence.place_of(step))
+            for step, label in enumerate(columns["label"])
+        ]
+    for name in data.inputs if data.corpus == "columns" else ():
+        words = read(name, columns, data)
+        if name == "characters":
+            ids = [vocabularies[name].encode(word) for word in words]
+            own[name] = np.zeros((len(ids), max(map(len, ids))), np.int32)
+            for row, letters in zip(own[name], ids, strict=True):
+                row[: len(letters)] = letters
+        else:
+            own[name] = vocabularies[name].encode(" ".join(words))
+    return own

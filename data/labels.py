@@ -1,0 +1,37 @@
+"""The labels of a corpus: those that its training examples have, in order of the alphabet."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from errors import UserError
+
+
+class Labels:
+    def __init__(self, names: list[str]):
+        self.names = names
+        self._ids = {name: i for i, name in enumerate(names)}
+
+    @classmethod
+    def learn(cls, labels: Iterable[str]) -> Self:
+        return cls(sorted(set(labels)))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        return cls(path.read_text("utf-8").split("\n")[:-1])
+
+    def save(self, path: Path) -> None:
+        path.write_text("".join(f"{name}\n" for name in self.names), "utf-8")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def encode(self, name: str, place: str) -> int:
+        """Its number; `place` says where it stands, should it be none."""
+        if name not in self._ids:
+            known = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
+            raise UserError(
+                f"{place}: the label {name!r} does not occur in the training split, so no model "
+                f"could learn it: mend the line, or train on it as well; known are {known}"
+            )
+        return self._ids[name]

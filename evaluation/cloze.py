@@ -1,0 +1,90 @@
+"""Scores, predictions and pictures of readers."""
+
+from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
+
+from evaluation.pictures import over_passage
+from evaluation.predictions import Prediction, Predictor
+from evaluation.results import Wanted, keep, refuse_decoding, show, write_report
+from tasks.cloze import Cloze
+from tasks.task import Params
+from training.loop import Evaluate, Evaluation
+
+Shown = dict[str, Any]  # a question of the split as it was prepared
+
+
+def make_evaluate(task: Cloze, mesh: Mesh) -> Evaluate:
+    """What the trainer calls: scores and samples of the validation split."""
+    predictor = Predictor(task, mesh)
+
+    def evaluate(params: Params) -> Evaluation:
+        losses, predictions = predictor(params, "valid")
+        questions = task.split("valid")[0].texts()
+        return Evaluation(losses, _samples(questions, predictions, task.config.train.samples))
+
+    return evaluate
+
+
+def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
+    """Scores a split, prints the scores, and writes them with all that was answered."""
+    refuse_decoding(wanted, "cloze")
+    losses, predictions = Predictor(task, mesh)(params, wanted.split)
+    questions = task.split(wanted.split)[0].texts()
+    lines = [
+        f"{answer(q, p)}\t{p['p']:.4f}\t{q['answer']}\t{' '.join(q['query'])}"
+        for q, p in zip(questions, predictions, strict=True)
+    ]
+    result = keep(wanted, losses, lines)
+    show(result, _samples(questions, predictions, 3))
+    for number, (q, p) in enumerate(zip(questions, predictions, strict=True)):
+        if number < wanted.pictures:
+            path = wanted.folder / f"attention-{number}.png"
+            title = f"ours {answer(q, p)} ({p['p']:.2f}), gold {q['answer']}"
+            over_passage(rows(q, p), q["passage"], set(q["candidates"]), title, path)
+    if wanted.page:
+        title = f"{task.config.model.reader}: {task.config.data.files}"
+        terms = {"examples": "Questions", "source": "passage", "target": "query"}
+        shown = zip(questions[: wanted.page], predictions, strict=False)
+        write_report(wanted, result, title, terms, [_for_page(q, p) for q, p in shown])
+
+
+def answer(question: Shown, p: Prediction) -> str:
+    return question["candidates"][int(p["answer"]) - 1]
+
+
+def rows(question: Shown, p: Prediction) -> dict[str, np.ndarray]:
+    """Weights over the passage: s, which is summed for the answer, and α of every query word, under
+    names that say how much the word counts (β)."""
+    length = len(question["passage"])
+    found = {"answer (s)": p["s"][:length]}
+    if "alpha" in p:
+        for i, word in enumerate(question["query"]):
+            found[f"{i + 1} {word} ({p['beta'][i]:.2f})"] = p["alpha"][i, :length]
+    return found
+
+
+def _samples(
+    questions: list[Shown], predictions: list[Prediction], count: int
+) -> list[dict[str, str]]:
+    step = max(1, len(questions) // max(1, count))
+    return [
+        {
+            "query": " ".join(questions[i]["query"]),
+            "ours": answer(questions[i], predictions[i]),
+            "gold": questions[i]["answer"],
+        }
+        for i in range(0, len(questions), step)[:count]
+    ]
+
+
+def _for_page(question: Shown, p: Prediction) -> dict[str, Any]:
+    own = rows(question, p)
+    hypothesis = {
+        "text": f"{answer(question, p)}, for {' '.join(question['query'])}",
+        "tokens": list(own), "score": float(p["p"]),
+        "attention": {"attention": [row.round(3).tolist() for row in own.values()]},
+    }  # fmt: skip
+    text = [" ".join(question["query"]), question["answer"]]
+    return {"text": text, "source": question["passage"], "hypotheses": [hypothesis]}

@@ -1,0 +1,132 @@
+"""Scores, predictions and pictures of sequences that are labelled step by step."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
+from nervaluate import Evaluator
+
+from evaluation.pictures import piano_rolls, two_series
+from evaluation.predictions import Prediction, Predictor
+from evaluation.results import Wanted, keep, refuse_decoding, show, write_report
+from tasks.labelling import Labelling
+from tasks.task import Params
+from training.loop import Evaluate, Evaluation
+
+Labels = list[list[str]]
+
+
+def make_evaluate(task: Labelling, mesh: Mesh) -> Evaluate:
+    """What the trainer calls: scores and samples of the validation split."""
+    predictor = Predictor(task, mesh)
+
+    def evaluate(params: Params) -> Evaluation:
+        losses, predictions = predictor(params, "valid")
+        if task.kind != "classes":
+            return Evaluation(losses)
+        ours, gold = names(task, "valid", predictions)
+        samples = _samples(task, "valid", ours, gold, task.config.train.samples)
+        return Evaluation(losses | chunk_scores(gold, ours), samples)
+
+    return evaluate
+
+
+def names(task: Labelling, split: str, predictions: list[Prediction]) -> tuple[Labels, Labels]:
+    """Predicted and true classes, by name."""
+    known = np.array(task.prepared.vocabularies["label"].names)
+    gold = [known[example["label"]].tolist() for example in _examples(task, split)]
+    ours = [
+        known[prediction["label"][: len(own)]].tolist()
+        for prediction, own in zip(predictions, gold, strict=True)
+    ]
+    return ours, gold
+
+
+def _examples(task: Labelling, split: str) -> Any:
+    own = task.split(split)[0]
+    return own.examples(np.arange(len(own)))
+
+
+def chunk_scores(gold: Labels, ours: Labels) -> dict[str, float]:
+    """Precision, recall and F1 of whole chunks, borders and kind right (as conlleval counts them);
+    nothing for labels that are no chunks."""
+    labels = {label for sequence in gold for label in sequence}
+    kinds = sorted({label[2:] for label in labels if label.startswith(("B-", "I-"))})
+    if not kinds:
+        return {}
+    strict = Evaluator(gold, ours, tags=kinds, loader="list").evaluate()["overall"]["strict"]
+    return {"precision": strict.precision, "recall": strict.recall, "f1": strict.f1}
+
+
+def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
+    """Scores a split, prints the scores, and writes them with all that was predicted."""
+    refuse_decoding(wanted, "labelling")
+    losses, predictions = Predictor(task, mesh)(params, wanted.split)
+    corpus = task.config.data.corpus
+    title = f"{task.config.model.network} {task.config.model.cell}: {corpus}"
+    if task.kind != "classes":
+        result = keep(wanted, losses, _numbers(task, wanted.split, predictions))
+        show(result, ())
+        _draw(task, wanted, predictions)
+        return
+    ours, gold = names(task, wanted.split, predictions)
+    texts = task.split(wanted.split)[0].texts()
+    lines = [
+        "".join(
+            f"{' '.join(row)}\n"
+            for row in zip(text.get("word", ["-"] * len(own)), true, own, strict=True)
+        )
+        for text, own, true in zip(texts, ours, gold, strict=True)
+    ]
+    result = keep(wanted, losses | chunk_scores(gold, ours), lines)
+    show(result, _samples(task, wanted.split, ours, gold, 3))
+    if wanted.page:
+        shown = list(zip(texts, ours, gold, strict=True))[: wanted.page]
+        terms = {"examples": "Sequences", "source": "steps", "target": "labels"}
+        write_report(wanted, result, title, terms, [_for_page(*x) for x in shown])
+
+
+def _samples(
+    task: Labelling, split: str, ours: Labels, gold: Labels, count: int
+) -> list[dict[str, str]]:
+    texts = task.split(split)[0].texts()
+    step = max(1, len(texts) // max(1, count))
+    chosen = range(0, len(texts), step)[:count]
+    return [
+        {
+            **({"words": " ".join(texts[i]["word"])} if "word" in texts[i] else {}),
+            "ours": " ".join(ours[i]),
+            "gold": " ".join(gold[i]),
+        }
+        for i in chosen
+    ]
+
+
+def _numbers(task: Labelling, split: str, predictions: list[Prediction]) -> list[str]:
+    """A line a step and a blank one after a sequence: values, or probabilities of the notes."""
+    lines = []
+    for prediction, example in zip(predictions, _examples(task, split), strict=True):
+        steps = len(example["label"]) - (task.kind == "notes")
+        rows = prediction["label"][:steps].tolist()
+        lines.append("".join("\t".join(f"{x:.4f}" for x in row) + "\n" for row in rows))
+    return lines
+
+
+def _draw(task: Labelling, wanted: Wanted, predictions: list[Prediction]) -> None:
+    pairs = zip(predictions, _examples(task, wanted.split), strict=True)
+    for number, (prediction, example) in enumerate(pairs):
+        if number == wanted.pictures:
+            return
+        gold, path = example["label"], wanted.folder / f"prediction-{number}.png"
+        if task.kind == "notes":
+            gold = gold[1:]
+            piano_rolls(gold, prediction["label"][: len(gold)], path)
+        else:
+            two_series(gold[:, 0], prediction["label"][: len(gold), 0], path)
+
+
+def _for_page(text: dict[str, list[str]], ours: Sequence[str], gold: Sequence[str]) -> dict:
+    words = text.get("word") or [str(i) for i in range(len(ours))]
+    hypothesis = {"text": " ".join(ours), "tokens": list(ours), "score": None, "attention": {}}
+    return {"text": [" ".join(words), " ".join(gold)], "source": words, "hypotheses": [hypothesis]}

@@ -1,0 +1,70 @@
+"""What eval.py is asked for, and how any task's results are kept and shown."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from configs.base import Config
+from errors import UserError
+from evaluation.page import write_page
+
+
+class Wanted(NamedTuple):
+    """What a report is to be of."""
+
+    split: str
+    checkpoints: list[int]
+    folder: Path
+    pictures: int  # PNG pictures of so many examples
+    page: int  # examples in the HTML page; 0: no page
+    decode: Config | None = None  # translation's way to decode,
+    beams: Sequence[int] = ()  # widths to compare,
+    against: Path | None = None  # and the same folder of another run, to compare with
+
+
+def refuse_decoding(wanted: Wanted, task: str) -> None:
+    """Of a task that writes no text, what is asked of decoding means nothing."""
+    if wanted.beams or wanted.against:
+        raise UserError(f"--beams and --against are for translation; this is a run of {task}")
+
+
+def keep(
+    wanted: Wanted, scores: dict[str, float], predictions: Sequence[str], **more: Any
+) -> dict[str, Any]:
+    """Writes scores.json and a line for every example; clears away pictures of an earlier report."""
+    folder = wanted.folder
+    for pattern in ("attention-*.png", "prediction-*.png", "report.html"):
+        for old in folder.glob(pattern):
+            old.unlink()
+    result = {
+        "split": wanted.split, "checkpoints": wanted.checkpoints, "examples": len(predictions),
+        "scores": scores, **more,
+    }  # fmt: skip
+    (folder / "scores.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    (folder / "predictions.txt").write_text("".join(f"{p}\n" for p in predictions), "utf-8")
+    return result
+
+
+def show(result: dict[str, Any], samples: Sequence[dict[str, str]]) -> None:
+    for sample in samples:
+        print("\n".join(f"{name:>15}: {text}" for name, text in sample.items()), end="\n\n")
+    print(f"{'checkpoint':>15}: {', '.join(map(str, result['checkpoints']))}")
+    for name, value in result["scores"].items():
+        print(f"{name:>15}: {value:#.4g}")
+
+
+def write_report(
+    wanted: Wanted, result: dict[str, Any], title: str, terms: dict[str, str], examples: list[dict]
+) -> None:
+    """The page of a task whose examples are words and rows of weights over them."""
+    about = f"{result['examples']:,} examples, checkpoint {', '.join(map(str, wanted.checkpoints))}"
+    scores = [
+        {"name": name, "value": value, "signature": ""} for name, value in result["scores"].items()
+    ]
+    content = {
+        "title": f"{title}, {wanted.split}", "about": about, "scores": scores, "terms": terms,
+        "curves": result.get("curves", {}), "selection": [], "positions": [],
+        "sentences": examples,
+    }  # fmt: skip
+    write_page(wanted.folder / "report.html", content)

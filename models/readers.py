@@ -1,0 +1,82 @@
+"""Readers of a passage for the answer to a cloze query, which is a word of the passage."""
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, Int
+
+from configs.base import Config
+from models.attention import masked_softmax
+from models.initializers import make_initializers
+from models.recurrent import Stack
+
+Attention = dict[str, Array]
+
+
+class Reader(nn.Module):
+    """One embedding and one bidirectional stack for passage and query; an attention s over the
+    passage that sums to 1. A word's probability is the sum of s over its places."""
+
+    embed: nn.Embed
+    stack: Stack
+
+    def __call__(
+        self, passage: Int[Array, "b n"], query: Int[Array, "b m"], deterministic: bool = True
+    ) -> tuple[Float[Array, "b n"], Attention]:
+        """s, and the weights behind it by name."""
+        raise NotImplementedError
+
+    def read(self, words: Array, deterministic: bool) -> tuple[Array, Array]:
+        """The states [b, n, 2h] of a text, and the final ones of both directions."""
+        embedded = self.embed(words)
+        states, carries = self.stack(embedded, words > 0, deterministic=deterministic)
+        return states, carries[-1][-1]
+
+
+class AttentionSum(Reader):
+    """s = softmax(D q), where q is the query's final states (Kadlec 2016)."""
+
+    def __call__(
+        self, passage: Array, query: Array, deterministic: bool = True
+    ) -> tuple[Array, Attention]:
+        states, _ = self.read(passage, deterministic)
+        _, asked = self.read(query, deterministic)
+        ratings = jnp.einsum("bnh,bh->bn", states, asked, preferred_element_type=jnp.float32)
+        return masked_softmax(ratings, passage > 0), {}
+
+
+class AttentionOverAttention(Reader):
+    """s = αᵀβ over M = D Qᵀ (Cui 2017 eqs. 5 to 9).
+
+    α is a softmax over the passage for every query word; β a softmax over the query for every
+    passage word, averaged: how much each query word matters.
+    """
+
+    def __call__(
+        self, passage: Array, query: Array, deterministic: bool = True
+    ) -> tuple[Array, Attention]:
+        document, _ = self.read(passage, deterministic)
+        asked, _ = self.read(query, deterministic)
+        ratings = jnp.einsum("bnh,bmh->bmn", document, asked, preferred_element_type=jnp.float32)
+        real = (passage > 0)[:, None]
+        alpha = masked_softmax(ratings, real)
+        of_word = masked_softmax(ratings.swapaxes(1, 2), (query > 0)[:, None])
+        length = jnp.maximum(real.sum(axis=-1), 1)
+        beta = jnp.sum(of_word, axis=1, where=real.swapaxes(1, 2)) / length
+        # A sum of products that stays in float32: these are probabilities.
+        return jnp.sum(alpha * beta[..., None], axis=1), {"alpha": alpha, "beta": beta}
+
+
+READERS: dict[str, type[Reader]] = {
+    "attention_sum": AttentionSum,
+    "attention_over_attention": AttentionOverAttention,
+}
+
+
+def make_reader(model: Config, words: int) -> Reader:
+    init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
+    stack = Stack(
+        model.cell, model.features, model.layers, bidirectional=True, dropout=model.dropout,
+        start_weights=init, dtype=dtype,
+    )  # fmt: skip
+    return READERS[model.reader](nn.Embed(words, model.embedding, dtype=dtype), stack)

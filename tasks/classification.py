@@ -1,0 +1,56 @@
+"""Classification: a class for a text."""
+
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jax import Array
+
+from configs.base import Config
+from data.classification import prepare
+from models.classifiers import make_han, make_sentence
+from tasks.losses import class_values, penalty, summed
+from tasks.task import Params, Task
+
+CLASSIFIERS: dict[str, Callable[..., nn.Module]] = {"sentence": make_sentence, "han": make_han}
+
+
+class Classification(Task):
+    """A corpus of texts and a classifier for it, as `config` describes them."""
+
+    def __init__(self, config: Config):
+        super().__init__(config, prepare(config.data))
+        self.words, self.labels = (self.prepared.vocabularies[n] for n in ("words", "label"))
+        make = CLASSIFIERS[config.model.name]
+        self.model = make(config.model, len(self.words), len(self.labels))
+
+    def init(self, key: Array) -> Params:
+        shape = (1, 1, 1) if self.config.data.documents else (1, 1)
+        return self.model.init(key, jnp.ones(shape, jnp.int32))["params"]
+
+    def loss(
+        self,
+        params: Params,
+        batch: dict[str, Array],
+        key: Array | None = None,
+        averages: dict[str, Array] | None = None,
+    ) -> dict[str, Array]:
+        """Sums over texts."""
+        settings, words = self.config.train, batch["words"]
+        rngs = {} if key is None else {"dropout": key}
+        logits, weights = self.model.apply({"params": params}, words, key is None, rngs=rngs)
+        real = batch["index"] >= 0
+        if key is None:
+            values = class_values(logits, batch["label"])
+        else:
+            values = class_values(logits, batch["label"], settings.label_smoothing)
+            if settings.penalty:
+                values["loss"] += settings.penalty * penalty(weights["hops"])
+        sums = summed(values, real)
+        return sums | {"examples": sums["count"]}
+
+    def predict(self, params: Params, batch: dict[str, Array]) -> dict[str, Array]:
+        """The likeliest class, its probability, and the attention."""
+        logits, weights = self.model.apply({"params": params}, batch["words"])
+        p = nn.softmax(logits)
+        return {"label": p.argmax(axis=-1), "p": p.max(axis=-1), **weights}

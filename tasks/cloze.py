@@ -1,0 +1,57 @@
+"""Cloze reading: which candidate of the passage fills the blank of the query."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from configs.base import Config
+from data.cloze import prepare
+from models.readers import make_reader
+from tasks.losses import summed
+from tasks.task import Params, Task
+
+
+class Cloze(Task):
+    """A corpus of questions and a reader for it, as `config` describes them."""
+
+    def __init__(self, config: Config):
+        super().__init__(config, prepare(config.data))
+        self.words = self.prepared.vocabularies["words"]
+        self.model = make_reader(config.model, len(self.words))
+
+    def init(self, key: Array) -> Params:
+        word = jnp.ones((1, 1), jnp.int32)
+        return self.model.init(key, word, word)["params"]
+
+    def loss(
+        self,
+        params: Params,
+        batch: dict[str, Array],
+        key: Array | None = None,
+        averages: dict[str, Array] | None = None,
+    ) -> dict[str, Array]:
+        """Sums over questions of −log p(answer) (Cui 2017 eq. 11), and of right answers."""
+        p, _ = self._probabilities(params, batch, key)
+        own = jnp.take_along_axis(p, jnp.maximum(batch["answer"] - 1, 0)[:, None], axis=1)[:, 0]
+        values = {
+            "loss": -jnp.log(jnp.maximum(own, 1e-30)),
+            "accuracy": p.argmax(axis=1) + 1 == batch["answer"],
+        }
+        sums = summed(values, batch["index"] >= 0)
+        return sums | {"examples": sums["count"]}
+
+    def predict(self, params: Params, batch: dict[str, Array]) -> dict[str, Array]:
+        """The likeliest candidate, from 1, its probability, and the attention over the passage."""
+        p, weights = self._probabilities(params, batch)
+        return {"answer": p.argmax(axis=1) + 1, "p": p.max(axis=1), **weights}
+
+    def _probabilities(
+        self, params: Params, batch: dict[str, Array], key: Array | None = None
+    ) -> tuple[Array, dict[str, Array]]:
+        """Of the candidates [b, k]: the attention over a passage, summed over their places."""
+        rngs = {} if key is None else {"dropout": key}
+        s, weights = self.model.apply(
+            {"params": params}, batch["passage"], batch["query"], key is None, rngs=rngs
+        )
+        places = jax.nn.one_hot(batch["candidate"] - 1, self.config.data.max_candidates)
+        return jnp.einsum("bn,bnk->bk", s, places), {"s": s, **weights}
