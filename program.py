@@ -38,13 +38,15 @@ def define_decode() -> None:
     )
 
 
-def decode_settings(config: Config) -> Config | None:
+def decode_settings(config: Config) -> Config:
     """The run's way to decode with the changes of the command line, checked; None for a task that
     decodes nothing."""
     changes = config_flags.get_override_values(flags.FLAGS["decode"])
     if "decode" not in config:
         if changes:
-            raise UserError(f"--decode.{next(iter(changes))}: a run of {config.task} decodes nothing")
+            raise UserError(
+                f"--decode.{next(iter(changes))}: a run of {config.task} decodes nothing"
+            )
         return None
     config = config.copy_and_resolve_references()
     config.decode.update(changes)

@@ -57,7 +57,12 @@ def measure(folder: Path) -> dict[str, float]:
     start = time.perf_counter()
     split = prepared.split("train")
     plan = plan_buckets(
-        split.lengths, data.buckets, data.batch_size, data.batch_unit, data.batch_multiple
+        split.fields,
+        split.lengths,
+        data.buckets,
+        data.batch_size,
+        data.batch_unit,
+        data.batch_multiple,
     )
     source = Batches(split, *plan)
     # Across the end of an epoch, where the plans of two are held.

@@ -157,7 +157,8 @@ def _tagger() -> Config:
         "cell": "lstm",  # of the recurrent ones: elman | lstm | gru
         "layers": 1,
         "features": 64,  # of each direction
-        "delay": 0,  # forward, backward, merged: step t is labelled so many steps later
+        "forward_delay": 0,  # forward, merged: step t is labelled so many steps later
+        "backward_delay": 0,  # backward, merged: so many steps earlier
         "window": 10,  # mlp, and each layer of tdnn: steps read on either side
         "embedding": 100,  # of words
         "small_embedding": 30,  # of suffixes, characters and other columns

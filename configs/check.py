@@ -85,7 +85,7 @@ NOT_NEGATIVE = (
     "optimizer.learning_rate", "optimizer.clip_norm", "optimizer.warmup_steps",
     "optimizer.weight_decay", "optimizer.plateau_patience", "train.epochs", "train.patience",
     "train.samples", "train.doubly_stochastic", "train.reinforce.weight",
-    "train.reinforce.entropy", "train.penalty", "model.delay", "model.window", "model.hidden",
+    "train.reinforce.entropy", "train.penalty", "model.forward_delay", "model.backward_delay", "model.window", "model.hidden",
     "model.attention.sigma", "model.key_features", "decode.max_ratio",
     "decode.max_extra", "decode.min_ratio", "decode.alpha", "decode.coverage",
     "decode.temperature", "decode.top_k", "decode.seed",
@@ -239,18 +239,22 @@ def _faults_of_transformer(config: Config) -> Iterator[str]:
 
 def _faults_of_tagger(config: Config) -> Iterator[str]:
     data, model = config.data, config.model
-    if model.delay and model.network not in ("forward", "backward", "merged"):
-        yield (
-            f"config.model.delay={model.delay} is for network=forward, backward or merged: "
-            f"{model.network} has seen both sides, so set it to 0"
-        )
+    for direction in ("forward", "backward"):
+        if model[f"{direction}_delay"] and model.network not in (direction, "merged"):
+            yield (
+                f"config.model.{direction}_delay={model[f'{direction}_delay']} is for "
+                f"network={direction} or merged: set it to 0 for {model.network}"
+            )
     if data.corpus == "polymusic" and model.network != "forward":
         yield (
             f"config.model.network={model.network} would see the frames that it is to predict: "
             "polymusic needs network=forward"
         )
-    if data.corpus == "polymusic" and model.delay:
-        yield f"config.model.delay={model.delay} would show the next frames: set it to 0"
+    if data.corpus == "polymusic" and model.forward_delay:
+        yield (
+            f"config.model.forward_delay={model.forward_delay} would show the frames that are to be "
+            "predicted: set it to 0"
+        )
     if config.train.eval_metric == "accuracy" and data.corpus in ("series", "polymusic"):
         yield f"config.train.eval_metric=accuracy is for classes, which {data.corpus} has not: loss"
     if config.train.eval_metric == "f1" and data.corpus != "columns":
@@ -280,8 +284,8 @@ def _faults_of_classifier(config: Config) -> Iterator[str]:
     data, model = config.data, config.model
     if data.documents != (model.name == "han"):
         yield (
-            f"config.data.documents={data.documents} does not fit model.name={model.name}: han reads "
-            "documents, sentence a text as one sequence"
+            f"config.data.documents={data.documents} does not fit model.name={model.name}: han "
+            "reads documents, sentence a text as one sequence"
         )
     if config.train.penalty and get(config, "model.pooling") != "attention":
         yield "config.train.penalty is of the hops of pooling=attention: set it to 0"

@@ -3,8 +3,8 @@
     python train.py --config=configs/schuster1997.py:network=brnn,data=series --workdir=runs/brnn
 
 Arguments: data (labelling names of configs/datasets.py), network (brnn, merged, forward, backward,
-tdnn, mlp), cell (elman, lstm, gru). The delay of forward, backward and merged networks is
---config.model.delay, the window of mlp and tdnn --config.model.window.
+tdnn, mlp), cell (elman, lstm, gru). Delays are --config.model.forward_delay and .backward_delay,
+the window of mlp and tdnn is --config.model.window.
 """
 
 from configs.arguments import parse
@@ -27,9 +27,10 @@ def get_config(arguments: str = "") -> Config:
 
 
 def _series(config: Config) -> None:
-    config.model.features = 32
-    if config.model.network == "tdnn":
-        config.model.layers = 2
+    model = config.model
+    model.features = _ABOUT_600_WEIGHTS[model.network]
+    if model.network == "tdnn":
+        model.layers, model.window = 2, 5
     config.data.batch_size, config.data.batch_multiple, config.data.buckets = 24, 8, 1
     config.optimizer.learning_rate = 0.003
     config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 50
@@ -60,6 +61,11 @@ def _polymusic(config: Config) -> None:
     config.optimizer.clip_norm = 1.0
     config.train.steps, config.train.eval_every = 2000, 100
 
+
+# So that structures are compared, not sizes; with Elman's cell.
+_ABOUT_600_WEIGHTS = {
+    "brnn": 16, "merged": 16, "forward": 23, "backward": 23, "mlp": 26, "tdnn": 7,
+}  # fmt: skip
 
 _RECIPES = {
     "series": _series,

@@ -22,7 +22,12 @@ from configs.datasets import DATASETS, use_dataset
 
 
 def get_config(arguments: str = "") -> Config:
-    args = parse(arguments, data=DATASETS["translation"], reverse=("yes", "no"), size=("tiny", "small", "paper"))
+    args = parse(
+        arguments,
+        data=DATASETS["translation"],
+        reverse=("yes", "no"),
+        size=("tiny", "small", "paper"),
+    )
     config = base_config()
     use_dataset(config, args["data"])
     config.model.wiring = "plain"

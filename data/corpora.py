@@ -17,7 +17,7 @@ from errors import UserError
 
 
 def read_pairs(data: Config, split: str) -> Iterator[Pair]:
-    """The pairs of a split ("train", "valid" or "test"); all translations of a source are in one."""
+    """The pairs of a split ("train", "valid" or "test"); those of one source stay together."""
     return read_split(data, split, CORPORA[data.corpus], lambda pair: pair.source)
 
 

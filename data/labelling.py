@@ -47,8 +47,10 @@ class Sequence(NamedTuple):
     place: str  # of the whole
 
     def place_of(self, step: int) -> str:
-        return f"{self.place}, line {self.columns['line'][step]}" if "line" in self.columns else (
-            f"{self.place}, step {step}"
+        return (
+            f"{self.place}, line {self.columns['line'][step]}"
+            if "line" in self.columns
+            else (f"{self.place}, step {step}")
         )
 
     def piece(self, first: int, last: int) -> "Sequence":
@@ -141,7 +143,7 @@ def fields_of(data: Config) -> Fields:
     if data.corpus == "polymusic":  # the label is the next frame, so frames are kept once
         return {"length": Field(), "label": Field(("step", NOTES), np.uint8)}
     if data.corpus == "columns":
-        inputs = {name: step for name in data.inputs}
+        inputs = dict.fromkeys(data.inputs, step)
         if "characters" in inputs:
             inputs["characters"] = Field(("step", "character"))
         return {"length": Field(), **inputs, "label": step}

@@ -36,8 +36,7 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
     ours = [task.labels.names[int(p["label"])] for p in predictions]
     gold = [text["label"] for text in texts]
     lines = [
-        f"{own}\t{p['p']:.4f}\t{true}"
-        for own, p, true in zip(ours, predictions, gold, strict=True)
+        f"{own}\t{p['p']:.4f}\t{true}" for own, p, true in zip(ours, predictions, gold, strict=True)
     ]
     scores = losses | {"error": 1 - losses["accuracy"], "macro_f1": macro_f1(ours, gold)}
     result = keep(wanted, scores, lines, confusion=confusion(ours, gold, task.labels.names))

@@ -1,7 +1,7 @@
 """Attention as pictures, in the manner of the papers: source across, target down."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -10,6 +10,7 @@ import numpy as np
 matplotlib.use("Agg")
 from matplotlib import font_manager
 from matplotlib import pyplot as plt
+from matplotlib.patches import Rectangle
 
 # For scripts that matplotlib's own font lacks, where the machine has one that does not.
 _FALLBACKS = (
@@ -101,14 +102,12 @@ def highlighted(
             wide = renderer.get_text_width_height_descent(word, font, False)[0] / figure.dpi
             if x + wide > across - 0.1 and x > left:
                 x, line = left, line + 1
-            back = plt.Rectangle((x - 0.03, line * height), wide + 0.06, height * 0.9)
+            back = Rectangle((x - 0.03, line * height), wide + 0.06, height * 0.9)
             back.set(facecolor="tab:blue", alpha=0.85 * float(w) / deepest, linewidth=0)
             axes.add_patch(back)
-            axes.text(
-                x, line * height + height * 0.68, word, fontproperties=font, parse_math=False
-            )
+            axes.text(x, line * height + height * 0.68, word, fontproperties=font, parse_math=False)
             x += wide + 0.09
-        bar = plt.Rectangle((0.1, first * height), 0.4, (line - first + 1) * height - 0.02)
+        bar = Rectangle((0.1, first * height), 0.4, (line - first + 1) * height - 0.02)
         bar.set(facecolor="tab:red", alpha=0.85 * float(weight) / reddest, linewidth=0)
         axes.add_patch(bar)
         axes.text(0.3, first * height + height * 0.68, f"{weight:.2f}", size=7, ha="center")
@@ -164,7 +163,7 @@ def piano_rolls(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
 
 
 def levels_and_curves(
-    curves: dict[str, tuple[Sequence[float], list[list[float]]]],
+    curves: Mapping[str, tuple[Sequence[float], list[list[float]]]],
     levels: dict[str, list[float]],
     across: str,
     up: str,

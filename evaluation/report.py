@@ -3,12 +3,11 @@
 import functools
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
 
-from configs.base import Config
 from data.pair import Pair
 from data.tokenizers import JOINER
 from data.vocabulary import EOS, UNK, Vocabulary

@@ -18,7 +18,7 @@ class Wanted(NamedTuple):
     folder: Path
     pictures: int  # PNG pictures of so many examples
     page: int  # examples in the HTML page; 0: no page
-    decode: Config | None = None  # translation's way to decode,
+    decode: Config = None  # translation's way to decode,
     beams: Sequence[int] = ()  # widths to compare,
     against: Path | None = None  # and the same folder of another run, to compare with
 
@@ -32,7 +32,7 @@ def refuse_decoding(wanted: Wanted, task: str) -> None:
 def keep(
     wanted: Wanted, scores: dict[str, float], predictions: Sequence[str], **more: Any
 ) -> dict[str, Any]:
-    """Writes scores.json and a line for every example; clears away pictures of an earlier report."""
+    """Writes scores.json and a line for every example; clears away an earlier report."""
     folder = wanted.folder
     for pattern in ("attention-*.png", "prediction-*.png", "report.html"):
         for old in folder.glob(pattern):

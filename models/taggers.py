@@ -159,7 +159,8 @@ def make_tagger(model: Config, sizes: Mapping[str, int], outputs: int) -> Tagger
         )  # fmt: skip
 
     def delayed(reverse: bool) -> Delayed:
-        return Delayed(stack(reverse=reverse), model.delay)
+        delay = model.backward_delay if reverse else model.forward_delay
+        return Delayed(stack(reverse=reverse), delay)
 
     def windows(later: int) -> Windows:
         own = (model.window, *[later] * (model.layers - 1))

@@ -16,11 +16,11 @@ from training.loop import train
 from training.workdir import check_workdir, open_workdir
 
 
-def test_scores(config: Config, workdir: Path) -> dict[str, float]:
-    """The scores of the best checkpoint of this config on the test split."""
+def scores_of(config: Config, workdir: Path, split: str) -> dict[str, float]:
+    """The scores of the best checkpoint of this config on a split."""
     check(config)
     check_workdir(workdir, config)
-    folder = workdir / "eval" / "test"
+    folder = workdir / "eval" / split
     if not (folder / "scores.json").exists():
         mesh = make_mesh()
         check_rows(mesh, config)
@@ -32,7 +32,7 @@ def test_scores(config: Config, workdir: Path) -> dict[str, float]:
             params = kept.restore_params(task, config, mesh, steps)
         folder.mkdir(parents=True, exist_ok=True)
         decode = config.decode if "decode" in config else None
-        wanted = Wanted("test", steps, folder, pictures=1, page=0, decode=decode)
+        wanted = Wanted(split, steps, folder, pictures=1, page=0, decode=decode)
         with contextlib.redirect_stdout(io.StringIO()):  # the table is what a person wants to see
             REPORTS[config.task](task, params, mesh, wanted)
     return json.loads((folder / "scores.json").read_text())["scores"]

@@ -3,8 +3,8 @@
     python -m papers.schuster1997 --workdir=runs/schuster1997 --seeds=0,1,2,3,4
 
 Trains every network with every seed (those that are done already are not trained again), prints
-the comparison and writes it to WORKDIR/comparison.md and WORKDIR/delay.png. --data=series_classes is
-the paper's other task, whether y(t) is over .5; --cell=lstm and gru take other cells.
+the comparison and writes it to WORKDIR/comparison.md and WORKDIR/delay.png. --data=series_classes
+is the paper's other task, whether y(t) is over .5; --cell=lstm and gru take other cells.
 
 The paper shows plots and no table: the delay helps a network of one direction up to a point, merged
 networks beat either, and the BRNN beats all.
@@ -18,6 +18,7 @@ from typing import NamedTuple
 from absl import flags
 
 import program
+from configs.base import Config
 from configs.schuster1997 import get_config
 from errors import UserError
 
@@ -30,83 +31,101 @@ DELAYS = (0, 2, 5, 10, 15, 20)
 
 
 class Row(NamedTuple):
+    """A network; None is a direction that it does not delay."""
+
     network: str
-    delay: int = 0
+    forward: int | None = None
+    backward: int | None = None
 
     @property
     def name(self) -> str:
-        return f"{self.network}, delay {self.delay}" if self.network in DELAYED else self.network
+        delays = [
+            f"{k} {way}" for way, k in zip(DIRECTIONS, self[1:], strict=True) if k is not None
+        ]
+        return self.network + (f", delay {' and '.join(delays)}" if delays else "")
+
+    def config(self, seed: int) -> Config:
+        config = get_config(f"data={_DATA.value},network={self.network},cell={_CELL.value}")
+        config.model.forward_delay = self.forward or 0
+        config.model.backward_delay = self.backward or 0
+        config.seed = seed
+        return config
 
 
-DELAYED = ("forward", "backward")
-ROWS = [
-    Row("mlp"), Row("tdnn"), *(Row(network, k) for network in DELAYED for k in DELAYS),
-    Row("merged"), Row("brnn"),
-]  # fmt: skip
+DIRECTIONS = ("forward", "backward")
+FORWARD = [Row("forward", forward=k) for k in DELAYS]
+BACKWARD = [Row("backward", backward=k) for k in DELAYS]
+Errors = dict[Row, list[float]]
 
 
 def main() -> None:
     if not all(seed.isdecimal() for seed in _SEEDS.value) or not _SEEDS.value:
         raise UserError(f"--seeds={','.join(_SEEDS.value)}: numbers are wanted, as --seeds=0,1,2")
     folder = program.folder(_WORKDIR.value)
-    from papers.runs import test_scores
-
-    logger = logging.getLogger("alignax")
-    results: dict[Row, list[float]] = {row: [] for row in ROWS}
-    for seed in map(int, _SEEDS.value):
-        for row in ROWS:
-            config = get_config(f"data={_DATA.value},network={row.network},cell={_CELL.value}")
-            config.model.delay, config.seed = row.delay, seed
-            logger.info(f"--- {row.name}, seed {seed}")
-            run = folder / f"{_DATA.value}-{_CELL.value}-{row.network}-{row.delay}-{seed}"
-            scores = test_scores(config, run)
-            error = 1 - scores["accuracy"] if "accuracy" in scores else scores["loss"]
-            results[row].append(error)
-    text = comparison(results, _DATA.value)
+    errors: dict[str, Errors] = {"valid": {}, "test": {}}
+    one_way = [*FORWARD, *BACKWARD]
+    measure([*one_way, Row("mlp"), Row("tdnn"), Row("brnn"), Row("merged", 0, 0)], folder, errors)
+    # The delays of the merged networks are those that suit each by itself, by the validation split.
+    best = [min(rows, key=lambda row: mean(errors["valid"][row])) for rows in (FORWARD, BACKWARD)]
+    merged = Row("merged", best[0].forward, best[1].backward)
+    measure([merged], folder, errors)
+    text = comparison(errors["test"], merged)
     (folder / "comparison.md").write_text(text, "utf-8")
-    draw(results, _DATA.value, folder / "delay.png")
+    draw(errors["test"], merged, folder / "delay.png")
     print(f"{text}\nkept in {folder}")
 
 
-def comparison(results: dict[Row, list[float]], data: str) -> str:
+def measure(rows: list[Row], folder: Path, errors: dict[str, Errors]) -> None:
+    """Trains what is not trained yet and adds the errors, a number a seed."""
+    from papers.runs import scores_of
+
+    logger = logging.getLogger("alignax")
+    for row in rows:
+        for seed in map(int, _SEEDS.value):
+            logger.info(f"--- {row.name}, seed {seed}")
+            delays = f"{row.forward or 0}-{row.backward or 0}"
+            run = folder / f"{_DATA.value}-{_CELL.value}-{row.network}-{delays}-{seed}"
+            for split, own in errors.items():
+                scores = scores_of(row.config(seed), run, split)
+                error = 1 - scores["accuracy"] if "accuracy" in scores else scores["loss"]
+                own.setdefault(row, []).append(error)
+
+
+def comparison(errors: Errors, merged: Row) -> str:
     """A table, the best first, and a sentence on the paper's ordering."""
-    measure = "mean squared error" if data == "series" else "classes wrong"
-    seeds = len(next(iter(results.values())))
-    lines = [f"| network | {measure}, test | ± over {seeds} seeds |", "|---|---|---|"]
-    for row, values in sorted(results.items(), key=lambda item: mean(item[1])):
+    seeds = len(errors[merged])
+    lines = [f"| network | {_measure()}, test | ± over {seeds} seeds |", "|---|---|---|"]
+    for row, values in sorted(errors.items(), key=lambda item: mean(item[1])):
         spread = f"{stdev(values):.2g}" if seeds > 1 else "–"
         lines.append(f"| {row.name} | {mean(values):.3g} | {spread} |")
-    best = {
-        network: min(
-            (row for row in results if row.network == network), key=lambda row: mean(results[row])
-        )
-        for network in (*DELAYED, "merged", "brnn")
-    }
-    one = min((best[network] for network in DELAYED), key=lambda row: mean(results[row]))
-    order = [mean(results[best["brnn"]]), mean(results[best["merged"]]), mean(results[one])]
+    best = {name: min(rows, key=lambda row: mean(errors[row])) for name, rows in _ONE_WAY.items()}
+    one = min(best.values(), key=lambda row: mean(errors[row]))
+    order = [mean(errors[row]) for row in (Row("brnn"), merged, one)]
     holds = "holds" if order == sorted(order) else "does not hold"
-    inside = ", ".join(
-        f"{network} {best[network].delay}" for network in DELAYED
-    )
-    lines += [
-        "",
-        f"BRNN < merged < best of one direction ({one.name}) {holds}: "
-        + ", ".join(f"{x:.3g}" for x in order) + ".",
-        f"Best delays of {DELAYS[0]} to {DELAYS[-1]}: {inside}.",
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
+    figures = " < ".join(f"{x:.3g}" for x in order) if holds == "holds" else order
+    return "\n".join([
+        *lines, "",
+        f"BRNN < {merged.name} < {one.name}, the best of one direction: {holds} ({figures}).",
+        f"Best of the delays {DELAYS}: forward {best['forward'].forward}, "
+        f"backward {best['backward'].backward}.", "",
+    ])  # fmt: skip
 
 
-def draw(results: dict[Row, list[float]], data: str, path: Path) -> None:
+def draw(errors: Errors, merged: Row, path: Path) -> None:
     """The paper's figure: error by delay, with the other networks as levels."""
     from evaluation.pictures import levels_and_curves
 
-    curves = {
-        network: (DELAYS, [results[Row(network, k)] for k in DELAYS]) for network in DELAYED
-    }
-    levels = {network: results[Row(network)] for network in ("mlp", "tdnn", "merged", "brnn")}
-    measure = "mean squared error" if data == "series" else "classes wrong"
-    levels_and_curves(curves, levels, "delay, steps", f"{measure} (test)", path)
+    curves = {name: (DELAYS, [errors[row] for row in rows]) for name, rows in _ONE_WAY.items()}
+    rows = (Row("mlp"), Row("tdnn"), merged, Row("brnn"))
+    levels = {row.name: errors[row] for row in rows}
+    levels_and_curves(curves, levels, "delay, steps", f"{_measure()} (test)", path)
+
+
+def _measure() -> str:
+    return "mean squared error" if _DATA.value == "series" else "classes wrong"
+
+
+_ONE_WAY = {"forward": FORWARD, "backward": BACKWARD}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Classification: a class for a text."""
 
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -18,11 +19,13 @@ CLASSIFIERS: dict[str, Callable[..., nn.Module]] = {"sentence": make_sentence, "
 class Classification(Task):
     """A corpus of texts and a classifier for it, as `config` describes them."""
 
+    counted = "texts"
+
     def __init__(self, config: Config):
         super().__init__(config, prepare(config.data))
         self.words, self.labels = (self.prepared.vocabularies[n] for n in ("words", "label"))
         make = CLASSIFIERS[config.model.name]
-        self.model = make(config.model, len(self.words), len(self.labels))
+        self.model: Any = make(config.model, len(self.words), len(self.labels))
 
     def init(self, key: Array) -> Params:
         shape = (1, 1, 1) if self.config.data.documents else (1, 1)

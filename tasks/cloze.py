@@ -1,5 +1,7 @@
 """Cloze reading: which candidate of the passage fills the blank of the query."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -14,10 +16,12 @@ from tasks.task import Params, Task
 class Cloze(Task):
     """A corpus of questions and a reader for it, as `config` describes them."""
 
+    counted = "questions"
+
     def __init__(self, config: Config):
         super().__init__(config, prepare(config.data))
         self.words = self.prepared.vocabularies["words"]
-        self.model = make_reader(config.model, len(self.words))
+        self.model: Any = make_reader(config.model, len(self.words))
 
     def init(self, key: Array) -> Params:
         word = jnp.ones((1, 1), jnp.int32)

@@ -1,5 +1,7 @@
 """Labelling: a number, a class or notes for every step of a sequence."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -14,13 +16,15 @@ from tasks.task import Params, Task
 class Labelling(Task):
     """A corpus of sequences and a tagger for it, as `config` describes them."""
 
+    counted = "steps"
+
     def __init__(self, config: Config):
         super().__init__(config, prepare(config.data))
         self.kind = KINDS[config.data.corpus]
         vocabularies = self.prepared.vocabularies
         sizes = {name: len(v) for name, v in vocabularies.items() if name != "label"}
         outputs = {"values": 1, "notes": NOTES}.get(self.kind) or len(vocabularies["label"])
-        self.model = make_tagger(config.model, sizes, outputs)
+        self.model: Any = make_tagger(config.model, sizes, outputs)
 
     def init(self, key: Array) -> Params:
         batch = next(iter(self.eval_batches("valid")))
@@ -39,7 +43,8 @@ class Labelling(Task):
         outputs = self._outputs(params, inputs, mask, key)
         values = self._values(outputs.mean(axis=0), label)
         if key is not None:
-            values["loss"] = sum(self._values(own, label)["loss"] for own in outputs)
+            each = [self._values(own, label)["loss"] for own in outputs]
+            values["loss"] = jnp.stack(each).sum(axis=0)
         return summed(values, mask) | {"examples": jnp.sum(batch["length"] > 0, dtype=jnp.float32)}
 
     def predict(self, params: Params, batch: dict[str, Array]) -> dict[str, Array]:

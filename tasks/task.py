@@ -14,6 +14,7 @@ Params = Any
 
 class Task:
     averages: tuple[str, ...] = ()  # sums whose moving averages the loss is given
+    counted = ""  # what losses are means over, in the plural
 
     def __init__(self, config: Config, prepared: Prepared):
         self.config, self.prepared = config, prepared

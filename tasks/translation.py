@@ -63,6 +63,7 @@ class Translation(Task):
         token = jnp.full((1, 1), BOS)
         return self.model.init(key, token, token != PAD, token)["params"]
 
+    counted = "tokens"
     averages = ("nll",)  # what hard attention compares its rewards with
 
     def loss(

@@ -20,7 +20,7 @@ class Log:
     A resumed run first drops the lines past its checkpoint, since those steps are taken again.
     """
 
-    def __init__(self, workdir: Path, start: int, steps: int):
+    def __init__(self, workdir: Path, start: int, steps: int, counted: str):
         self._path = workdir / "log.jsonl"
         if self._path.exists():
             lines = self._path.read_text("utf-8").splitlines(keepends=True)
@@ -31,6 +31,7 @@ class Log:
         terminal = sys.stderr.isatty()
         self._bar = tqdm(initial=start, total=steps, unit=" steps", disable=not terminal)
         self._steps, self._began, self._start = steps, time.monotonic(), start
+        self._counted = counted
 
     def advance(self) -> None:
         self._bar.update()
@@ -45,8 +46,8 @@ class Log:
         self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
         self._file.flush()
 
-    def progress(self, step: int, loss: float, tokens_per_second: float) -> None:
-        shown = f"loss {loss:.4f}, {tokens_per_second:,.0f} tokens/s"
+    def progress(self, step: int, loss: float, per_second: float) -> None:
+        shown = f"loss {loss:#.4g}, {per_second:,.0f} {self._counted}/s"
         self._bar.set_postfix_str(shown)
         if self._bar.disable:
             left = (time.monotonic() - self._began) / (step - self._start) * (self._steps - step)

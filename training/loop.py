@@ -48,6 +48,7 @@ class Task(Protocol):
     """What the trainer asks of a task."""
 
     averages: tuple[str, ...]  # sums whose moving averages the loss is given
+    counted: str  # what losses are means over, in the plural
 
     def train_batches(self, seed: int, host: int, hosts: int) -> BatchSource: ...
     def init(self, key: Array) -> Params: ...
@@ -108,7 +109,10 @@ def train(task: Task, evaluate: Evaluate, config: Config, workdir: Path, mesh: M
             logger.info(f"this run is complete after {start:,} steps: nothing to do")
             return state
         step = make_train_step(task.loss, optimizer, config, mesh)
-        with contextlib.closing(Log(workdir, start, steps)) as log, stop_signals() as signals:
+        with (
+            contextlib.closing(Log(workdir, start, steps, task.counted)) as log,
+            stop_signals() as signals,
+        ):
             run = Run(task, evaluate, config, mesh, checkpoints, schedule, steps, log, signals)
             return run.go(step, state, progress, batches)
 

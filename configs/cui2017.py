@@ -1,0 +1,45 @@
+"""Cui et al. 2017, Attention-over-Attention Neural Networks for Reading Comprehension.
+
+    python train.py --config=configs/cui2017.py:data=novels_ne --config.data.dir=path/to/cloze \
+        --workdir=runs/cloze
+
+Arguments: data (cloze names of configs/datasets.py), reader (attention_over_attention,
+attention_sum: the baseline of Kadlec 2016), size (small, paper).
+"""
+
+from configs.arguments import parse
+from configs.base import Config, base_config
+from configs.datasets import DATASETS, use_dataset
+
+
+def get_config(arguments: str = "") -> Config:
+    args = parse(
+        arguments,
+        data=DATASETS["cloze"],
+        reader=("attention_over_attention", "attention_sum"),
+        size=("small", "paper"),
+    )
+    config = base_config("reader")
+    use_dataset(config, args["data"])
+    config.model.reader = args["reader"]
+    config.data.batch_size, config.data.buckets = 32, 4
+    config.optimizer.learning_rate = 1e-3
+    config.optimizer.clip_norm = 5.0
+    config.train.eval_metric = "accuracy"
+    SIZES[args["size"]](config)
+    return config.lock()
+
+
+def _small(config: Config) -> None:
+    config.model.features, config.model.embedding = 128, 128
+    config.model.dropout = 0.2
+    config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 100
+    config.train.epochs, config.train.eval_every = 5.0, 300
+
+
+def _paper(config: Config) -> None:
+    config.model.features, config.model.embedding = 256, 384
+    config.train.epochs, config.train.eval_every = 10.0, 1000
+
+
+SIZES = {"small": _small, "paper": _paper}
