@@ -85,9 +85,9 @@ NOT_NEGATIVE = (
     "optimizer.learning_rate", "optimizer.clip_norm", "optimizer.warmup_steps",
     "optimizer.weight_decay", "optimizer.plateau_patience", "train.epochs", "train.patience",
     "train.samples", "train.doubly_stochastic", "train.reinforce.weight",
-    "train.reinforce.entropy", "train.penalty", "model.forward_delay", "model.backward_delay", "model.window", "model.hidden",
-    "model.attention.sigma", "model.key_features", "decode.max_ratio",
-    "decode.max_extra", "decode.min_ratio", "decode.alpha", "decode.coverage",
+    "train.reinforce.entropy", "train.penalty", "model.forward_delay", "model.backward_delay",
+    "model.window", "model.hidden", "model.attention.sigma", "model.key_features",
+    "decode.max_ratio", "decode.max_extra", "decode.min_ratio", "decode.alpha", "decode.coverage",
     "decode.temperature", "decode.top_k", "decode.seed",
 )  # fmt: skip
 ABOVE_ZERO = ("model.init_scale", "optimizer.halve_every", "optimizer.eps")
@@ -252,8 +252,8 @@ def _faults_of_tagger(config: Config) -> Iterator[str]:
         )
     if data.corpus == "polymusic" and model.forward_delay:
         yield (
-            f"config.model.forward_delay={model.forward_delay} would show the frames that are to be "
-            "predicted: set it to 0"
+            f"config.model.forward_delay={model.forward_delay} would show the frames that are to "
+            "be predicted: set it to 0"
         )
     if config.train.eval_metric == "accuracy" and data.corpus in ("series", "polymusic"):
         yield f"config.train.eval_metric=accuracy is for classes, which {data.corpus} has not: loss"

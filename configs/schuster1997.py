@@ -28,9 +28,9 @@ def get_config(arguments: str = "") -> Config:
 
 def _series(config: Config) -> None:
     model = config.model
-    model.features = _ABOUT_600_WEIGHTS[model.network]
+    model.features = 32
     if model.network == "tdnn":
-        model.layers, model.window = 2, 5
+        model.layers, model.window = 2, 5  # so it sees as far as the MLP
     config.data.batch_size, config.data.batch_multiple, config.data.buckets = 24, 8, 1
     config.optimizer.learning_rate = 0.003
     config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 50
@@ -61,11 +61,6 @@ def _polymusic(config: Config) -> None:
     config.optimizer.clip_norm = 1.0
     config.train.steps, config.train.eval_every = 2000, 100
 
-
-# So that structures are compared, not sizes; with Elman's cell.
-_ABOUT_600_WEIGHTS = {
-    "brnn": 16, "merged": 16, "forward": 23, "backward": 23, "mlp": 26, "tdnn": 7,
-}  # fmt: skip
 
 _RECIPES = {
     "series": _series,
