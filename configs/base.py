@@ -238,9 +238,10 @@ _TRAINING = {
     "labelling": {},
     "classification": {
         "label_smoothing": 0.0,
+        "word_dropout": 0.0,  # share of the words that are read as <unk>
         "penalty": 0.0,  # of ‖AAᵀ − I‖²_F (Lin 2017 eq. 8)
     },
-    "cloze": {},
+    "cloze": {"word_dropout": 0.0},
 }
 
 

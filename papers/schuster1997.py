@@ -39,9 +39,7 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        delays = [
-            f"{k} {way}" for way, k in zip(DIRECTIONS, self[1:], strict=True) if k is not None
-        ]
+        delays = [str(k) for k in self[1:] if k is not None]
         return self.network + (f", delay {' and '.join(delays)}" if delays else "")
 
     def config(self, seed: int) -> Config:
@@ -52,7 +50,6 @@ class Row(NamedTuple):
         return config
 
 
-DIRECTIONS = ("forward", "backward")
 FORWARD = [Row("forward", forward=k) for k in DELAYS]
 BACKWARD = [Row("backward", backward=k) for k in DELAYS]
 Errors = dict[Row, list[float]]

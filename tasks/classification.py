@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -11,7 +12,7 @@ from configs.base import Config
 from data.classification import prepare
 from models.classifiers import make_han, make_sentence
 from tasks.losses import class_values, penalty, summed
-from tasks.task import Params, Task
+from tasks.task import Params, Task, drop_words
 
 CLASSIFIERS: dict[str, Callable[..., nn.Module]] = {"sentence": make_sentence, "han": make_han}
 
@@ -39,8 +40,10 @@ class Classification(Task):
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
         """Sums over texts."""
-        settings, words = self.config.train, batch["words"]
-        rngs = {} if key is None else {"dropout": key}
+        settings, words, rngs = self.config.train, batch["words"], {}
+        if key is not None:
+            rngs = {"dropout": key}
+            words = drop_words(words, settings.word_dropout, jax.random.fold_in(key, 1))
         logits, weights = self.model.apply({"params": params}, words, key is None, rngs=rngs)
         real = batch["index"] >= 0
         if key is None:

@@ -10,7 +10,7 @@ from configs.base import Config
 from data.cloze import prepare
 from models.readers import make_reader
 from tasks.losses import summed
-from tasks.task import Params, Task
+from tasks.task import Params, Task, drop_words
 
 
 class Cloze(Task):
@@ -53,9 +53,11 @@ class Cloze(Task):
         self, params: Params, batch: dict[str, Array], key: Array | None = None
     ) -> tuple[Array, dict[str, Array]]:
         """Of the candidates [b, k]: the attention over a passage, summed over their places."""
-        rngs = {} if key is None else {"dropout": key}
-        s, weights = self.model.apply(
-            {"params": params}, batch["passage"], batch["query"], key is None, rngs=rngs
-        )
+        texts, rngs = (batch["passage"], batch["query"]), {}
+        if key is not None:
+            rngs, rate = {"dropout": key}, self.config.train.word_dropout
+            keys = (jax.random.fold_in(key, i) for i in (1, 2))
+            texts = [drop_words(x, rate, k) for x, k in zip(texts, keys, strict=True)]
+        s, weights = self.model.apply({"params": params}, *texts, key is None, rngs=rngs)
         places = jax.nn.one_hot(batch["candidate"] - 1, self.config.data.max_candidates)
         return jnp.einsum("bn,bnk->bk", s, places), {"s": s, **weights}

@@ -5,11 +5,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+from jax import Array
+
 from configs.base import Config
 from data.batches import Batch, Batches, Bucket, eval_batches, plan_buckets
 from data.store import Prepared, Split
+from data.vocabulary import PAD, UNK
 
 Params = Any
+
+
+def drop_words(words: Array, rate: float, key: Array) -> Array:
+    """Words with a share of them unknown, so that a model learns to do without any one."""
+    dropped = jax.random.bernoulli(key, rate, words.shape) & (words != PAD)
+    return jnp.where(dropped, UNK, words)
 
 
 class Task:
