@@ -100,6 +100,7 @@ def _cloze_data() -> dict:
         "corpus": "cbt",  # files of the Children's Book Test's format
         "files": "{split}.txt",
         "max_candidates": 10,
+        "unknown_buckets": 0,  # words outside the vocabulary share so many ids, by a hash
         "vocab": {**_vocab(), "tokenizer": "split"},
     }  # fmt: skip
 

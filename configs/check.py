@@ -81,7 +81,7 @@ POSITIVE = (
     "decode.nbest", "decode.batch",
 )  # fmt: skip
 NOT_NEGATIVE = (
-    "seed", "data.seed", "data.alignment_base", "train.steps",
+    "seed", "data.seed", "data.alignment_base", "data.unknown_buckets", "train.steps",
     "optimizer.learning_rate", "optimizer.clip_norm", "optimizer.warmup_steps",
     "optimizer.weight_decay", "optimizer.plateau_patience", "train.epochs", "train.patience",
     "train.samples", "train.doubly_stochastic", "train.reinforce.weight",
@@ -93,7 +93,8 @@ NOT_NEGATIVE = (
 ABOVE_ZERO = ("model.init_scale", "optimizer.halve_every", "optimizer.eps")
 FRACTIONS = (  # from 0 to under 1
     "model.dropout", "train.word_dropout", "train.label_smoothing", "train.ema",
-    "optimizer.momentum", "optimizer.b1", "optimizer.b2", "optimizer.rho", "optimizer.plateau_factor",
+    "optimizer.momentum", "optimizer.b1", "optimizer.b2", "optimizer.rho",
+    "optimizer.plateau_factor",
 )  # fmt: skip
 
 

@@ -43,23 +43,29 @@ def _columns(config: Config) -> None:
     config.data.vocab.lowercase = True
     config.data.vocab.min_count = 2
     config.data.batch_size, config.data.buckets = 32, 4
-    config.model.features = 200
+    config.model.layers, config.model.features = 2, 200
+    config.model.small_embedding = 50
     config.model.dropout = 0.5
+    config.optimizer.learning_rate = 0.002
     config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 100
     config.optimizer.clip_norm = 1.0
-    config.train.epochs, config.train.eval_every = 12.0, 265
+    config.train.epochs, config.train.eval_every = 10.0, 267
     config.train.eval_metric = "f1"
 
 
 def _polymusic(config: Config) -> None:
     config.model.network = "forward"  # the only one that does not see what it is to predict
-    config.model.features = 256
-    config.model.dropout = 0.5
     config.data.batch_size, config.data.buckets = 16, 4
-    config.optimizer.learning_rate = 0.003
     config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 100
     config.optimizer.clip_norm = 1.0
-    config.train.steps, config.train.eval_every = 2000, 100
+    if config.data.files == "JSB_Chorales.mat":  # so small that it wants more restraint
+        config.model.features, config.model.dropout = 256, 0.3
+        config.optimizer.learning_rate = 0.003
+        config.train.steps, config.train.eval_every = 2000, 100
+    else:
+        config.model.features, config.model.dropout = 512, 0.15
+        config.optimizer.learning_rate = 0.001 if config.model.cell == "elman" else 0.004
+        config.train.steps, config.train.eval_every = 2500, 250
 
 
 _RECIPES = {

@@ -8,6 +8,7 @@ parted by |. A blank line ends the block.
 import functools
 import itertools
 import logging
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +16,12 @@ from typing import Any, NamedTuple
 from configs.base import Config
 from data.files import SPLITS, find, lines, read_split, split_files
 from data.store import Field, Prepared, Writer, cached, progress
-from data.vocabulary import WordVocabulary
+from data.vocabulary import UNK, WordVocabulary
 from errors import UserError
 
 logger = logging.getLogger("alignax")
 BLANK = "XXXXX"
-SHAPING = ("corpus", "splits", "holdout", "files", "max_candidates", "vocab")
+SHAPING = ("corpus", "splits", "holdout", "files", "max_candidates", "unknown_buckets", "vocab")
 FIELDS = {
     "passage": Field(("passage",)),
     "candidate": Field(("passage",)),  # which one each of its words is, from 1; 0: none
@@ -107,6 +108,18 @@ def _make(data: Config, folder: Path) -> dict[str, Any]:
     return {"counts": counts, "vocabulary": {"words": len(vocabulary)}}
 
 
+def encode(words: list[str], vocabulary: WordVocabulary, buckets: int) -> list[int]:
+    """Ids of words; those outside the vocabulary have one of `buckets` ids behind it, by their
+    spelling: names of a new book can then be told apart, and found again in passage and query."""
+    ids = vocabulary.encode(" ".join(words))
+    if not buckets:
+        return ids
+    return [
+        len(vocabulary) + zlib.crc32(word.encode()) % buckets if i == UNK else i
+        for i, word in zip(ids, words, strict=True)
+    ]
+
+
 def _write(data: Config, split: str, vocabulary: WordVocabulary, folder: Path) -> dict[str, int]:
     kept = 0
     with Writer(folder, split, FIELDS) as writer:
@@ -114,9 +127,9 @@ def _write(data: Config, split: str, vocabulary: WordVocabulary, folder: Path) -
             kept += 1
             numbers = {word: i for i, word in enumerate(question.candidates, 1)}
             own = {
-                "passage": vocabulary.encode(" ".join(question.passage)),
+                "passage": encode(question.passage, vocabulary, data.unknown_buckets),
                 "candidate": [numbers.get(word, 0) for word in question.passage],
-                "query": vocabulary.encode(" ".join(question.query)),
+                "query": encode(question.query, vocabulary, data.unknown_buckets),
                 "answer": numbers[question.answer],
             }
             writer.add(own, question._asdict())

@@ -21,7 +21,8 @@ class Cloze(Task):
     def __init__(self, config: Config):
         super().__init__(config, prepare(config.data))
         self.words = self.prepared.vocabularies["words"]
-        self.model: Any = make_reader(config.model, len(self.words))
+        ids = len(self.words) + config.data.unknown_buckets
+        self.model: Any = make_reader(config.model, ids)
 
     def init(self, key: Array) -> Params:
         word = jnp.ones((1, 1), jnp.int32)

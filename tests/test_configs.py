@@ -13,10 +13,12 @@ from configs import check as checks
 from configs import vaswani2017
 from configs.arguments import parse
 from configs.base import MODELS, base_config
-from configs.check import LEGAL, check
+from configs.base import TASKS as FIELDS_OF
+from configs.check import LEGAL, LEGAL_OF, check
 from configs.datasets import DATASETS
 from configs.luong2015 import get_config
 from configs.vaswani2017 import VARIANTS
+from data import classification, labelling
 from data.corpora import CORPORA
 from data.tokenizers import TOKENIZERS
 from data.vocabulary import VOCABULARIES
@@ -24,7 +26,11 @@ from decoding.beam import LENGTH_PENALTIES
 from errors import UserError
 from models.attention import ALIGNMENTS, SCORES
 from models.cells import CELLS
+from models.classifiers import POOLINGS
 from models.initializers import INITIALIZERS
+from models.readers import READERS, make_reader
+from models.taggers import make_tagger
+from tasks.classification import CLASSIFIERS
 from tasks.registry import TASKS
 from tasks.translation import TRANSLATORS
 from training.optimizers import OPTIMIZERS, SCHEDULES
@@ -35,11 +41,12 @@ FILES = sorted(path for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 
 REGISTRIES = {
     "task": TASKS,
-    "data.corpus": CORPORA,
     "data.source_vocab.kind": VOCABULARIES,
     "data.source_vocab.tokenizer": TOKENIZERS,
-    "model.name": TRANSLATORS,
+    "data.vocab.tokenizer": TOKENIZERS,
     "model.encoder.cell": CELLS,
+    "model.cell": CELLS,
+    "model.pooling": {"attention", *POOLINGS},
     "model.attention.align": {"none", *ALIGNMENTS},
     "model.attention.score": SCORES,
     "model.init": INITIALIZERS,
@@ -54,6 +61,21 @@ def test_legal_names_are_the_registries(field):
     assert set(LEGAL[field]) == set(REGISTRIES[field])
 
 
+OF_TASKS = {
+    "translation": {"data.corpus": CORPORA, "model.name": TRANSLATORS},
+    "labelling": {"data.corpus": labelling.CORPORA, "model.name": {"tagger"}},
+    "classification": {"data.corpus": classification.CORPORA, "model.name": CLASSIFIERS},
+    "cloze": {"data.corpus": {"cbt"}, "model.name": {"reader"}, "model.reader": READERS},
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_legal_names_of_a_task_are_its_registries(task):
+    for field, names in OF_TASKS[task].items():
+        assert set(LEGAL_OF[task][field]) == set(names)
+    assert set(FIELDS_OF[task]) == set(LEGAL_OF[task]["model.name"])
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_config_file_loads_and_says_how_to_run_it(path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -63,7 +85,7 @@ def test_every_config_file_loads_and_says_how_to_run_it(path):
     assert f"--config=configs/{path.name}" in module.__doc__
 
 
-CHOICES = {
+TRANSLATION_CHOICES = {
     "luong2015": {
         "align": ("global", "local_m", "local_p", "none"),
         "score": ("general", "dot", "concat", "location"),
@@ -81,15 +103,29 @@ CHOICES = {
     "mino2017": {"keys": ("split", "zero", "none"), "score": ("general", "concat")},
     "vaswani2017": {"size": ("tiny_cpu", "tiny", "base", "big"), "norm": ("post", "pre")},
 }
-POINTS = [
-    (name, ",".join(f"{k}={v}" for k, v in zip(choices, values, strict=True)))
-    for name, choices in CHOICES.items()
-    for values in itertools.product(*choices.values())
-]
+OTHER_CHOICES = {
+    "schuster1997": {
+        "network": ("brnn", "merged", "forward", "backward", "tdnn", "mlp"),
+        "cell": ("elman", "lstm", "gru"),
+    },
+    "lin2017": {"pooling": ("attention", "max", "mean", "last"), "size": ("small", "paper")},
+    "yang2016": {"size": ("small", "paper")},
+    "cui2017": {
+        "reader": ("attention_over_attention", "attention_sum"), "size": ("small", "paper"),
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "arguments"), POINTS, ids=str)
-def test_every_model_builds(name, arguments):
+def points(files):
+    return [
+        (name, ",".join(f"{k}={v}" for k, v in zip(choices, values, strict=True)))
+        for name, choices in files.items()
+        for values in itertools.product(*choices.values())
+    ]
+
+
+@pytest.mark.parametrize(("name", "arguments"), points(TRANSLATION_CHOICES), ids=str)
+def test_every_translator_builds(name, arguments):
     config = importlib.import_module(f"configs.{name}").get_config(f"data=dates,{arguments}")
     check(config)
     model = TRANSLATORS[config.model.name](config.model, 50, 60, config.data.reverse_source)
@@ -99,8 +135,27 @@ def test_every_model_builds(name, arguments):
     assert outputs.shape == (1, 3, 60)
 
 
+@pytest.mark.parametrize(("name", "arguments"), points(OTHER_CHOICES), ids=str)
+def test_every_other_model_builds(name, arguments):
+    config = importlib.import_module(f"configs.{name}").get_config(arguments)
+    check(config)
+    words, key = jnp.ones((2, 3), int), jax.random.key(0)
+    if config.task == "labelling":
+        model = make_tagger(config.model, {}, 5)
+        inputs, outputs = ({"x": jnp.ones((2, 3, 1))}, words > 0), (2, 3, 5)
+        outputs = (2 if config.model.network == "merged" else 1, *outputs)
+    elif config.task == "cloze":
+        model, inputs, outputs = make_reader(config.model, 50), (words, words), (2, 3)
+    else:
+        model = CLASSIFIERS[config.model.name](config.model, 50, 5)
+        inputs, outputs = (words[..., None] if config.data.documents else words,), (2, 5)
+    shapes = jax.eval_shape(model.init, key, *inputs)
+    result = jax.eval_shape(model.apply, shapes, *inputs)
+    assert (result if config.task == "labelling" else result[0]).shape == outputs
+
+
 def test_every_config_file_is_among_them():
-    assert {path.stem for path in FILES} == set(CHOICES)
+    assert {path.stem for path in FILES} == {*TRANSLATION_CHOICES, *OTHER_CHOICES}
 
 
 def test_the_paper_is_the_papers():
@@ -121,9 +176,16 @@ def test_every_row_of_table_3_is_a_config(variant):
     assert config.to_dict() != vaswani2017.get_config("data=dates,size=base").to_dict()
 
 
-@pytest.mark.parametrize("name", DATASETS)
-def test_every_dataset_is_known_to_every_field(name):
-    check(get_config(f"data={name}"))
+FILE_OF = {
+    "translation": "luong2015", "labelling": "schuster1997", "classification": "lin2017",
+    "cloze": "cui2017",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "name"), [(t, n) for t in DATASETS for n in DATASETS[t]])
+def test_every_dataset_is_known_to_every_field(task, name):
+    config = importlib.import_module(f"configs.{FILE_OF[task]}").get_config(f"data={name}")
+    check(config)
 
 
 def with_field(field):
@@ -220,6 +282,42 @@ def test_impossible_transformers_are_refused(message):
     config = base_config("transformer")
     config.data.shared_vocab = True
     refused(config, OF_TRANSFORMERS[message], message)
+
+
+OF_OTHERS = {
+    "forward_delay=2 is for network=forward or merged": ("tagger", {"model.forward_delay": 2}),
+    "backward_delay=2 is for network=backward": (
+        "tagger", {"model.backward_delay": 2, "model.network": "forward"},
+    ),
+    "network=brnn would see the frames": ("tagger", {"data.corpus": "polymusic"}),
+    "forward_delay=1 would show": (
+        "tagger",
+        {"data.corpus": "polymusic", "model.network": "forward", "model.forward_delay": 1},
+    ),
+    "eval_metric=accuracy is for classes": ("tagger", {"train.eval_metric": "accuracy"}),
+    "eval_metric=f1 is for chunks": (
+        "tagger", {"train.eval_metric": "f1", "data.corpus": "series_classes"},
+    ),
+    "data.inputs='poss' is not known": (
+        "tagger", {"data.corpus": "columns", "data.inputs": ("word", "poss")},
+    ),
+    "must have a word and a label": (
+        "tagger", {"data.corpus": "columns", "data.columns": ("word", "pos")},
+    ),
+    "data.inputs is empty": ("tagger", {"data.corpus": "columns", "data.inputs": ()}),
+    "this corpus comes in words": ("reader", {"data.vocab.tokenizer": "moses"}),
+    "documents=True does not fit": ("sentence", {"data.documents": True}),
+    "penalty is of the hops": (
+        "sentence", {"train.penalty": 1.0, "model.pooling": "max"},
+    ),
+    "data.label='name' must be a column's number": ("sentence", {"data.label": "name"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", OF_OTHERS)
+def test_impossible_configs_of_other_tasks_are_refused(message):
+    model, changes = OF_OTHERS[message]
+    refused(base_config(model), changes, message)
 
 
 def refused(config, changes, message):

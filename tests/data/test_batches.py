@@ -16,7 +16,8 @@ from data.batches import (
     plan_buckets,
     train_iterator,
 )
-from data.prepare import Prepared, prepare
+from data.prepare import FIELDS, prepare
+from data.store import Field, Prepared
 from data.vocabulary import EOS, PAD
 
 MULTIPLE = 4
@@ -55,7 +56,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 def make_batches(corpus: Prepared, tokens: int = 300, **options: int) -> Batches:
     split = corpus.split("train")
-    return Batches(split, *plan_buckets(split.lengths, 4, tokens, "tokens", MULTIPLE), **options)
+    return Batches(
+        split, *plan_buckets(FIELDS, split.lengths, 4, tokens, "tokens", MULTIPLE), **options
+    )
 
 
 def epoch(batches: Batches, number: int = 0) -> list[Batch]:
@@ -88,7 +91,7 @@ def fewest_padded(lengths: np.ndarray, count: int) -> int:
         for inner in itertools.combinations(levels[:-1], cuts):
             of = np.searchsorted([*inner, levels[-1]], size)
             groups = [lengths[of == bucket] for bucket in range(cuts + 1)]
-            costs.append(sum(len(group) * (group.max(axis=0) + 1).sum() for group in groups))
+            costs.append(sum(len(group) * group.max(axis=0).sum() for group in groups))
     return min(costs)
 
 
@@ -96,12 +99,12 @@ def fewest_padded(lengths: np.ndarray, count: int) -> int:
 @given(some_lengths, st.integers(1, 5))
 def test_buckets_have_the_fewest_padded_tokens(lengths: Lengths, count: int) -> None:
     array = np.array(lengths)
-    buckets, bucket_of = plan_buckets(array, count, 64, "sentences", 8)
-    shapes = np.array([bucket[1:] for bucket in buckets])
+    buckets, bucket_of = plan_buckets(FIELDS, array, count, 64, "sentences", 8)
+    shapes = np.array([bucket.lengths for bucket in buckets])
     assert 1 <= len(buckets) <= count
     assert shapes[bucket_of].sum() == fewest_padded(array, count)
-    for number, shape in enumerate(shapes):  # with room for </s> and for nothing else
-        assert (array[bucket_of == number].max(axis=0) + 1 == shape).all()
+    for number, shape in enumerate(shapes):  # with room for nothing else
+        assert (array[bucket_of == number].max(axis=0) == shape).all()
 
 
 @settings(deadline=None)
@@ -111,9 +114,9 @@ def test_rows_fill_the_batch_size(
 ) -> None:
     array = np.array(lengths)
     for unit in ("sentences", "tokens"):
-        buckets, _ = plan_buckets(array, count, batch_size, unit, multiple)
-        for rows, source, target in buckets:
-            cost = 1 if unit == "sentences" else max(source, target)
+        buckets, _ = plan_buckets(FIELDS, array, count, batch_size, unit, multiple)
+        for rows, lengths_of in buckets:
+            cost = 1 if unit == "sentences" else max(lengths_of)
             assert rows % multiple == 0
             assert rows * cost <= batch_size or rows == multiple  # one multiple is the least
             assert (rows + multiple) * cost > batch_size
@@ -121,8 +124,25 @@ def test_rows_fill_the_batch_size(
 
 def test_buckets_of_long_texts() -> None:
     lengths = np.random.default_rng(0).integers(1, 1500, (100_000, 2))
-    buckets, bucket_of = plan_buckets(lengths, 6, 4096, "tokens", 8)
+    buckets, bucket_of = plan_buckets(FIELDS, lengths, 6, 4096, "tokens", 8)
     assert len(buckets) == 6 and np.bincount(bucket_of).min() > 0
+
+
+def test_buckets_of_documents() -> None:
+    """Sentences × words: what is padded is their product, and labels cost nothing."""
+    fields = {"words": Field(("sentence", "word")), "label": Field()}
+    lengths = np.array([(1, 50), (50, 1), (10, 10), (2, 3)])
+    buckets, bucket_of = plan_buckets(fields, lengths, 2, 500, "tokens", 1)
+    for bucket in buckets:
+        rows, (sentences, words) = bucket
+        assert rows == max(1, 500 // (sentences * words))
+    padded = sum(int(np.prod(buckets[b].lengths)) for b in bucket_of)
+    order = lengths[[3, 0, 1, 2]]  # by size; the two of 50 are never parted
+    by_hand = min(
+        sum(len(part) * int(np.prod(part.max(axis=0))) for part in (order[: k + 1], order[k + 1 :]))
+        for k in (0, 2)
+    )
+    assert padded == by_hand
 
 
 # Training
@@ -137,7 +157,7 @@ def test_an_epoch_holds_every_pair_once(
     tmp_path_factory: pytest.TempPathFactory, lengths: Lengths, count: int, size: int, seed: int
 ) -> None:
     split = make_corpus(tmp_path_factory.mktemp("corpus"), lengths).split("train")
-    plan = plan_buckets(split.lengths, count, size, "tokens", MULTIPLE)
+    plan = plan_buckets(FIELDS, split.lengths, count, size, "tokens", MULTIPLE)
     batches = Batches(split, *plan, seed=seed)
     for number in (0, 1, 7):
         assert sorted(indices(epoch(batches, number))) == list(range(len(lengths)))
@@ -158,7 +178,10 @@ def test_pairs_meet_other_pairs_in_the_next_epoch(corpus: Prepared) -> None:
 
 def test_shapes_are_those_of_the_buckets(corpus: Prepared) -> None:
     batches = make_batches(corpus)
-    shapes = {(*batch["source"].shape, batch["target"].shape[1]) for batch in epoch(batches)}
+    shapes = {
+        (len(batch["source"]), (batch["source"].shape[1], batch["target"].shape[1]))
+        for batch in epoch(batches)
+    }
     assert shapes == set(batches.buckets) and len(shapes) == 4
     for batch in epoch(batches):
         assert len(batch["index"]) == len(batch["target"]) == len(batch["source"])
@@ -205,8 +228,7 @@ def check_rows(corpus: Prepared, batch: Batch) -> None:
             end = ids.index(EOS)
             assert PAD not in ids[:end] and set(ids[end + 1 :]) <= {PAD}
             assert end == LENGTHS[index][side]
-            vocabulary = corpus.source if name == "source" else corpus.target
-            assert vocabulary.decode(ids) == texts(LENGTHS)[index][side]
+            assert corpus.vocabularies[name].decode(ids) == texts(LENGTHS)[index][side]
 
 
 def test_rows_say_the_text(corpus: Prepared) -> None:
@@ -218,7 +240,7 @@ def test_rows_say_the_text(corpus: Prepared) -> None:
 
 def test_a_host_without_pairs_has_padding(corpus: Prepared) -> None:
     split = corpus.split("train")
-    last = make_batch(split, Bucket(8, 40, 40), np.array([5, 2, 9]), host=1, hosts=2)
+    last = make_batch(split, Bucket(8, (40, 40)), np.array([5, 2, 9]), host=1, hosts=2)
     assert last["source"].shape == (4, 40) and set(last["index"]) == {-1}
     check_rows(corpus, last)
 
@@ -230,7 +252,7 @@ def test_a_host_without_pairs_has_padding(corpus: Prepared) -> None:
 @pytest.mark.parametrize("split", ["train", "valid"])
 def test_evaluation_holds_every_pair_once(corpus: Prepared, split: str, hosts: int) -> None:
     pairs = corpus.split(split)
-    plan = plan_buckets(pairs.lengths, 3, 16, "sentences", MULTIPLE)
+    plan = plan_buckets(FIELDS, pairs.lengths, 3, 16, "sentences", MULTIPLE)
     found = [list(eval_batches(pairs, *plan, host=host, hosts=hosts)) for host in range(hosts)]
     assert len({len(batches) for batches in found}) == 1  # all hosts take as many steps
     batches = [batch for part in found for batch in part]
@@ -238,4 +260,4 @@ def test_evaluation_holds_every_pair_once(corpus: Prepared, split: str, hosts: i
     for batch in batches:
         check_rows(corpus, batch)
     for pair, text in zip(corpus.split("valid").texts(), texts(LENGTHS), strict=False):
-        assert pair[:2] == text  # so the index is the line of the corpus
+        assert (pair["source"], pair["target"]) == text  # so the index is the line of the corpus

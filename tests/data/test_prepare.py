@@ -14,8 +14,9 @@ import pytest
 from configs.base import Config, base_config
 from data.corpora import read_pairs
 from data.pair import Pair
-from data.prepare import Prepared, prepare
-from data.vocabulary import UNK
+from data.prepare import prepare
+from data.store import Prepared
+from data.vocabulary import EOS, UNK
 from errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -60,9 +61,15 @@ def dates(tmp_path: Path) -> Config:
 
 def decoded(prepared: Prepared, name: str) -> list[tuple[str, str]]:
     split = prepared.split(name)
-    ids = split.ids(np.arange(len(split)))
-    assert split.lengths.tolist() == [[len(x), len(y)] for x, y in ids]
-    return [(prepared.source.decode(x), prepared.target.decode(y)) for x, y in ids]
+    examples = list(split.examples(np.arange(len(split))))
+    assert split.lengths.tolist() == [[len(x["source"]), len(x["target"])] for x in examples]
+    assert all(ids[-1] == EOS for example in examples for ids in example.values())
+    sides = [(prepared.vocabularies[side], side) for side in ("source", "target")]
+    return [tuple(v.decode(example[side]) for v, side in sides) for example in examples]
+
+
+def texts(prepared: Prepared, name: str) -> list[Pair]:
+    return [Pair(**text) for text in prepared.split(name).texts()]
 
 
 def manifest(prepared: Prepared) -> dict:
@@ -81,10 +88,10 @@ def test_ids_are_those_of_the_texts(data: Config) -> None:
     assert decoded(prepared, "test") == [("one two three four five six <unk>", "der Hund"),
                                          ("dog", "Hund")]  # fmt: skip
     test = prepared.split("test")
-    assert [x.tolist() for x, _ in test.ids(np.array([1, 0]))] == [
-        prepared.source.encode(text) for text, _ in reversed(TEXTS["test"])
+    assert [x["source"].tolist() for x in test.examples(np.array([1, 0]))] == [
+        [*prepared.vocabularies["source"].encode(text), EOS] for text, _ in reversed(TEXTS["test"])
     ]
-    assert test.ids(np.array([], int)) == []
+    assert list(test.examples(np.array([], int))) == []
 
 
 def test_what_is_left_out_is_counted(data: Config, caplog: pytest.LogCaptureFixture) -> None:
@@ -95,9 +102,8 @@ def test_what_is_left_out_is_counted(data: Config, caplog: pytest.LogCaptureFixt
         "valid": {"read": 2, "kept": 1, "empty": 1, "long": 0},
         "test": {"read": 2, "kept": 2, "empty": 0, "long": 0},
     }
-    assert manifest(prepared)["vocabulary"] == {
-        "source": len(prepared.source), "target": len(prepared.target)
-    }  # fmt: skip
+    sizes = {name: len(own) for name, own in prepared.vocabularies.items()}
+    assert manifest(prepared)["vocabulary"] == sizes
     assert (
         "train: 7 pairs read, 3 kept, 2 with an empty side skipped, 2 over 5 tokens dropped"
         in caplog.messages
@@ -105,12 +111,12 @@ def test_what_is_left_out_is_counted(data: Config, caplog: pytest.LogCaptureFixt
 
 
 def test_texts_stand_beside_the_ids(data: Config, dates: Config) -> None:
-    assert prepare(data).split("valid").texts() == [Pair("the bird sleeps", "der Vogel schläft")]
+    assert texts(prepare(data), "valid") == [Pair("the bird sleeps", "der Vogel schläft")]
     prepared = prepare(dates)
     for name, count in (("valid", 30), ("test", 20)):
-        texts = prepared.split(name).texts()
-        assert texts == list(read_pairs(dates, name)) and len(texts) == count
-        assert all(pair.alignment for pair in texts)
+        pairs = texts(prepared, name)
+        assert pairs == list(read_pairs(dates, name)) and len(pairs) == count
+        assert all(pair.alignment for pair in pairs)
         assert len(prepared.split(name)) == count
     assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
 
@@ -118,10 +124,12 @@ def test_texts_stand_beside_the_ids(data: Config, dates: Config) -> None:
 def test_a_shared_vocabulary(data: Config) -> None:
     data.shared_vocab = True
     prepared = prepare(data)
-    assert len(prepared.source) == len(prepared.target)
+    assert len(prepared.vocabularies["source"]) == len(prepared.vocabularies["target"])
     text = "the dog schläft"
-    assert prepared.source.encode(text) == prepared.target.encode(text)
-    assert UNK not in prepared.source.encode("the dog schläft")
+    assert prepared.vocabularies["source"].encode(text) == prepared.vocabularies["target"].encode(
+        text
+    )
+    assert UNK not in prepared.vocabularies["source"].encode("the dog schläft")
     assert decoded(prepared, "train")[0] == TEXTS["train"][0]
 
 

@@ -50,7 +50,7 @@ def test_it_decodes_looks_and_is_reported(name, cache, mesh, tmp_path):
     looks = name not in ("cho", "sutskever")
 
     evaluator = Evaluator(task, mesh, decode)
-    pairs = task.split("test")[0].texts()[:2]
+    pairs = task.pairs("test")[:2]
     found = evaluator.translator.in_order([params], [pair.source for pair in pairs], True)
     flat = [(pair, h) for pair, several in zip(pairs, found, strict=True) for h in several]
     assert len(flat) == 4

@@ -34,7 +34,7 @@ def params(tiny_task):
 
 def test_translations_come_in_the_corpus_order_with_their_attention(evaluator, params, tiny_task):
     translated = evaluator.translate(params, "test", attention=True)
-    assert [t.pair for t in translated] == tiny_task.prepared.split("test").texts()
+    assert [t.pair for t in translated] == tiny_task.pairs("test")
     for t in translated:
         words = len(tiny_task.source.tokens(t.pair.source))
         assert t.best.attention.shape == (len(t.best.ids), words + 1)  # the source ends in </s>
