@@ -100,7 +100,8 @@ def _cloze_data() -> dict:
         "corpus": "cbt",  # files of the Children's Book Test's format
         "files": "{split}.txt",
         "max_candidates": 10,
-        "unknown_buckets": 0,  # words outside the vocabulary share so many ids, by a hash
+        "anonymous": "none",  # words without a name of their own: none | unknown | candidates
+        "anonymous_ids": 200,  # that each question gives to them, at random
         "vocab": {**_vocab(), "tokenizer": "split"},
     }  # fmt: skip
 

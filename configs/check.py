@@ -59,6 +59,7 @@ LEGAL_OF: dict[str, dict[str, tuple[str, ...]]] = {  # names that mean something
     },
     "cloze": {
         "data.corpus": ("cbt",),
+        "data.anonymous": ("none", "unknown", "candidates"),
         "model.name": tuple(TASKS["cloze"]),
         "model.reader": ("attention_over_attention", "attention_sum"),
         "train.eval_metric": ("loss", "accuracy"),
@@ -71,6 +72,7 @@ POSITIVE = (
     "data.examples.train", "data.examples.valid", "data.examples.test",
     "data.source_vocab.size", "data.target_vocab.size", "data.vocab.size",
     "data.suffix", "data.series_length", "data.max_sentences", "data.max_candidates",
+    "data.anonymous_ids",
     "model.encoder.layers", "model.encoder.features", "model.encoder.embedding",
     "model.decoder.layers", "model.decoder.features", "model.decoder.embedding",
     "model.decoder.maxout", "model.attention.max_source", "model.attention.D",
@@ -81,7 +83,7 @@ POSITIVE = (
     "decode.nbest", "decode.batch",
 )  # fmt: skip
 NOT_NEGATIVE = (
-    "seed", "data.seed", "data.alignment_base", "data.unknown_buckets", "train.steps",
+    "seed", "data.seed", "data.alignment_base", "train.steps",
     "optimizer.learning_rate", "optimizer.clip_norm", "optimizer.warmup_steps",
     "optimizer.weight_decay", "optimizer.plateau_patience", "train.epochs", "train.patience",
     "train.samples", "train.doubly_stochastic", "train.reinforce.weight",

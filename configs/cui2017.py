@@ -22,7 +22,7 @@ def get_config(arguments: str = "") -> Config:
     config = base_config("reader")
     use_dataset(config, args["data"])
     config.model.reader = args["reader"]
-    config.data.batch_size, config.data.buckets = 32, 4
+    config.data.buckets = 4
     config.optimizer.learning_rate = 1e-3
     config.optimizer.clip_norm = 5.0
     config.train.eval_metric = "accuracy"
@@ -33,12 +33,14 @@ def get_config(arguments: str = "") -> Config:
 def _small(config: Config) -> None:
     config.model.features, config.model.embedding = 128, 128
     config.model.dropout = 0.2
+    config.data.batch_size = 64
     config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 100
-    config.train.epochs, config.train.eval_every = 5.0, 300
+    config.train.steps, config.train.eval_every = 850, 85
 
 
 def _paper(config: Config) -> None:
     config.model.features, config.model.embedding = 256, 384
+    config.data.batch_size = 32
     config.train.epochs, config.train.eval_every = 10.0, 1000
 
 

@@ -25,6 +25,7 @@ def get_config(arguments: str = "") -> Config:
 def _small(config: Config) -> None:
     config.model.features, config.model.embedding = 100, 100
     config.model.dropout = 0.3
+    config.model.dtype = "bfloat16"
     config.data.batch_size, config.data.buckets = 64, 6
     config.optimizer.learning_rate = 1e-3
     config.optimizer.clip_norm = 1.0

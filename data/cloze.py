@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from configs.base import Config
 from data.files import SPLITS, find, lines, read_split, split_files
 from data.store import Field, Prepared, Writer, cached, progress
@@ -21,7 +23,9 @@ from errors import UserError
 
 logger = logging.getLogger("alignax")
 BLANK = "XXXXX"
-SHAPING = ("corpus", "splits", "holdout", "files", "max_candidates", "unknown_buckets", "vocab")
+SHAPING = (
+    "corpus", "splits", "holdout", "files", "max_candidates", "anonymous", "anonymous_ids", "vocab",
+)  # fmt: skip
 FIELDS = {
     "passage": Field(("passage",)),
     "candidate": Field(("passage",)),  # which one each of its words is, from 1; 0: none
@@ -108,16 +112,28 @@ def _make(data: Config, folder: Path) -> dict[str, Any]:
     return {"counts": counts, "vocabulary": {"words": len(vocabulary)}}
 
 
-def encode(words: list[str], vocabulary: WordVocabulary, buckets: int) -> list[int]:
-    """Ids of words; those outside the vocabulary have one of `buckets` ids behind it, by their
-    spelling: names of a new book can then be told apart, and found again in passage and query."""
-    ids = vocabulary.encode(" ".join(words))
-    if not buckets:
+def encode(data: Config, question: Question, vocabulary: WordVocabulary) -> dict[str, list[int]]:
+    """The ids of passage and query.
+
+    `data.anonymous` words have ids behind the vocabulary's, drawn anew for each question: what such
+    a word is cannot be learnt by heart, only where it stands and where it stands again (the
+    anonymous entities of Hermann 2015). They are those the vocabulary lacks, and the candidates.
+    """
+    texts = {"passage": question.passage, "query": question.query}
+    ids = {name: vocabulary.encode(" ".join(words)) for name, words in texts.items()}
+    if data.anonymous == "none":
         return ids
-    return [
-        len(vocabulary) + zlib.crc32(word.encode()) % buckets if i == UNK else i
-        for i, word in zip(ids, words, strict=True)
-    ]
+    hidden = set(question.candidates) if data.anonymous == "candidates" else set()
+    pairs = [pair for name, words in texts.items() for pair in zip(words, ids[name], strict=True)]
+    nameless = list(dict.fromkeys(word for word, i in pairs if i == UNK or word in hidden))
+    rng = np.random.default_rng(zlib.crc32(" ".join(question.passage).encode()))
+    drawn = len(vocabulary) + rng.permutation(data.anonymous_ids)
+    # More of them than there are ids share some.
+    own = {word: int(drawn[i % len(drawn)]) for i, word in enumerate(nameless)}
+    return {
+        name: [own.get(word, i) for word, i in zip(words, ids[name], strict=True)]
+        for name, words in texts.items()
+    }
 
 
 def _write(data: Config, split: str, vocabulary: WordVocabulary, folder: Path) -> dict[str, int]:
@@ -127,9 +143,8 @@ def _write(data: Config, split: str, vocabulary: WordVocabulary, folder: Path) -
             kept += 1
             numbers = {word: i for i, word in enumerate(question.candidates, 1)}
             own = {
-                "passage": encode(question.passage, vocabulary, data.unknown_buckets),
+                **encode(data, question, vocabulary),
                 "candidate": [numbers.get(word, 0) for word in question.passage],
-                "query": encode(question.query, vocabulary, data.unknown_buckets),
                 "answer": numbers[question.answer],
             }
             writer.add(own, question._asdict())

@@ -172,11 +172,13 @@ def levels_and_curves(
     """Several measurements at each point of a curve, their means joined; others as levels."""
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     for name, (places, values) in curves.items():
-        means, spread = np.mean(values, axis=1), np.std(values, axis=1)
+        means = np.mean(values, axis=1)
+        spread = np.std(values, axis=1, ddof=min(1, len(values[0]) - 1))
         axes.errorbar(places, means, spread, label=name, marker="o", capsize=3)
     for (name, values), style in zip(levels.items(), (":", "-.", "--", "-"), strict=True):
         axes.axhline(float(np.mean(values)), label=name, color="black", linestyle=style, lw=1)
     axes.set(xlabel=across, ylabel=up, yscale="log")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -21,7 +21,8 @@ class Cloze(Task):
     def __init__(self, config: Config):
         super().__init__(config, prepare(config.data))
         self.words = self.prepared.vocabularies["words"]
-        ids = len(self.words) + config.data.unknown_buckets
+        data = config.data
+        ids = len(self.words) + (data.anonymous_ids if data.anonymous != "none" else 0)
         self.model: Any = make_reader(config.model, ids)
 
     def init(self, key: Array) -> Params:

@@ -312,3 +312,122 @@ def transformer(params, model, source, target_in):
     xs = layer_norm(params["decoder"]["norm"], xs) if pre else xs
     kernel = target_table.T if model.tie_output else params["output"]["kernel"]
     return xs @ kernel, np.array(weights)
+
+
+def dense(w, x):
+    return x @ w["kernel"] + w.get("bias", 0)
+
+
+def window(xs, t, width):
+    """x_{t−w} to x_{t+w}, zeros outside."""
+    zeros = np.zeros_like(xs[0])
+    return [xs[s] if 0 <= s < len(xs) else zeros for s in range(t - width, t + width + 1)]
+
+
+def windowed(w, xs, windows):
+    """The MLP over a window and the time-delay network, step by step."""
+    for i, width in enumerate(windows):
+        kernel, bias = w[f"layer{i}"]["kernel"], w[f"layer{i}"]["bias"]
+        xs = np.array([
+            np.tanh(sum(x @ k for x, k in zip(window(xs, t, width), kernel, strict=True)) + bias)
+            for t in range(len(xs))
+        ])  # fmt: skip
+    return xs
+
+
+def delayed(cell, w, xs, layers, delay, reverse):
+    """The state when `delay` more steps, zeros behind the end, have been read."""
+    nothing = np.zeros((delay, xs.shape[1]))
+    longer = [nothing, xs] if reverse else [xs, nothing]
+    states, _ = stack(cell, w["stack"], np.concatenate(longer), layers, reverse=reverse)
+    return states[: len(xs)] if reverse else states[delay:]
+
+
+def characters(w, letters):
+    """A word's letters to the largest of each feature over windows of three."""
+    embedded = w["Embed_0"]["embedding"][letters]
+    kernel, bias = w["Conv_0"]["kernel"], w["Conv_0"]["bias"]
+    rows = [
+        sum(x @ k for x, k in zip(window(embedded, i, 1), kernel, strict=True)) + bias
+        for i in range(len(letters))
+    ]
+    return np.max(rows, axis=0)
+
+
+def tagger(params, model, xs):
+    """Outputs [networks, step, output] of one sequence of vectors."""
+    w, layers = params.get("network", {}), model.layers
+    if model.network in ("mlp", "tdnn"):
+        later = model.window if model.network == "tdnn" else 0
+        features = [windowed(w, xs, [model.window, *[later] * (layers - 1)])]
+    elif model.network == "brnn":
+        features = [stack(model.cell, w["stack"], xs, layers, bidirectional=True)[0]]
+    else:
+        delays = {"forward": model.forward_delay, "backward": model.backward_delay}
+        merged = model.network == "merged"
+        features = [
+            delayed(model.cell, w[way] if merged else w, xs, layers, delay, way == "backward")
+            for way, delay in delays.items()
+            if model.network in (way, "merged")
+        ]
+    return np.array([dense(params[f"output{i}"], x) for i, x in enumerate(features)])
+
+
+def sentence(params, model, words):
+    """Logits of one sentence, and the hops where pooling is attention."""
+    embedded = params["embed"]["embedding"][words]
+    states, finals = stack(model.cell, params["stack"], embedded, model.layers, bidirectional=True)
+    hops = None
+    if model.pooling == "attention":
+        w1, w2 = (params["attention"][name]["kernel"] for name in ("W_1", "W_2"))
+        ratings = np.array([np.tanh(h @ w1) @ w2 for h in states])
+        hops = np.array([softmax(ratings[:, r]) for r in range(ratings.shape[1])])
+        vector = np.concatenate(
+            [sum(a * h for a, h in zip(hop, states, strict=True)) for hop in hops]
+        )
+    elif model.pooling == "last":
+        vector = finals[-1][-1]
+    else:
+        vector = {"mean": np.mean, "max": np.max}[model.pooling](states, axis=0)
+    if model.hidden:
+        vector = np.maximum(0, dense(params["hidden"], vector))
+    return dense(params["output"], vector), hops
+
+
+def look(w, states):
+    """Yang 2016 eqs. 5 to 7: a vector and the weights that made it."""
+    u = w["u"]["kernel"][:, 0]
+    weights = softmax(np.array([np.tanh(dense(w["W"], h)) @ u for h in states]))
+    return sum(a * h for a, h in zip(weights, states, strict=True)), weights
+
+
+def han(params, model, document):
+    """Logits of one document of sentences, the weights of words and of sentences."""
+    vectors, of_words = [], []
+    for words in document:
+        embedded = params["embed"]["embedding"][words]
+        states, _ = stack(model.cell, params["words"], embedded, 1, bidirectional=True)
+        vector, weights = look(params["word_attention"], states)
+        vectors.append(vector)
+        of_words.append(weights)
+    states, _ = stack(model.cell, params["sentences"], np.array(vectors), 1, bidirectional=True)
+    vector, of_sentences = look(params["sentence_attention"], states)
+    return dense(params["output"], vector), of_words, of_sentences
+
+
+def reader(params, model, passage, query):
+    """The attention s over a passage, and α and β where the reader has them."""
+
+    def read(words):
+        embedded = params["embed"]["embedding"][words]
+        return stack(model.cell, params["stack"], embedded, model.layers, bidirectional=True)
+
+    document, (asked, finals) = read(passage)[0], read(query)
+    if model.reader == "attention_sum":
+        return softmax(np.array([h @ finals[-1][-1] for h in document])), None, None
+    ratings = np.array([[h @ q for q in asked] for h in document])
+    alpha = np.array([softmax(ratings[:, j]) for j in range(len(query))])
+    beta = np.mean([softmax(ratings[i]) for i in range(len(passage))], axis=0)
+    s = np.array([sum(alpha[j, i] * beta[j] for j in range(len(query)))
+                  for i in range(len(passage))])  # fmt: skip
+    return s, alpha, beta

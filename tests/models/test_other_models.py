@@ -1,0 +1,222 @@
+"""Taggers, classifiers and readers against their equations, padding and gradients included."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.base import base_config
+from models.classifiers import make_han, make_sentence
+from models.readers import make_reader
+from models.taggers import make_tagger
+from tests import reference
+from tests.reference import as_float64, check_gradient
+
+SMALL = {"features": 3, "embedding": 4, "dropout": 0.0}
+LENGTHS = (5, 1, 3)
+
+
+def settings(model, **changes):
+    config = base_config(model).model
+    config.update({name: value for name, value in SMALL.items() if name in config} | changes)
+    return config
+
+
+def initial(model, *inputs):
+    """Parameters of which none is zero: biases start so, and would hide what they do."""
+    shapes = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
+    leaves, structure = jax.tree.flatten(shapes)
+    rng = np.random.default_rng(1)
+    drawn = [rng.normal(size=leaf.shape, scale=0.6).astype(np.float32) for leaf in leaves]
+    return jax.tree.unflatten(structure, drawn)
+
+
+def words(rng, *shape):
+    return rng.integers(1, 9, shape)
+
+
+NETWORKS = {
+    "mlp": {"network": "mlp", "window": 2, "layers": 2},
+    "tdnn": {"network": "tdnn", "window": 1, "layers": 3},
+    "forward": {"network": "forward", "forward_delay": 2},
+    "backward": {"network": "backward", "backward_delay": 7, "layers": 2},  # past both ends
+    "merged": {"network": "merged", "forward_delay": 3, "backward_delay": 1},
+    "brnn": {"network": "brnn", "layers": 2},
+}
+CELLS_OF = [
+    (network, cell)
+    for network in NETWORKS
+    for cell in (("elman",) if network in ("mlp", "tdnn") else ("elman", "lstm", "gru"))
+]
+
+
+@pytest.mark.parametrize(("network", "cell"), CELLS_OF)
+def test_taggers_are_the_equations(network, cell):
+    config = settings("tagger", cell=cell, **NETWORKS[network])
+    model = make_tagger(config, {}, 2)
+    rng = np.random.default_rng(0)
+    xs = rng.normal(size=(4, 6, 2)).astype(np.float32)  # a row without steps, longer than all
+    mask = np.arange(6)[None] < np.array([*LENGTHS, 0])[:, None]
+    params = initial(model, {"x": xs}, mask)
+    outputs = jax.jit(model.apply)({"params": params}, {"x": xs}, mask)
+    target = rng.normal(size=outputs.shape)
+    for row, length in enumerate(LENGTHS):
+        expected = reference.tagger(as_float64(params), config, xs[row, :length].astype(float))
+        np.testing.assert_allclose(outputs[:, row, :length], expected, atol=2e-5)
+
+    def ours(params):
+        outputs = model.apply({"params": params}, {"x": xs}, mask)
+        return jnp.sum((outputs - target) ** 2 * mask[None, :, :, None])
+
+    def theirs(params):
+        return sum(
+            np.sum((reference.tagger(params, config, xs[row, :n].astype(float))
+                    - target[:, row, :n]) ** 2)
+            for row, n in enumerate(LENGTHS)
+        )  # fmt: skip
+
+    gradient = jax.jit(jax.grad(ours))(params)
+    check_gradient(theirs, as_float64(params), as_float64(gradient), rng)
+
+
+def test_the_two_directions_never_touch():
+    """In one layer of a BRNN, the forward half of step t is blind to all that follows."""
+    config = settings("tagger", cell="gru", network="brnn")
+    model = make_tagger(config, {}, 2)
+    xs, mask = jnp.ones((1, 5, 2)), jnp.ones((1, 5), bool)
+    params = initial(model, {"x": xs}, mask)
+    for half, seen in ((slice(0, 3), lambda t, s: s <= t), (slice(3, 6), lambda t, s: s >= t)):
+        cut = np.zeros_like(params["output0"]["kernel"])
+        cut[half] = params["output0"]["kernel"][half]
+        own = {**params, "output0": {**params["output0"], "kernel": cut}}
+
+        def outputs(xs, own=own):
+            return model.apply({"params": own}, {"x": xs}, mask)[0, 0].sum(axis=-1)
+
+        slopes = np.asarray(jax.jacobian(outputs)(xs))[:, 0].any(axis=-1)
+        assert (slopes == [[seen(t, s) for s in range(5)] for t in range(5)]).all()
+
+
+def test_words_and_their_letters_are_read():
+    config = settings("tagger", network="mlp", window=0, small_embedding=2)
+    sizes = {"word": 9, "pos": 9, "characters": 9}
+    model = make_tagger(config, sizes, 2)
+    rng = np.random.default_rng(0)
+    letters = np.array([[[1, 2, 3, 0], [4, 0, 0, 0], [0, 0, 0, 0]]])
+    inputs = {"word": words(rng, 1, 3), "pos": words(rng, 1, 3), "characters": letters}
+    mask = np.array([[True, True, False]])
+    params = initial(model, inputs, mask)
+    outputs = model.apply({"params": params}, inputs, mask)
+    w = as_float64(params)
+    for t, count in enumerate((3, 1)):
+        x = np.concatenate([
+            w["inputs"]["word"]["embedding"][inputs["word"][0, t]],
+            w["inputs"]["pos"]["embedding"][inputs["pos"][0, t]],
+            reference.characters(w["inputs"]["characters"], letters[0, t, :count]),
+        ])  # fmt: skip
+        expected = reference.tagger(w, config, x[None])[:, 0]
+        np.testing.assert_allclose(outputs[:, 0, t], expected, atol=1e-5)
+
+
+SENTENCES = {
+    "attention": {"pooling": "attention", "hops": 2, "attention_features": 3, "hidden": 4},
+    "mean": {"pooling": "mean", "hidden": 0},
+    "max": {"pooling": "max", "hidden": 0, "layers": 2},
+    "last": {"pooling": "last", "hidden": 4},
+}
+
+
+@pytest.mark.parametrize("pooling", SENTENCES)
+def test_sentence_embeddings_are_the_equations(pooling):
+    config = settings("sentence", **SENTENCES[pooling])
+    model = make_sentence(config, 9, 3)
+    rng = np.random.default_rng(0)
+    batch = np.zeros((4, 6), int)
+    texts = [words(rng, n) for n in LENGTHS]
+    for row, text in zip(batch, texts, strict=False):
+        row[: len(text)] = text
+    params = initial(model, batch)
+    logits, weights = jax.jit(model.apply)({"params": params}, batch)
+    assert np.isfinite(logits).all()  # also of the text without words
+    for row, text in enumerate(texts):
+        expected, hops = reference.sentence(as_float64(params), config, text)
+        np.testing.assert_allclose(logits[row], expected, atol=2e-5)
+        if hops is not None:
+            np.testing.assert_allclose(weights["hops"][row, :, : len(text)], hops, atol=1e-5)
+            assert not weights["hops"][row, :, len(text) :].any()
+
+    def ours(params):
+        logits, _ = model.apply({"params": params}, batch)
+        return jnp.sum(jnp.sin(logits[: len(texts)]))
+
+    def theirs(params):
+        return sum(np.sum(np.sin(reference.sentence(params, config, text)[0])) for text in texts)
+
+    gradient = jax.jit(jax.grad(ours))(params)
+    check_gradient(theirs, as_float64(params), as_float64(gradient), rng)
+
+
+def test_han_is_the_equations():
+    config = settings("han", attention_features=3)
+    model = make_han(config, 9, 3)
+    rng = np.random.default_rng(0)
+    documents = [[words(rng, n) for n in lengths] for lengths in ((2, 4, 1), (3,), (1, 5))]
+    batch = np.zeros((4, 4, 6), int)
+    for row, document in zip(batch, documents, strict=False):
+        for place, text in zip(row, document, strict=False):
+            place[: len(text)] = text
+    params = initial(model, batch)
+    logits, weights = jax.jit(model.apply)({"params": params}, batch)
+    assert np.isfinite(logits).all()
+    for row, document in enumerate(documents):
+        expected, of_words, of_sentences = reference.han(as_float64(params), config, document)
+        np.testing.assert_allclose(logits[row], expected, atol=2e-5)
+        count = len(document)
+        np.testing.assert_allclose(weights["sentences"][row, :count], of_sentences, atol=1e-5)
+        assert not weights["sentences"][row, count:].any()
+        for i, own in enumerate(of_words):
+            np.testing.assert_allclose(weights["words"][row, i, : len(own)], own, atol=1e-5)
+
+    def ours(params):
+        return jnp.sum(jnp.sin(model.apply({"params": params}, batch)[0][: len(documents)]))
+
+    def theirs(params):
+        return sum(np.sum(np.sin(reference.han(params, config, d)[0])) for d in documents)
+
+    gradient = jax.jit(jax.grad(ours))(params)
+    check_gradient(theirs, as_float64(params), as_float64(gradient), rng)
+
+
+@pytest.mark.parametrize("kind", ["attention_over_attention", "attention_sum"])
+def test_readers_are_the_equations(kind):
+    config = settings("reader", reader=kind)
+    model = make_reader(config, 9)
+    rng = np.random.default_rng(0)
+    questions = [(words(rng, n), words(rng, m)) for n, m in ((6, 2), (1, 1), (4, 3))]
+    passage, query = np.zeros((4, 7), int), np.zeros((4, 4), int)
+    for row, (text, asked) in enumerate(questions):
+        passage[row, : len(text)], query[row, : len(asked)] = text, asked
+    params = initial(model, passage, query)
+    s, weights = jax.jit(model.apply)({"params": params}, passage, query)
+    assert np.isfinite(s).all()
+    np.testing.assert_allclose(s.sum(axis=1), [1, 1, 1, 0], atol=1e-5)
+    for row, (text, asked) in enumerate(questions):
+        n, m = len(text), len(asked)
+        expected, alpha, beta = reference.reader(as_float64(params), config, text, asked)
+        np.testing.assert_allclose(s[row, :n], expected, atol=1e-5)
+        if alpha is not None:
+            np.testing.assert_allclose(weights["alpha"][row, :m, :n], alpha, atol=1e-5)
+            np.testing.assert_allclose(weights["beta"][row, :m], beta, atol=1e-5)
+
+    def ours(params):
+        s, _ = model.apply({"params": params}, passage, query)
+        return jnp.sum(jnp.sin(3 * s))
+
+    def theirs(params):
+        return sum(
+            np.sum(np.sin(3 * reference.reader(params, config, *question)[0]))
+            for question in questions
+        )
+
+    gradient = jax.jit(jax.grad(ours))(params)
+    check_gradient(theirs, as_float64(params), as_float64(gradient), rng)
