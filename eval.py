@@ -2,10 +2,11 @@
 
 python eval.py --workdir=runs/a --split=test
 
-Prints perplexity, BLEU (sacreBLEU's and over tokens), chrF, TER, exact match, token and alignment
-error; writes scores.json, hypotheses.txt, report.html and pictures of the attention to
-WORKDIR/eval/SPLIT. How to decode is the run's config.decode; --decode.beam=5 and the like change
-it.
+Writes scores.json, hypotheses.txt or predictions.txt, report.html and pictures of the attention to
+WORKDIR/eval/SPLIT, and prints the scores. Of a translator they are perplexity, BLEU (sacreBLEU's
+and over tokens), chrF, TER, exact match, token and alignment error; how to decode is the run's
+config.decode, and --decode.beam=5 and the like change it. Of other tasks they are the loss,
+accuracy, and F1 of chunks or of classes.
 """
 
 from pathlib import Path
@@ -25,9 +26,13 @@ _CHECKPOINT = flags.DEFINE_string(
 _PICTURES = flags.DEFINE_integer("pictures", 4, "Attention pictures to draw.", lower_bound=0)
 
 _REPORT = flags.DEFINE_boolean("report", True, "Write report.html, a page to look around in.")
-_SENTENCES = flags.DEFINE_integer("sentences", 50, "Translations in that page.", lower_bound=1)
-_BEAMS = flags.DEFINE_list("beams", [], "Beam widths to compare, as --beams=1,2,5,12.")
-_AGAINST = flags.DEFINE_string("against", "", "Another run, already scored, to compare with.")
+_SENTENCES = flags.DEFINE_integer(
+    "sentences", 50, "Translations, or other examples, in that page.", lower_bound=1
+)
+_BEAMS = flags.DEFINE_list("beams", [], "Translation: beam widths to compare, as --beams=1,2,5,12.")
+_AGAINST = flags.DEFINE_string(
+    "against", "", "Translation: another run, already scored, to compare with."
+)
 program.define_decode()
 
 

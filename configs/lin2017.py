@@ -34,12 +34,12 @@ def _small(config: Config) -> None:
     model.hops, model.attention_features = 4, 64
     model.dropout = 0.5
     config.data.batch_size, config.data.buckets = 64, 4
-    config.train.penalty = 0.1
+    config.train.penalty, config.train.word_dropout = 0.1, 0.2
     config.optimizer.name, config.optimizer.weight_decay = "adamw", 0.01
     config.optimizer.learning_rate = 1e-3
     config.optimizer.clip_norm = 1.0
     config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 50
-    config.train.epochs, config.train.eval_every = 10.0, 100
+    config.train.epochs, config.train.eval_every = 6.0, 100
     config.train.eval_metric = "accuracy"
 
 

@@ -25,9 +25,9 @@ SHAPING = (
 )  # fmt: skip
 SHAPING_OF = {"tfds": ("name", "dir")}
 _BREAK = re.compile(r"<br\s*/?>|\n")
-# After a full stop and what closes it; abbreviations are cut as well, which no reader of sentences
-# minds much.
-_SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+")
+# A full stop and what closes it; abbreviations are cut as well, which no reader of sentences minds
+# much.
+_END = re.compile(r"([.!?][\"'”’)\]]*)\s+")
 
 
 class Text(NamedTuple):
@@ -43,8 +43,7 @@ def read_texts(data: Config, split: str) -> Iterator[Text]:
 
 def sentences(text: str) -> list[str]:
     """A text at its line breaks, HTML's included, and at the ends of its sentences."""
-    parts = (part for line in _BREAK.split(text) for part in _SENTENCE.split(line))
-    return [part for part in parts if part.strip()]
+    return [part for part in _END.sub(r"\1\n", _BREAK.sub("\n", text)).split("\n") if part.strip()]
 
 
 def _lines(data: Config, split: str) -> Iterator[Text]:

@@ -111,11 +111,12 @@ def _columns(data: Config, split: str) -> Iterator[Sequence]:
 
 def _polymusic(data: Config, split: str) -> Iterator[Sequence]:
     import scipy.io
+    from scipy.io.matlab import MatReadError
 
     path = find(data, split)
     try:
         content = scipy.io.loadmat(path, variable_names=[split])
-    except (ValueError, NotImplementedError, OSError) as error:
+    except (ValueError, TypeError, NotImplementedError, OSError, MatReadError) as error:
         raise UserError(f"{path} is no MATLAB file ({error}): fetch it anew") from None
     if split not in content:
         known = ", ".join(name for name, *_ in scipy.io.whosmat(path))

@@ -7,7 +7,7 @@ from jax.sharding import Mesh
 
 from evaluation.pictures import heat_map, highlighted
 from evaluation.predictions import Prediction, Predictor
-from evaluation.results import Wanted, keep, refuse_decoding, show, write_report
+from evaluation.results import Wanted, corpus_name, keep, refuse_decoding, show, write_report
 from tasks.classification import Classification
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -46,7 +46,7 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
             _draw(task, text, p, number, wanted)
     if wanted.page:
         model = task.config.model
-        title = f"{model.name}: {task.config.data.corpus}"
+        title = f"{model.name}: {corpus_name(task.config.data)}"
         rows = "sentences" if model.name == "han" else "hops"
         terms = {"examples": "Texts", "source": "text", "target": rows}
         shown = zip(texts[: wanted.page], predictions, ours, strict=False)

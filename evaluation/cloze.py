@@ -7,7 +7,7 @@ from jax.sharding import Mesh
 
 from evaluation.pictures import over_passage
 from evaluation.predictions import Prediction, Predictor
-from evaluation.results import Wanted, keep, refuse_decoding, show, write_report
+from evaluation.results import Wanted, corpus_name, keep, refuse_decoding, show, write_report
 from tasks.cloze import Cloze
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -44,7 +44,7 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
             title = f"ours {answer(q, p)} ({p['p']:.2f}), gold {q['answer']}"
             over_passage(rows(q, p), q["passage"], set(q["candidates"]), title, path)
     if wanted.page:
-        title = f"{task.config.model.reader}: {task.config.data.files}"
+        title = f"{task.config.model.reader}: {corpus_name(task.config.data)}"
         terms = {"examples": "Questions", "source": "passage", "target": "query"}
         shown = zip(questions[: wanted.page], predictions, strict=False)
         write_report(wanted, result, title, terms, [_for_page(q, p) for q, p in shown])

@@ -9,7 +9,7 @@ from nervaluate import Evaluator
 
 from evaluation.pictures import piano_rolls, two_series
 from evaluation.predictions import Prediction, Predictor
-from evaluation.results import Wanted, keep, refuse_decoding, show, write_report
+from evaluation.results import Wanted, corpus_name, keep, refuse_decoding, show, write_report
 from tasks.labelling import Labelling
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -63,12 +63,14 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     """Scores a split, prints the scores, and writes them with all that was predicted."""
     refuse_decoding(wanted, "labelling")
     losses, predictions = Predictor(task, mesh)(params, wanted.split)
-    corpus = task.config.data.corpus
-    title = f"{task.config.model.network} {task.config.model.cell}: {corpus}"
+    model = task.config.model
+    title = f"{model.network} {model.cell}: {corpus_name(task.config.data)}"
     if task.kind != "classes":
         result = keep(wanted, losses, _numbers(task, wanted.split, predictions))
         show(result, ())
         _draw(task, wanted, predictions)
+        if wanted.page:
+            write_report(wanted, result, title)
         return
     ours, gold = names(task, wanted.split, predictions)
     texts = task.split(wanted.split)[0].texts()

@@ -9,7 +9,8 @@ _TEMPLATE = Path(__file__).with_name("page.html")
 
 
 def write_page(path: Path, content: dict[str, Any]) -> None:
-    """`content` has title, about, scores, curves, selection, positions and sentences."""
+    """`content` has title, about, scores, terms, pictures, curves, selection, positions and
+    sentences."""
     text = json.dumps(_finite(content), ensure_ascii=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c")  # or a sentence could end the data, or begin a comment
     page = _TEMPLATE.read_text("utf-8").replace("/*DATA*/", text)

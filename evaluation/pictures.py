@@ -11,6 +11,7 @@ matplotlib.use("Agg")
 from matplotlib import font_manager
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 # For scripts that matplotlib's own font lacks, where the machine has one that does not.
 _FALLBACKS = (
@@ -123,15 +124,21 @@ def over_passage(
     rows: dict[str, np.ndarray], passage: list[str], marked: set[str], title: str, path: Path
 ) -> None:
     """Weights over a long passage, a row each by name; white is a row's largest weight. Only the
-    `marked` words are written beneath."""
+    `marked` words are written beneath, those that stand too near each other under one mark."""
     weights = np.stack([row / max(float(row.max()), 1e-9) for row in rows.values()])
     figure, axes = plt.subplots(figsize=(18, 0.24 * len(rows) + 1.8), layout="constrained")
     axes.imshow(weights, cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    places = [i for i, word in enumerate(passage) if word in marked]
-    labels = [passage[i] for i in places]
+    places: list[int] = []
+    labels: list[str] = []
+    for i, word in enumerate(passage):
+        if word in marked and places and i - places[-1] < len(passage) / 120:
+            labels[-1] += f" {word}"
+        elif word in marked:
+            places.append(i)
+            labels.append(word)
     axes.set_xticks(places, labels, rotation=90, fontsize=7, parse_math=False)
     axes.set_yticks(range(len(rows)), list(rows), fontsize=8, parse_math=False)
-    axes.set_title(title, fontsize=9, parse_math=False)
+    axes.set_title(f"{title}; white is a row's largest weight", fontsize=9, parse_math=False)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -148,14 +155,17 @@ def two_series(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
 
 def piano_rolls(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
     """Frames [time, note] that sounded, above the probabilities they were given a frame before."""
-    sounding = np.flatnonzero(gold.any(axis=0))
-    low, high = int(sounding.min(initial=0)), int(sounding.max(initial=1))
+    sounding = np.flatnonzero(gold.any(axis=0) | (ours > 0.1).any(axis=0))
+    low, high = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (0, gold.shape[1] - 1)
     figure, (above, below) = plt.subplots(
         2, sharex=True, figsize=(min(16, 2 + 0.08 * len(gold)), 5), layout="constrained"
     )
     for axes, notes, title in ((above, gold, "notes"), (below, ours, "predicted")):
         image = notes[:, low : high + 1].T
-        axes.imshow(image, cmap="gray_r", vmin=0, vmax=1, aspect="auto", origin="lower")
+        extent = (-0.5, len(notes) - 0.5, low - 0.5, high + 0.5)
+        axes.imshow(
+            image, cmap="gray_r", vmin=0, vmax=1, aspect="auto", origin="lower", extent=extent
+        )
         axes.set(title=title, ylabel="note")
     below.set_xlabel("frame")
     figure.savefig(path, dpi=150)
@@ -178,7 +188,7 @@ def levels_and_curves(
     for (name, values), style in zip(levels.items(), (":", "-.", "--", "-"), strict=True):
         axes.axhline(float(np.mean(values)), label=name, color="black", linestyle=style, lw=1)
     axes.set(xlabel=across, ylabel=up, yscale="log")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)

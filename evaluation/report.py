@@ -271,7 +271,13 @@ def page_content(
             {"name": name, "value": value, "signature": result["signatures"].get(name, "")}
             for name, value in result["scores"].items()
         ],
-        "terms": {"examples": "Translations", "source": "source", "target": "translation"},
+        "terms": {
+            "examples": "Translations",
+            "source": "source",
+            "target": "translation",
+            "reference": "reference",
+        },
+        "pictures": [],  # the attention can be pointed at
         "curves": result["curves"],
         "selection": [{"name": name, **own} for name, own in result["attention"].items()],
         "positions": result["attention_by_position"],

@@ -1,5 +1,6 @@
 """What eval.py is asked for, and how any task's results are kept and shown."""
 
+import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,11 @@ class Wanted(NamedTuple):
     decode: Config = None  # translation's way to decode,
     beams: Sequence[int] = ()  # widths to compare,
     against: Path | None = None  # and the same folder of another run, to compare with
+
+
+def corpus_name(data: Config) -> str:
+    """How a person would call it: the name in a catalogue, the folder, or the kind."""
+    return data.get("name") or Path(data.dir).name or data.corpus
 
 
 def refuse_decoding(wanted: Wanted, task: str) -> None:
@@ -55,16 +61,27 @@ def show(result: dict[str, Any], samples: Sequence[dict[str, str]]) -> None:
 
 
 def write_report(
-    wanted: Wanted, result: dict[str, Any], title: str, terms: dict[str, str], examples: list[dict]
+    wanted: Wanted,
+    result: dict[str, Any],
+    title: str,
+    terms: dict[str, str] | None = None,
+    examples: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """The page of a task whose examples are words and rows of weights over them."""
+    """The page: scores, pictures, and examples that are words with rows of weights over them."""
     about = f"{result['examples']:,} examples, checkpoint {', '.join(map(str, wanted.checkpoints))}"
     scores = [
         {"name": name, "value": value, "signature": ""} for name, value in result["scores"].items()
     ]
+    pictures = sorted(wanted.folder.glob("*-[0-9]*.png"))
     content = {
-        "title": f"{title}, {wanted.split}", "about": about, "scores": scores, "terms": terms,
-        "curves": result.get("curves", {}), "selection": [], "positions": [],
-        "sentences": examples,
+        "title": f"{title}, {wanted.split}", "about": about, "scores": scores,
+        "terms": {"reference": "gold", **(terms or {})}, "pictures": [_inline(p) for p in pictures],
+        "curves": {}, "selection": [], "positions": [], "sentences": list(examples),
     }  # fmt: skip
     write_page(wanted.folder / "report.html", content)
+
+
+def _inline(picture: Path) -> tuple[str, str]:
+    """Its name, and the picture itself as an address, so that the page needs no other file."""
+    data = base64.b64encode(picture.read_bytes()).decode()
+    return picture.name, f"data:image/png;base64,{data}"

@@ -19,7 +19,9 @@ def content():
         "entropy": 0.5, "effective": 1.6, "small": 0.3, "largest": 0.8, "source": 3.0, "words": 40,
     }  # fmt: skip
     return {
-        "title": "luong2015: dates", "about": "2 sentences",
+        "title": "luong2015: dates", "about": "2 sentences", "pictures": [],
+        "terms": {"examples": "Translations", "source": "source", "target": "ours",
+                  "reference": "reference"},
         "scores": [{"name": "bleu", "value": 33.3, "signature": "case:mixed"}],
         "curves": {"source length": [
             {"label": "1–5", "sentences": 2, "scores": scores},

@@ -1,0 +1,116 @@
+"""Texts with a label: what is read, what is prepared, what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.base import Config, base_config
+from configs.datasets import DATASETS
+from data.classification import prepare, read_texts, sentences
+from errors import UserError
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+TRAIN = ["1\tGood film. I liked it!", "0\tBad film.<br /><br />Don't go"]
+
+
+def make(folder: Path, test: list[str] = TRAIN, suffix: str = "tsv", **changes) -> Config:
+    for split, lines in (("train", TRAIN), ("valid", TRAIN), ("test", test)):
+        text = "".join(f"{line}\n" for line in lines)
+        (folder / f"{split}.{suffix}").write_text(
+            text if suffix == "tsv" else text.replace("\t", " ")
+        )
+    data: Config = base_config("sentence").data
+    data.update({"dir": str(folder), "cache": str(folder / "cache"), **changes})
+    return data
+
+
+def examples(data: Config, split: str = "test") -> list[dict[str, np.ndarray]]:
+    own = prepare(data).split(split)
+    return list(own.examples(np.arange(len(own))))
+
+
+def test_sentences_end_where_a_reader_would_say():
+    text = 'He said "No!" Then (well.) he left... <br/>It is 3.5 m.\nEnd'
+    assert sentences(text) == ['He said "No!"', "Then (well.)", "he left...", "It is 3.5 m.", "End"]
+    assert sentences(" <br /> \n") == []
+
+
+def test_texts_become_ids(tmp_path):
+    data = make(tmp_path)
+    words = prepare(data).vocabularies["words"]
+    first, second = examples(data)
+    assert words.decode(first["words"]) == "good film . i liked it !"
+    assert words.decode(second["words"]) == "bad film . don't go"
+    assert [int(example["label"]) for example in (first, second)] == [1, 0]
+    assert prepare(data).split("test").texts()[1] == {
+        "words": ["bad", "film", ".", "don't", "go"], "label": "0",
+    }  # fmt: skip
+
+
+def test_documents_are_sentences_of_words(tmp_path):
+    data = make(tmp_path, documents=True)
+    words = prepare(data).vocabularies["words"]
+    first, second = examples(data)
+    assert [words.decode(row) for row in first["words"]] == ["good film .", "i liked it !"]
+    assert second["words"].shape == (2, 3) and second["words"][1, 2] == 0
+
+
+def test_what_is_not_read_is_cut_and_counted(tmp_path):
+    assert examples(make(tmp_path, max_length=3))[0]["words"].shape == (3,)
+    data = make(tmp_path, documents=True, max_length=2, max_sentences=1)
+    assert examples(data)[0]["words"].shape == (1, 2)
+    manifest = (prepare(data).folder / "manifest.json").read_text()
+    assert '"cut": 2' in manifest
+
+
+def test_lines_of_label_and_text(tmp_path):
+    data = make(tmp_path, suffix="txt", corpus="lines", files="{split}.txt")
+    assert [text.label for text in read_texts(data, "test")] == ["1", "0"]
+    assert next(read_texts(data, "test")).text == "Good film. I liked it!"
+
+
+def test_columns_are_chosen_by_number(tmp_path):
+    lines = ["7\tx\tsome words", "8\ty\tother words"]
+    data = make(tmp_path, label="0", text="2")
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.tsv").write_text("".join(f"{line}\n" for line in lines))
+    assert [(t.label, t.text) for t in read_texts(data, "test")] == [
+        ("7", "some words"), ("8", "other words"),
+    ]  # fmt: skip
+    data.text = "3"
+    with pytest.raises(UserError, match=r"train\.tsv, line 1: it has 3 columns, so none of numb"):
+        prepare(data)
+
+
+@pytest.mark.parametrize("documents", [True, False])
+@pytest.mark.parametrize("text", ["", " <br /> "])
+def test_a_text_of_no_sentences_is_named_with_its_line(tmp_path, documents, text):
+    data = make(tmp_path, [TRAIN[0], f"1\t{text}"], documents=documents)
+    with pytest.raises(UserError, match=r"test\.tsv, line 2: this text has no sentence"):
+        prepare(data)
+
+
+def test_a_label_that_training_lacks_is_named_with_its_line(tmp_path):
+    data = make(tmp_path, [TRAIN[0], "5\tFine."])
+    with pytest.raises(UserError, match=r"test\.tsv, line 2: the label '5' .* known are 0, 1"):
+        prepare(data)
+
+
+def test_pieces_instead_of_words(tmp_path):
+    data = make(tmp_path)
+    data.vocab.update({"kind": "bpe", "size": 40})
+    words = prepare(data).vocabularies["words"]
+    assert words.decode(examples(data)[0]["words"]) == "good film. i liked it!"
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"the corpora are not in {SHARED}")
+@pytest.mark.parametrize(
+    ("name", "folder", "count", "labels"),
+    [("sst2", "sst", 1821, 2), ("sst5", "sst", 2210, 5), ("imdb_rating", "imdb", 25_000, 8)],
+)
+def test_real_corpora_are_read(name, folder, count, labels):
+    data = base_config("sentence").data
+    data.update({**DATASETS["classification"][name], "dir": str(SHARED / folder)})
+    found = [text.label for text in read_texts(data, "test")]
+    assert len(found) == count and len(set(found)) == labels

@@ -1,0 +1,98 @@
+"""Cloze questions: what is read, what is prepared, what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.base import Config, base_config
+from configs.datasets import DATASETS
+from data.cloze import prepare, read_questions
+from data.vocabulary import UNK
+from errors import UserError
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+FIRST = "1 Anna saw Bert .\n2 Bert ran to Anna .\n21 XXXXX saw Bert .\tAnna\t\tBert|Anna\n"
+SECOND = "1 Carl met Dora .\n2 Dora sat .\n21 Who sat ? XXXXX !\tDora\t\tCarl|Dora\n"
+
+
+def make(folder: Path, test: str = f"{FIRST}\n{SECOND}", **changes) -> Config:
+    for split, text in (("train", FIRST), ("valid", FIRST), ("test", test)):
+        (folder / f"{split}.txt").write_text(text)
+    data: Config = base_config("reader").data
+    data.update({"dir": str(folder), "cache": str(folder / "cache"), **changes})
+    return data
+
+
+def examples(data: Config) -> list[dict[str, np.ndarray]]:
+    own = prepare(data).split("test")
+    return list(own.examples(np.arange(len(own))))
+
+
+def test_questions_are_blocks(tmp_path):
+    first, second = read_questions(make(tmp_path), "test")
+    assert first.passage == ["Anna", "saw", "Bert", ".", "Bert", "ran", "to", "Anna", "."]
+    assert first.query == ["XXXXX", "saw", "Bert", "."]
+    assert (first.answer, first.candidates) == ("Anna", ["Bert", "Anna"])
+    assert second.place.endswith("test.txt, line 7")
+
+
+def test_questions_become_ids(tmp_path):
+    data = make(tmp_path)
+    words = prepare(data).vocabularies["words"]
+    first, second = examples(data)
+    assert words.decode(first["passage"]) == "Anna saw Bert . Bert ran to Anna ."
+    assert first["candidate"].tolist() == [2, 0, 1, 0, 1, 0, 0, 2, 0] and first["answer"] == 2
+    assert second["passage"].tolist().count(UNK) == 5  # Carl met Dora, Dora sat
+    assert prepare(data).split("test").texts()[1]["answer"] == "Dora"
+
+
+def test_anonymous_words_have_ids_of_their_own_in_each_question(tmp_path):
+    data = make(tmp_path, anonymous="unknown", anonymous_ids=50)
+    size = len(prepare(data).vocabularies["words"])
+    first, second = examples(data)
+    assert first["passage"].max() < size  # all its words are known
+    passage, query = second["passage"], second["query"]
+    carl, met, dora = passage[:3]
+    assert len({carl, met, dora}) == 3 and min(carl, met, dora) >= size
+    assert (
+        passage[4] == dora
+        and passage[5] == query[1]
+        and max(passage.max(), query.max()) < (size + 50)
+    )
+    data.anonymous = "candidates"
+    first, _ = examples(data)
+    anna, bert = first["passage"][0], first["passage"][2]
+    assert min(anna, bert) >= size and anna != bert == first["query"][2]
+    assert first["passage"][1] < size  # "saw" is no candidate
+
+
+REFUSED = {
+    "line 3: this query has no XXXXX": ("XXXXX saw", "Anna saw"),
+    "line 3: the answer 'Karl' is not in the passage": ("\tAnna\t\tBert|", "\tKarl\t\tKarl|"),
+    "line 3: the answer 'ran' is none of the candidates": ("\tAnna\t", "\tran\t"),
+    "line 3: there are 3 candidates, data.max_candidates=2": ("Bert|", "Bert|ran|"),
+    "line 3: query, answer, nothing and candidates are wanted": ("\t\t", " "),
+    "line 2: every line of a question begins with its number, not with 'two": ("2 B", "two B"),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_a_faulty_question_is_named_with_its_line(tmp_path, message):
+    data = make(tmp_path, FIRST.replace(*REFUSED[message]), max_candidates=2)
+    with pytest.raises(UserError) as caught:
+        prepare(data)
+    assert message in str(caught.value) and "test.txt" in str(caught.value)
+
+
+def test_a_split_without_questions(tmp_path):
+    with pytest.raises(UserError, match="no question in the split 'test'"):
+        prepare(make(tmp_path, "\n\n"))
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"the corpora are not in {SHARED}")
+@pytest.mark.parametrize(("name", "count"), [("novels_ne", 419), ("novels_cn", 619)])
+def test_real_corpora_are_read(name, count):
+    data = base_config("reader").data
+    data.update({**DATASETS["cloze"][name], "dir": str(SHARED / "cloze")})
+    assert sum(1 for _ in read_questions(data, "test")) == count
