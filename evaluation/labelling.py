@@ -51,7 +51,7 @@ def _examples(task: Labelling, split: str) -> Any:
 def chunk_scores(gold: Labels, ours: Labels) -> dict[str, float]:
     """Precision, recall and F1 of whole chunks, borders and kind right (as conlleval counts them);
     nothing for labels that are no chunks."""
-    labels = {label for sequence in gold for label in sequence}
+    labels = {label for sequence in (*gold, *ours) for label in sequence}
     kinds = sorted({label[2:] for label in labels if label.startswith(("B-", "I-"))})
     if not kinds:
         return {}

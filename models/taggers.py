@@ -42,7 +42,8 @@ class Inputs(nn.Module):
         self, inputs: Mapping[str, Array], mask: Bool[Array, "b t"]
     ) -> Float[Array, "b t i"]:
         parts = []
-        for name, values in inputs.items():
+        for name in sorted(inputs):  # as jit sorts them: no other order is safe
+            values = inputs[name]
             if name == "characters":
                 make = Characters(self.sizes[name], self.small_embedding, self.dtype, name=name)
                 parts.append(make(values))

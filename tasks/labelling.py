@@ -61,7 +61,7 @@ class Labelling(Task):
         if self.kind == "notes":  # the next frame is the label, so the last one has none
             inputs, label, length = {"x": label[:, :-1]}, label[:, 1:], length - 1
         else:
-            inputs = {name: x for name, x in batch.items() if name in self._names}
+            inputs = {name: batch[name] for name in self._names}
         mask = jnp.arange(label.shape[1])[None] < length[:, None]
         return inputs, mask, label
 

@@ -107,12 +107,14 @@ def test_words_and_their_letters_are_read():
     mask = np.array([[True, True, False]])
     params = initial(model, inputs, mask)
     outputs = model.apply({"params": params}, inputs, mask)
+    jitted = jax.jit(model.apply)({"params": params}, inputs, mask)  # which sorts dictionaries
+    np.testing.assert_allclose(jitted, outputs, atol=1e-5)
     w = as_float64(params)
     for t, count in enumerate((3, 1)):
         x = np.concatenate([
-            w["inputs"]["word"]["embedding"][inputs["word"][0, t]],
-            w["inputs"]["pos"]["embedding"][inputs["pos"][0, t]],
             reference.characters(w["inputs"]["characters"], letters[0, t, :count]),
+            w["inputs"]["pos"]["embedding"][inputs["pos"][0, t]],
+            w["inputs"]["word"]["embedding"][inputs["word"][0, t]],
         ])  # fmt: skip
         expected = reference.tagger(w, config, x[None])[:, 0]
         np.testing.assert_allclose(outputs[:, 0, t], expected, atol=1e-5)

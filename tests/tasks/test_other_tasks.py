@@ -1,0 +1,129 @@
+"""Labelling, classification and cloze: losses are sums, and padding changes nothing."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from data.batches import Bucket, make_batch
+from data.vocabulary import PAD, UNK
+from tasks.losses import penalty
+from tasks.registry import make_task
+from tasks.task import drop_words
+from tests.small import TASKS, small_config
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def task(request, tmp_path_factory):
+    return make_task(small_config(request.param, tmp_path_factory.mktemp(request.param)))
+
+
+def weights(task):
+    """Parameters large enough that every mistake shows."""
+    params = task.init(jax.random.key(0))
+    return jax.tree.map(lambda x: x * 3 + 0.1, params)
+
+
+def test_padding_changes_nothing(task):
+    """Rows, steps, words, sentences and passages of padding, all at once."""
+    split = task.prepared.split("test")
+    loss, predict = jax.jit(task.loss), jax.jit(task.predict)
+    members = np.arange(3)
+    tight = Bucket(3, tuple(map(int, split.lengths[members].max(axis=0))))
+    wide = Bucket(8, tuple(n + 3 for n in tight.lengths))
+    params = weights(task)
+    alone = [
+        loss(params, make_batch(split, Bucket(1, tuple(map(int, split.lengths[i]))), np.array([i])))
+        for i in members
+    ]
+    batches = [make_batch(split, bucket, members) for bucket in (tight, wide)]
+    for batch in batches:
+        sums = loss(params, batch)
+        for name, value in sums.items():
+            np.testing.assert_allclose(value, sum(own[name] for own in alone), rtol=2e-5)
+    narrow, padded = (predict(params, batch) for batch in batches)
+    for name, values in narrow.items():
+        own = padded[name][tuple(slice(n) for n in values.shape)]
+        if name == "label" and task.config.task == "labelling":  # the steps behind an end are noise
+            lengths = batches[0]["length"] - (task.kind == "notes")
+            real = np.arange(values.shape[1])[None] < lengths[:, None]
+            own, values = own[real], values[real]
+        np.testing.assert_allclose(own, values, rtol=1e-5, atol=1e-6)
+
+
+def test_a_batch_of_padding_alone_is_no_number_but_zero(task):
+    split = task.prepared.split("test")
+    lengths = tuple(map(int, split.lengths.max(axis=0)))
+    batch = make_batch(split, Bucket(2, lengths), np.array([], int))
+    params = weights(task)
+    sums, gradient = jax.jit(jax.value_and_grad(lambda p: task.loss(p, batch)["loss"]))(params)
+    assert sums == 0
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_merged_networks_learn_by_themselves(tmp_path):
+    """The gradient of one has nothing of the other; the score is of the mean."""
+    task = make_task(small_config("series", tmp_path))
+    batch, key = task.train_batches()[0], jax.random.key(0)
+    params = weights(task)
+    gradient = jax.jit(jax.grad(lambda p: task.loss(p, batch, key)["loss"]))
+    changed = {**params, "output1": jax.tree.map(lambda x: x + 1, params["output1"])}
+    first, second = gradient(params), gradient(changed)
+    for name in ("forward",):
+        jax.tree.map(np.testing.assert_array_equal, first["network"][name], second["network"][name])
+    moved = jax.tree.leaves(second["network"]["backward"])
+    assert any((a != b).any() for a, b in zip(
+        jax.tree.leaves(first["network"]["backward"]), moved, strict=True
+    ))  # fmt: skip
+    outputs = task.model.apply({"params": params}, {"x": batch["x"]}, jnp.ones((8, 12), bool))
+    error = (outputs.mean(axis=0) - batch["label"]) ** 2
+    expected = np.sum(error[batch["index"] >= 0])
+    np.testing.assert_allclose(task.loss(params, batch)["loss"], expected, rtol=1e-5)
+
+
+def test_frames_are_predicted_from_those_before(tmp_path):
+    """−log p of each frame but the first, over all 88 notes, by hand."""
+    task = make_task(small_config("music", tmp_path))
+    params, split = weights(task), task.prepared.split("test")
+    for i in range(3):
+        frames = next(split.examples(np.array([i])))["label"].astype(float)
+        batch = make_batch(split, Bucket(1, (len(frames),)), np.array([i]))
+        p = np.asarray(task.predict(params, batch)["label"][0], np.float64)
+        nll = -np.sum(frames[1:] * np.log(p) + (1 - frames[1:]) * np.log(1 - p))
+        sums = task.loss(params, batch)
+        np.testing.assert_allclose(sums["loss"], nll, rtol=1e-4)
+        assert sums["count"] == len(frames) - 1
+        changed = {**batch, "label": batch["label"].copy()}
+        changed["label"][0, -1] = 1 - changed["label"][0, -1]
+        unseen = task.predict(params, changed)["label"][0]
+        np.testing.assert_array_equal(unseen, task.predict(params, batch)["label"][0])
+
+
+def test_the_answer_is_the_sum_over_its_places(tmp_path):
+    task = make_task(small_config("reader", tmp_path))
+    params, batch = weights(task), next(iter(task.eval_batches("test")))
+    answers = task.predict(params, batch)
+    total = 0.0
+    for row, index in enumerate(batch["index"]):
+        if index < 0:
+            continue
+        places = [batch["candidate"][row] == k for k in range(1, 11)]
+        p = [float(np.sum(answers["s"][row][own])) for own in places]
+        assert answers["answer"][row] == np.argmax(p) + 1
+        total -= np.log(p[batch["answer"][row] - 1])
+    np.testing.assert_allclose(task.loss(params, batch)["loss"], total, rtol=1e-5)
+
+
+def test_words_are_dropped_in_training_alone():
+    words = jnp.array([[5, 6, 7, PAD]] * 500)
+    dropped = np.asarray(drop_words(words, 0.3, jax.random.key(0)))
+    assert set(np.unique(dropped[:, 3])) == {PAD}
+    assert 0.25 < np.mean(dropped[:, :3] == UNK) < 0.35
+    assert ((dropped == UNK) | (dropped == words)).all()
+
+
+def test_the_penalty_is_the_norm_of_lin():
+    hops = np.random.default_rng(0).dirichlet(np.ones(5), (2, 3))
+    expected = [np.linalg.norm(a @ a.T - np.eye(3), "fro") ** 2 for a in hops]
+    np.testing.assert_allclose(penalty(jnp.array(hops)), expected, rtol=1e-5)
+    assert float(penalty(jnp.eye(3)[None])[0]) == 0
