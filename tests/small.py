@@ -73,7 +73,7 @@ TASKS = {  # a config, what writes its corpus, changes
 
 
 def small_config(name: str, folder: Path) -> Config:
-    """A config of four steps, its corpus in `folder`."""
+    """A config of two steps, its corpus in `folder`."""
     module, arguments, write, changes = TASKS[name]
     config = module.get_config(arguments)
     folder.mkdir(exist_ok=True)
@@ -81,7 +81,7 @@ def small_config(name: str, folder: Path) -> Config:
         write(folder, np.random.default_rng(0))
     config.update_from_flattened_dict({
         "data.dir": str(folder), "data.cache": str(folder / "cache"), "data.batch_size": 8,
-        "data.buckets": 2, "model.features": 3, "train.steps": 4, "train.eval_every": 2,
+        "data.buckets": 1, "model.features": 3, "train.steps": 2, "train.eval_every": 2,
         "train.log_every": 2, "train.samples": 1, "model.dtype": "float32", **changes,
     })  # fmt: skip
     for field in ("embedding", "small_embedding"):

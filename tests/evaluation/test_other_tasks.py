@@ -1,6 +1,5 @@
 """Training, scores, predictions, pictures and pages of the tasks beside translation."""
 
-import contextlib
 import json
 import re
 import subprocess
@@ -14,28 +13,26 @@ import pytest
 from evaluation.classification import confusion, macro_f1
 from evaluation.labelling import chunk_scores
 from evaluation.predictions import Predictor
-from evaluation.registry import REPORTS
+from evaluation.registry import EVALUATIONS, REPORTS
 from evaluation.results import Wanted
 from papers.runs import scores_of
 from tasks.registry import make_task
-from tests.small import TASKS, small_config
-from training.checkpoints import Checkpoints
+from tests.small import small_config
+from training.devices import make_mesh
+from training.loop import train
 
 ROOT = Path(__file__).parents[2]
 SCORES = {
     "series": {"loss"},
-    "classes": {"loss", "accuracy"},
     "columns": {"loss", "accuracy", "precision", "recall", "f1"},
     "music": {"loss"},
     "sentence": {"loss", "accuracy", "error", "macro_f1"},
-    "pooled": {"loss", "accuracy", "error", "macro_f1"},
     "han": {"loss", "accuracy", "error", "macro_f1"},
     "reader": {"loss", "accuracy"},
-    "sum": {"loss", "accuracy"},
 }
 PICTURES = {
     "series": "prediction-0.png", "music": "prediction-0.png", "sentence": "attention-0.png",
-    "han": "attention-0.png", "reader": "attention-0.png", "sum": "attention-0.png",
+    "han": "attention-0.png", "reader": "attention-0.png",
 }  # fmt: skip
 
 
@@ -44,43 +41,47 @@ def content(page: Path) -> dict:
     return json.loads(found[1])
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_a_run_from_corpus_to_page(name, tmp_path, mesh):
-    config, workdir = small_config(name, tmp_path / "corpus"), tmp_path / "run"
-    scores = scores_of(config, workdir, "test")
-    assert set(scores) == SCORES[name] and all(map(np.isfinite, scores.values()))
-    assert (workdir / "log.jsonl").read_text().count('"kind": "valid"') == 2
+@pytest.fixture(scope="module")
+def alone():
+    return make_mesh(jax.devices()[:1])
 
-    task, folder = make_task(config), workdir / "eval" / "test"
-    with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
-        steps = checkpoints.find("last")
-        params = checkpoints.restore_params(task, config, mesh, steps)
-    REPORTS[config.task](task, params, mesh, Wanted("test", steps, folder, pictures=1, page=3))
-    assert {path.name for path in folder.glob("*.png")} == {PICTURES.get(name)} - {None}
-    written = (folder / "predictions.txt").read_text().removesuffix("\n").split("\n")
-    separate = 1 if config.task != "labelling" else 0
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_run_from_corpus_to_page(name, tmp_path, alone):
+    config, workdir = small_config(name, tmp_path / "corpus"), tmp_path / "run"
+    workdir.mkdir()
+    task = make_task(config)
+    state = train(task, EVALUATIONS[config.task](task, alone), config, workdir, alone)
+    logged = [json.loads(line) for line in (workdir / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in logged if line["kind"] == "valid"] == [2]
+
+    wanted = Wanted("test", [2], workdir, pictures=1, page=3)
+    REPORTS[config.task](task, state.params, alone, wanted)
+    scores = json.loads((workdir / "scores.json").read_text())["scores"]
+    assert set(scores) == SCORES[name] and all(map(np.isfinite, scores.values()))
+    assert {path.name for path in workdir.glob("*.png")} == {PICTURES.get(name)} - {None}
+    written = (workdir / "predictions.txt").read_text().removesuffix("\n").split("\n")
     count = len(task.prepared.split("test"))
-    assert len(written) == count if separate else written.count("") == count
-    page = content(folder / "report.html")
+    assert (written.count("") if config.task == "labelling" else len(written)) == count
+    page = content(workdir / "report.html")
     assert len(page["pictures"]) == (name in PICTURES)
     assert len(page["sentences"]) == (0 if name in ("series", "music") else 3)
     for sentence in page["sentences"]:
         for rows in sentence["hypotheses"][0]["attention"].values():
             assert {len(row) for row in rows} <= {len(sentence["source"])}
-    assert scores_of(config, workdir, "test")  # read, not trained again
 
 
-def test_predictions_come_in_the_corpus_order(tmp_path, mesh):
-    task = make_task(small_config("columns", tmp_path))
+def test_predictions_come_in_the_corpus_order(tmp_path, alone):
+    task = make_task(small_config("classes", tmp_path))
+    task.config.data.batch_size = 2  # more than one batch
     params = task.init(jax.random.key(0))
-    _, found = Predictor(task, mesh)(params, "test")
+    _, found = Predictor(task, alone)(params, "test")
     split = task.prepared.split("test")
     assert len(found) == len(split)
     for i, prediction in enumerate(found):
-        example = next(split.examples(np.array([i])))
-        batch = {name: values[None] for name, values in example.items()}
-        alone = task.predict(params, batch)["label"][0]
-        np.testing.assert_array_equal(prediction["label"][: len(alone)], alone)
+        batch = {name: x[None] for name, x in next(split.examples(np.array([i]))).items()}
+        own = task.predict(params, batch)["label"][0]
+        np.testing.assert_array_equal(prediction["label"][: len(own)], own)
 
 
 # By hand: chunks of gold, of ours, and those of both.
@@ -116,8 +117,13 @@ def test_scores_of_classes():
     assert macro_f1(ours, gold) == pytest.approx((2 / 3 + 4 / 6) / 2)
 
 
-def test_programs_refuse_what_belongs_to_translation(tmp_path):
-    scores_of(small_config("series", tmp_path / "corpus"), tmp_path / "run", "test")
+def test_a_run_of_the_papers_is_a_run_of_the_programs(tmp_path):
+    """It is trained once and then read; the programs know it, and what it cannot do."""
+    config, run = small_config("series", tmp_path / "corpus"), tmp_path / "run"
+    first = scores_of(config, run, "test")
+    began = (run / "log.jsonl").stat().st_mtime_ns
+    assert scores_of(config, run, "test") == first
+    assert (run / "log.jsonl").stat().st_mtime_ns == began
 
     def said(*command: str) -> str:
         own = [sys.executable, *command, f"--workdir={tmp_path / 'run'}"]
