@@ -5,6 +5,17 @@
 
 Arguments: data (classification names of configs/datasets.py), pooling (attention, max, mean, last),
 size (small, paper). Hops r are --config.model.hops, the penalty's factor --config.train.penalty.
+
+Measured on the test split, without pretrained vectors, at commit 68503d8 with what is now the recipe
+(--config.train.word_dropout=0.2 --config.train.epochs=6.0), under a minute on an H200 beside seven
+other trainings, about three on 2 CPU cores:
+
+    data=sst2                         accuracy 82.0, 80.2, 81.9 % (seeds 0, 1, 2)
+    data=sst5                         41.5, 41.0, 43.0 %
+    pooling=max (seed 0)              82.2 % and 41.0 %: the hops are for looking at, here
+
+`paper` is the recipe of the paper's Yelp and Age experiments, from memory where it is not in its
+Table of sizes: r = 30, d_a = 350, u = 300; 64.21 % on Yelp (max-pooled BiLSTM 61.99). Not run here.
 """
 
 from configs.arguments import parse

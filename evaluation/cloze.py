@@ -36,7 +36,7 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         f"{answer(q, p)}\t{p['p']:.4f}\t{q['answer']}\t{' '.join(q['query'])}"
         for q, p in zip(questions, predictions, strict=True)
     ]
-    result = keep(wanted, losses, lines)
+    result = keep(wanted, losses | {"most_frequent": most_frequent(questions)}, lines)
     show(result, _samples(questions, predictions, 3))
     for number, (q, p) in enumerate(zip(questions, predictions, strict=True)):
         if number < wanted.pictures:
@@ -48,6 +48,13 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         terms = {"examples": "Questions", "source": "passage", "target": "query"}
         shown = zip(questions[: wanted.page], predictions, strict=False)
         write_report(wanted, result, title, terms, [_for_page(q, p) for q, p in shown])
+
+
+def most_frequent(questions: list[Shown]) -> float:
+    """How often the candidate that the passage names most often is the answer: what a reader that
+    learnt nothing would get."""
+    hits = [max(q["candidates"], key=q["passage"].count) == q["answer"] for q in questions]
+    return sum(hits) / len(hits)
 
 
 def answer(question: Shown, p: Prediction) -> str:

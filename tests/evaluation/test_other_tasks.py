@@ -28,7 +28,7 @@ SCORES = {
     "music": {"loss"},
     "sentence": {"loss", "accuracy", "error", "macro_f1"},
     "han": {"loss", "accuracy", "error", "macro_f1"},
-    "reader": {"loss", "accuracy"},
+    "reader": {"loss", "accuracy", "most_frequent"},
 }
 PICTURES = {
     "series": "prediction-0.png", "music": "prediction-0.png", "sentence": "attention-0.png",
