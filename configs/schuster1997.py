@@ -7,8 +7,8 @@ tdnn, mlp), cell (elman, lstm, gru). Delays are --config.model.forward_delay and
 the window of mlp and tdnn is --config.model.window. `python -m papers.schuster1997` compares them
 all; see docs/schuster1997.md.
 
-Measured on the test split, one seed, at commit 68503d8 (Nottingham and CoNLL on an H200 beside seven
-other trainings, the rest on 2 CPU cores):
+Measured on the test split, one seed, at commit 68503d8 (Nottingham and CoNLL on an H200 beside
+seven other trainings, the rest on 2 CPU cores):
 
     data=series, brnn                 mean squared error 3.7e-5 (5 seeds), 20 s
     data=conll2000,cell=lstm          F1 93.7 of chunks, 5 min; published BiLSTMs have 93 to 94

@@ -1,5 +1,9 @@
 """Texts with a label: what is read, what is prepared, what is refused."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +14,8 @@ from configs.datasets import DATASETS
 from data.classification import prepare, read_texts, sentences
 from errors import UserError
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared" / "data"
 TRAIN = ["1\tGood film. I liked it!", "0\tBad film.<br /><br />Don't go"]
 
 
@@ -102,6 +107,66 @@ def test_pieces_instead_of_words(tmp_path):
     data.vocab.update({"kind": "bpe", "size": 40})
     words = prepare(data).vocabularies["words"]
     assert words.decode(examples(data)[0]["words"]) == "good film. i liked it!"
+
+
+TINY = """
+import sys
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from configs.base import base_config
+from data.classification import prepare
+from errors import UserError
+
+
+class TinyReviews(tfds.core.GeneratorBasedBuilder):
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = {"text": tfds.features.Text(), "label": tfds.features.ClassLabel(num_classes=2)}
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples(30), "test": self._generate_examples(4)}
+
+    def _generate_examples(self, count):
+        for i in range(count):
+            yield i, {"text": f"Größe {i}. Gut!", "label": i % 2}
+
+
+data = base_config("han").data
+data.update({
+    "corpus": "tfds", "name": "tiny_reviews", "dir": sys.argv[1], "cache": sys.argv[1] + "/cache",
+    "label": "label", "text": "text", "documents": True, "holdout": 5,
+    "splits": {"train": "train", "valid": "", "test": "test"},
+})
+prepared = prepare(data)
+words, labels = prepared.vocabularies["words"], prepared.vocabularies["label"]
+for example in prepared.split("test").examples(np.arange(4)):
+    text = " | ".join(words.decode(row) for row in example["words"])
+    print("READ", text, labels.names[example["label"]])
+print("READ", sorted(len(prepared.split(name)) for name in ("train", "valid", "test")))
+data.label = "stars"
+try:
+    prepare(data)
+except UserError as error:
+    print("READ", error)
+"""
+
+
+def test_tfds_is_read_without_tensorflow(tmp_path):
+    (tmp_path / "tiny.py").write_text(TINY)
+    result = subprocess.run(
+        [sys.executable, tmp_path / "tiny.py", tmp_path / "tfds"],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+        stdout=subprocess.PIPE, encoding="utf-8", check=True,
+    )  # fmt: skip
+    lines = [line[5:] for line in result.stdout.splitlines() if line.startswith("READ ")]
+    assert len(lines) == 6 and all(line.endswith(("| gut ! 0", "| gut ! 1")) for line in lines[:4])
+    assert sum(json.loads(lines[4])) == 34
+    wanted = "TFDS dataset tiny_reviews has no 'stars': data.label can be label, text"
+    assert lines[5] == wanted
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the corpora are not in {SHARED}")
