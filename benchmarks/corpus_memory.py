@@ -45,7 +45,7 @@ def measure(folder: Path) -> dict[str, float]:
     """Seconds and peak memory of both phases, of this very process."""
     from configs.base import Config, base_config
     from data.batches import Batches, plan_buckets, train_iterator
-    from data.prepare import prepare
+    from data.translation import prepare
 
     data: Config = base_config().data
     data.update({"dir": str(folder), "cache": str(folder / "cache")})

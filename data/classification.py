@@ -12,7 +12,7 @@ import numpy as np
 
 from configs.base import Config
 from data.catalogue import read_catalogue
-from data.files import SPLITS, find, lines, read_split, split_files
+from data.files import find, lines, read_split, split_files, split_names
 from data.labels import Labels
 from data.store import Field, Fields, Prepared, Writer, cached, progress
 from data.vocabulary import VOCABULARIES, Vocabulary
@@ -104,8 +104,7 @@ def _make(data: Config, folder: Path) -> dict[str, Any]:
     parts = itertools.chain.from_iterable(sentences(text.text) for text in texts)
     VOCABULARIES[data.vocab.kind].learn(parts, data.vocab, "en").save(folder / "words.vocab")
     vocabularies = _load(data, folder)
-    splits = [name for name in SPLITS if name != "test" or data.splits.test]
-    counts = {name: _write(data, name, vocabularies, folder) for name in splits}
+    counts = {name: _write(data, name, vocabularies, folder) for name in split_names(data)}
     return {"counts": counts, "vocabulary": {name: len(v) for name, v in vocabularies.items()}}
 
 

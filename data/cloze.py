@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from configs.base import Config
-from data.files import SPLITS, find, lines, read_split, split_files
+from data.files import find, lines, read_split, split_files, split_names
 from data.store import Field, Prepared, Writer, cached, progress
 from data.vocabulary import UNK, WordVocabulary
 from errors import UserError
@@ -107,8 +107,7 @@ def _make(data: Config, folder: Path) -> dict[str, Any]:
     )
     WordVocabulary.learn(texts, data.vocab, "en").save(folder / "words.vocab")
     vocabulary = _load(data, folder)
-    splits = [name for name in SPLITS if name != "test" or data.splits.test]
-    counts = {name: _write(data, name, vocabulary, folder) for name in splits}
+    counts = {name: _write(data, name, vocabulary, folder) for name in split_names(data)}
     return {"counts": counts, "vocabulary": {"words": len(vocabulary)}}
 
 

@@ -10,8 +10,12 @@ from typing import Any, TypeVar
 from configs.base import Config
 from errors import UserError
 
-SPLITS = ("train", "valid", "test")
 T = TypeVar("T")
+
+
+def split_names(data: Config) -> list[str]:
+    """The splits that a corpus has; only that of testing may be absent."""
+    return ["train", "valid", "test"] if data.splits.test else ["train", "valid"]
 
 
 def read_split(

@@ -16,7 +16,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from configs.base import Config
-from data.files import SPLITS, find, lines, read_split, split_files
+from data.files import find, lines, read_split, split_files, split_names
 from data.labels import Labels
 from data.store import Field, Fields, Prepared, Writer, cached, progress
 from data.tokenizers import make_tokenizer
@@ -174,8 +174,7 @@ def _make(data: Config, folder: Path) -> dict[str, Any]:
         )
         _learn(data, name, words).save(folder / f"{name}.vocab")
     vocabularies = _load(data, folder)
-    splits = [name for name in SPLITS if name != "test" or data.splits.test]
-    counts = {name: _write(data, name, vocabularies, folder) for name in splits}
+    counts = {name: _write(data, name, vocabularies, folder) for name in split_names(data)}
     return {"counts": counts, "vocabulary": {name: len(v) for name, v in vocabularies.items()}}
 
 

@@ -12,8 +12,8 @@ from jax import Array
 
 from configs.base import Config
 from data.pair import Pair
-from data.prepare import only_vocabularies, prepare
 from data.tokenizers import make_tokenizer
+from data.translation import only_vocabularies, prepare
 from data.vocabulary import BOS, PAD, Vocabulary
 from models.output import logits
 from models.seq2seq import make_seq2seq

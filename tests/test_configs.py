@@ -19,8 +19,8 @@ from configs.datasets import DATASETS
 from configs.luong2015 import get_config
 from configs.vaswani2017 import VARIANTS
 from data import classification, labelling
-from data.corpora import CORPORA
 from data.tokenizers import TOKENIZERS
+from data.translation import CORPORA
 from data.vocabulary import VOCABULARIES
 from decoding.beam import LENGTH_PENALTIES
 from errors import UserError

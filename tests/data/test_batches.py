@@ -16,8 +16,8 @@ from data.batches import (
     plan_buckets,
     train_iterator,
 )
-from data.prepare import FIELDS, prepare
 from data.store import Field, Prepared
+from data.translation import FIELDS, prepare
 from data.vocabulary import EOS, PAD
 
 MULTIPLE = 4

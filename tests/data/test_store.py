@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from configs.base import Config, base_config
-from data.corpora import read_pairs
 from data.pair import Pair
-from data.prepare import prepare
 from data.store import Prepared
+from data.translation import prepare, read_pairs
 from data.vocabulary import EOS, UNK
 from errors import UserError
 
@@ -271,7 +270,7 @@ import logging
 import sys
 
 from configs.base import base_config
-from data.prepare import prepare
+from data.translation import prepare
 
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 data = base_config().data

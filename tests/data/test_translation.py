@@ -13,8 +13,8 @@ import pytest
 from configs.base import Config, base_config
 from configs.datasets import DATASETS
 from configs.luong2015 import get_config
-from data.corpora import local_files, read_pairs
 from data.pair import Pair
+from data.translation import local_files, read_pairs
 from errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -197,7 +197,7 @@ import sys
 import tensorflow_datasets as tfds
 
 from configs.base import base_config
-from data.corpora import read_pairs
+from data.translation import read_pairs
 from errors import UserError
 
 
