@@ -37,36 +37,26 @@ program.define_decode()
 
 
 def main() -> None:
-    from evaluation.registry import REPORTS
     from evaluation.results import Wanted
-    from tasks.registry import make_task
-    from training.checkpoints import Checkpoints
-    from training.devices import check_rows, make_mesh
-    from training.workdir import check_data, load_config
+    from evaluation.runs import score_run
+    from training.devices import make_mesh
+    from training.workdir import load_config
 
     workdir = program.folder(_WORKDIR.value)
     config = load_config(workdir)
-    decode = program.decode_settings(config)
-    checkpoints = Checkpoints(workdir, config.train.keep, read_only=True)
-    steps = checkpoints.find(_CHECKPOINT.value)
-    mesh = make_mesh()
-    check_rows(mesh, config)
-    task = make_task(config)
-    check_data(workdir, task.data_name)
-    params = checkpoints.restore_params(task, config, mesh, steps)
+    if config.task != "translation" and (_BEAMS.value or _AGAINST.value):
+        raise UserError(f"--beams and --against are for translation; this is a {config.task} run")
     folder = workdir / "eval" / _SPLIT.value
-    folder.mkdir(parents=True, exist_ok=True)
     wanted = Wanted(
         split=_SPLIT.value,
-        checkpoints=steps,
-        decode=decode,
         folder=folder,
         pictures=_PICTURES.value,
         page=_SENTENCES.value if _REPORT.value else 0,
+        decode=program.decode_settings(config),
         beams=_widths(),
         against=Path(_AGAINST.value) / "eval" / _SPLIT.value if _AGAINST.value else None,
     )
-    REPORTS[config.task](task, params, mesh, wanted)
+    score_run(config, workdir, make_mesh(), _CHECKPOINT.value, wanted)
     print(f"kept in {folder}")
 
 

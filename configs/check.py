@@ -258,6 +258,10 @@ def _faults_of_tagger(config: Config) -> Iterator[str]:
             f"config.model.forward_delay={model.forward_delay} would show the frames that are to "
             "be predicted: set it to 0"
         )
+    if data.corpus != "columns" and not data.splits.valid:
+        yield f"config.data.splits.valid is empty: {data.corpus} has a validation split, so name it"
+    if data.corpus.startswith("series") and any(k != v for k, v in data.splits.items()):
+        yield f"config.data.splits={data.splits.to_dict()}: {data.corpus} makes its own splits"
     if config.train.eval_metric == "accuracy" and data.corpus in ("series", "polymusic"):
         yield f"config.train.eval_metric=accuracy is for classes, which {data.corpus} has not: loss"
     if config.train.eval_metric == "f1" and data.corpus != "columns":
@@ -270,6 +274,12 @@ def _faults_of_tagger(config: Config) -> Iterator[str]:
                 yield f"config.data.inputs={name!r} is not known: they can be {sorted(known)}"
         if "label" not in data.columns or "word" not in data.columns:
             yield f"config.data.columns={data.columns} must have a word and a label"
+        taken = {"length", "index", "line", "suffix", "characters"} & {*data.columns}
+        if taken or len({*data.columns}) < len(data.columns):
+            yield (
+                f"config.data.columns={data.columns} must have names of their own, and none of "
+                "length, index, line, suffix and characters"
+            )
         if not data.inputs:
             yield "config.data.inputs is empty: name at least word"
 

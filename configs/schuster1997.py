@@ -26,16 +26,20 @@ from configs.datasets import DATASETS, use_dataset
 
 
 def get_config(arguments: str = "") -> Config:
+    of_music = any(f"data={name}" in arguments for name in _MUSIC)
     args = parse(
         arguments,
         data=DATASETS["labelling"],
-        network=("brnn", "merged", "forward", "backward", "tdnn", "mlp"),
+        # Only a forward network does not see the frames that it is to predict.
+        network=("forward", *_OTHERS) if of_music else (*_OTHERS, "forward"),
         cell=("elman", "lstm", "gru"),
     )
     config = base_config("tagger")
     use_dataset(config, args["data"])
     config.model.network, config.model.cell = args["network"], args["cell"]
-    _RECIPES[config.data.corpus](config)
+    config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 100
+    config.optimizer.clip_norm = 1.0
+    _RECIPES[args["data"]](config)
     return config.lock()
 
 
@@ -45,9 +49,7 @@ def _series(config: Config) -> None:
     if model.network == "tdnn":
         model.layers, model.window = 2, 5  # so it sees as far as the MLP
     config.data.batch_size, config.data.batch_multiple, config.data.buckets = 24, 8, 1
-    config.optimizer.learning_rate = 0.003
-    config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 50
-    config.optimizer.clip_norm = 1.0
+    config.optimizer.learning_rate, config.optimizer.warmup_steps = 0.003, 50
     config.train.steps, config.train.eval_every = 1500, 500
 
 
@@ -60,30 +62,36 @@ def _columns(config: Config) -> None:
     config.model.small_embedding = 50
     config.model.dropout = 0.5
     config.optimizer.learning_rate = 0.002
-    config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 100
-    config.optimizer.clip_norm = 1.0
     config.train.epochs, config.train.eval_every = 10.0, 267
+    config.train.eval_metric = "accuracy"
+
+
+def _conll2000(config: Config) -> None:
+    _columns(config)
     config.train.eval_metric = "f1"
 
 
-def _polymusic(config: Config) -> None:
-    config.model.network = "forward"  # the only one that does not see what it is to predict
+def _music(config: Config) -> None:
     config.data.batch_size, config.data.buckets = 16, 4
-    config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 100
-    config.optimizer.clip_norm = 1.0
-    if config.data.files == "JSB_Chorales.mat":  # so small that it wants more restraint
-        config.model.features, config.model.dropout = 256, 0.3
-        config.optimizer.learning_rate = 0.003
-        config.train.steps, config.train.eval_every = 2000, 100
-    else:
-        config.model.features, config.model.dropout = 512, 0.15
-        config.optimizer.learning_rate = 0.001 if config.model.cell == "elman" else 0.004
-        config.train.steps, config.train.eval_every = 2500, 250
+    config.model.features, config.model.dropout = 512, 0.15
+    config.optimizer.learning_rate = 0.001 if config.model.cell == "elman" else 0.004
+    config.train.steps, config.train.eval_every = 2500, 250
 
 
+def _jsb(config: Config) -> None:
+    """So small that it wants more restraint."""
+    _music(config)
+    config.model.features, config.model.dropout = 256, 0.3
+    config.optimizer.learning_rate = 0.003
+    config.train.steps, config.train.eval_every = 2000, 100
+
+
+_OTHERS = ("brnn", "merged", "backward", "tdnn", "mlp")
+_MUSIC = {"jsb": _jsb, "nottingham": _music, "piano_midi": _music, "musedata": _music}
 _RECIPES = {
     "series": _series,
     "series_classes": _series,
+    "conll2000": _conll2000,
     "columns": _columns,
-    "polymusic": _polymusic,
+    **_MUSIC,
 }

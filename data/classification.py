@@ -12,9 +12,9 @@ import numpy as np
 
 from configs.base import Config
 from data.catalogue import read_catalogue
-from data.files import find, lines, read_split, split_files, split_names
+from data.files import find, lines, read_split, refuse_nothing, split_files, split_names
 from data.labels import Labels
-from data.store import Field, Fields, Prepared, Writer, cached, progress
+from data.store import Field, Fields, Prepared, Writer, cached, progress, rectangle
 from data.vocabulary import VOCABULARIES, Vocabulary
 from errors import UserError
 
@@ -38,7 +38,10 @@ class Text(NamedTuple):
 
 def read_texts(data: Config, split: str) -> Iterator[Text]:
     """The texts of a split ("train", "valid" or "test")."""
-    return read_split(data, split, CORPORA[data.corpus], lambda text: text.text)
+    for text in read_split(data, split, CORPORA[data.corpus], lambda text: text.text):
+        if not text.label:
+            raise UserError(f"{text.place}: this line has no label: give it one, or remove it")
+        yield text
 
 
 def sentences(text: str) -> list[str]:
@@ -57,6 +60,8 @@ def _tsv(data: Config, split: str) -> Iterator[Text]:
     path, places = find(data, split), (int(data.label), int(data.text))
     for number, line in enumerate(lines(path), 1):
         columns, place = line.split("\t"), f"{path}, line {number}"
+        if not line.strip():
+            raise UserError(f"{place}: this line is empty: remove it")
         if len(columns) <= max(places):
             raise UserError(
                 f"{place}: it has {len(columns)} columns, so none of number {max(places)}: "
@@ -68,8 +73,16 @@ def _tsv(data: Config, split: str) -> Iterator[Text]:
 def _tfds(data: Config, split: str) -> Iterator[Text]:
     wanted = {"label": data.label, "text": data.text}
     for number, example in enumerate(read_catalogue(data, split, wanted)):
-        text = example[data.text].decode("utf-8")
-        yield Text(str(int(example[data.label])), text, f"{data.name}, {split} example {number}")
+        label, text = example[data.label], example[data.text]
+        place = f"{data.name}, {split} example {number}"
+        if not isinstance(text, bytes):
+            raise UserError(f"{place}: data.text={data.text} is no text but {type(text).__name__}")
+        if not isinstance(label, bytes | int | np.integer):
+            raise UserError(
+                f"{place}: data.label={data.label} is no class but {type(label).__name__}"
+            )
+        name = label.decode("utf-8") if isinstance(label, bytes) else str(label)
+        yield Text(name, text.decode("utf-8"), place)
 
 
 CORPORA: dict[str, Callable[[Config, str], Iterator[Text]]] = {
@@ -117,10 +130,9 @@ def _write(data: Config, split: str, vocabularies: dict[str, Any], folder: Path)
             label = vocabularies["label"].encode(text.label, text.place)
             kept, cut = kept + 1, cut + was_cut
             shown = {"words": parts if data.documents else parts[0], "label": text.label}
-            words = _rectangle(ids) if data.documents else ids[0]
+            words = rectangle(ids) if data.documents else ids[0]
             writer.add({"words": words, "label": label}, shown)
-    if not kept:
-        raise UserError(f"there is nothing in the split {split!r} of this corpus")
+    refuse_nothing(kept, data, split)
     logger.info("%s: %s texts, %s of them cut to what is read", split, f"{kept:,}", f"{cut:,}")
     return {"texts": kept, "cut": cut}
 
@@ -138,10 +150,3 @@ def tokens(data: Config, vocabulary: Vocabulary, text: Text) -> tuple[list[list[
             return [part[: data.max_length] for part in found], True
     longest = max(map(len, found))
     return [part[: data.max_length] for part in found], longest > data.max_length
-
-
-def _rectangle(rows: list[list[int]]) -> np.ndarray:
-    words = np.zeros((len(rows), max(map(len, rows))), np.int32)
-    for row, ids in zip(words, rows, strict=True):
-        row[: len(ids)] = ids
-    return words

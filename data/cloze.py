@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from configs.base import Config
-from data.files import find, lines, read_split, split_files, split_names
+from data.files import find, lines, read_split, refuse_nothing, split_files, split_names
 from data.store import Field, Prepared, Writer, cached, progress
 from data.vocabulary import UNK, WordVocabulary
 from errors import UserError
@@ -44,7 +44,7 @@ class Question(NamedTuple):
 
 def read_questions(data: Config, split: str) -> Iterator[Question]:
     """The questions of a split ("train", "valid" or "test")."""
-    return read_split(data, split, _read, lambda question: " ".join(question.query))
+    return read_split(data, split, _read, lambda question: " ".join(question.passage))
 
 
 def _read(data: Config, split: str) -> Iterator[Question]:
@@ -147,7 +147,6 @@ def _write(data: Config, split: str, vocabulary: WordVocabulary, folder: Path) -
                 "answer": numbers[question.answer],
             }
             writer.add(own, question._asdict())
-    if not kept:
-        raise UserError(f"there is no question in the split {split!r} of this corpus")
+    refuse_nothing(kept, data, split)
     logger.info("%s: %s questions", split, f"{kept:,}")
     return {"questions": kept}

@@ -18,6 +18,13 @@ def split_names(data: Config) -> list[str]:
     return ["train", "valid", "test"] if data.splits.test else ["train", "valid"]
 
 
+def refuse_nothing(kept: int, data: Config, split: str) -> None:
+    if not kept:
+        held_out = split != "test" and not data.splits.valid
+        why = f" (data.splits.valid is empty and data.holdout={data.holdout})" if held_out else ""
+        raise UserError(f"there is nothing in the split {split!r} of this corpus{why}")
+
+
 def read_split(
     data: Config,
     split: str,
@@ -44,6 +51,8 @@ _OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lz
 def find(data: Config, split: str, language: str = "", pattern: str = "") -> Path:
     """The file of a split's own name, in `data.dir`, by `data.files` or another pattern."""
     folder = Path(data.dir)
+    if not data.dir:
+        raise UserError("this corpus is in files: name their folder with --config.data.dir=FOLDER")
     if not folder.is_dir():
         raise UserError(
             f"corpus folder {folder} does not exist: name your copy with --config.data.dir=FOLDER"
@@ -67,8 +76,8 @@ def find(data: Config, split: str, language: str = "", pattern: str = "") -> Pat
 
 
 def split_files(data: Config) -> list[Path]:
-    """One file a split, for the cache to know when they change."""
-    return [find(data, name) for name in data.splits.values() if name]
+    """The files of all splits, for the cache to know when they change."""
+    return list(dict.fromkeys(find(data, name) for name in data.splits.values() if name))
 
 
 def lines(path: Path) -> Iterator[str]:

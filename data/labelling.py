@@ -16,9 +16,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from configs.base import Config
-from data.files import find, lines, read_split, split_files, split_names
+from data.files import find, lines, read_split, refuse_nothing, split_files, split_names
 from data.labels import Labels
-from data.store import Field, Fields, Prepared, Writer, cached, progress
+from data.store import Field, Fields, Prepared, Writer, cached, progress, rectangle
 from data.tokenizers import make_tokenizer
 from data.vocabulary import WordVocabulary
 from errors import UserError
@@ -40,7 +40,7 @@ KINDS = {  # of labels: numbers, one class a step, or notes of which several can
 }
 
 
-class Sequence(NamedTuple):
+class Labelled(NamedTuple):
     """One sequence: its columns by name, all of one length ("line": where in a file they stand)."""
 
     columns: dict[str, Any]
@@ -53,18 +53,23 @@ class Sequence(NamedTuple):
             else (f"{self.place}, step {step}")
         )
 
-    def piece(self, first: int, last: int) -> "Sequence":
+    def piece(self, first: int, last: int) -> "Labelled":
         return self._replace(columns={name: x[first:last] for name, x in self.columns.items()})
 
 
-def read_sequences(data: Config, split: str) -> Iterator[Sequence]:
+def read_sequences(data: Config, split: str) -> Iterator[Labelled]:
     """The sequences of a split ("train", "valid" or "test"); long ones in pieces, to train on."""
-    key: Callable[[Sequence], str] = lambda s: " ".join(s.columns.get("word", ()))  # noqa: E731
-    for sequence in read_split(data, split, CORPORA[data.corpus], key):
-        length = len(next(iter(sequence.columns.values())))
-        step = data.max_length if split == "train" else length
-        for first in range(0, length, step):
-            yield sequence.piece(first, first + step)
+    # A frame of music is the label of the one before it, so pieces share the frame of the cut.
+    shared = int(KINDS[data.corpus] == "notes")
+    for sequence in read_split(data, split, CORPORA[data.corpus], _words):
+        steps = len(next(iter(sequence.columns.values()))) - shared
+        size = data.max_length if split == "train" else steps
+        for first in range(0, steps, size):
+            yield sequence.piece(first, first + size + shared)
+
+
+def _words(sequence: Labelled) -> str:
+    return " ".join(sequence.columns["word"])
 
 
 def series(x: np.ndarray) -> np.ndarray:
@@ -79,7 +84,7 @@ def series(x: np.ndarray) -> np.ndarray:
     return y
 
 
-def _series(data: Config, split: str) -> Iterator[Sequence]:
+def _series(data: Config, split: str) -> Iterator[Labelled]:
     rng = np.random.default_rng((data.seed, zlib.crc32(split.encode())))
     for number in range(data.examples[split]):
         x = rng.uniform(size=data.series_length)
@@ -87,10 +92,10 @@ def _series(data: Config, split: str) -> Iterator[Sequence]:
         columns = {"x": x[:, None], "label": y[:, None]}
         if data.corpus == "series_classes":
             columns["label"] = np.where(y > 0.5, "over", "under")
-        yield Sequence(columns, f"{split} series {number}")
+        yield Labelled(columns, f"{split} series {number}")
 
 
-def _columns(data: Config, split: str) -> Iterator[Sequence]:
+def _columns(data: Config, split: str) -> Iterator[Labelled]:
     path = find(data, split)
     rows: list[list[str]] = []
     for number, line in enumerate(itertools.chain(lines(path), [""]), 1):
@@ -98,7 +103,7 @@ def _columns(data: Config, split: str) -> Iterator[Sequence]:
         if not fields:
             if rows:
                 own = dict(zip(data.columns, map(list, zip(*rows, strict=True)), strict=True))
-                yield Sequence(own | {"line": range(number - len(rows), number)}, str(path))
+                yield Labelled(own | {"line": range(number - len(rows), number)}, str(path))
             rows = []
         elif len(fields) != len(data.columns):
             raise UserError(
@@ -109,7 +114,7 @@ def _columns(data: Config, split: str) -> Iterator[Sequence]:
             rows.append(fields)
 
 
-def _polymusic(data: Config, split: str) -> Iterator[Sequence]:
+def _polymusic(data: Config, split: str) -> Iterator[Labelled]:
     import scipy.io
     from scipy.io.matlab import MatReadError
 
@@ -121,16 +126,18 @@ def _polymusic(data: Config, split: str) -> Iterator[Sequence]:
     if split not in content:
         known = ", ".join(name for name, *_ in scipy.io.whosmat(path))
         raise UserError(f"{path} has no variable {split!r}: data.splits can name {known}")
-    for number, frames in enumerate(content[split][0]):
+    for number, frames in enumerate(content[split].ravel()):
         if frames.ndim != 2 or frames.shape[1] != NOTES or len(frames) < 2:
             raise UserError(
                 f"{path}, {split} {number}: at least 2 frames of {NOTES} notes are wanted, not "
                 f"{' × '.join(map(str, frames.shape))}"
             )
-        yield Sequence({"label": frames.astype(np.uint8)}, f"{path}, {split} {number}")
+        if not np.isin(frames, (0, 1)).all():
+            raise UserError(f"{path}, {split} {number}: notes are wanted as 0 and 1")
+        yield Labelled({"label": frames.astype(np.uint8)}, f"{path}, {split} {number}")
 
 
-CORPORA: dict[str, Callable[[Config, str], Iterator[Sequence]]] = {
+CORPORA: dict[str, Callable[[Config, str], Iterator[Labelled]]] = {
     "series": _series,
     "series_classes": _series,
     "columns": _columns,
@@ -154,11 +161,9 @@ def fields_of(data: Config) -> Fields:
 
 def prepare(data: Config) -> Prepared:
     """The prepared form of the corpus that `data` describes, made now if the cache lacks it."""
-    files = {"columns": lambda: split_files(data), "polymusic": lambda: [find(data, "")]}
-    folder = cached(
-        data, (*COMMON, *SHAPING_OF[data.corpus]), files.get(data.corpus, list)(),
-        data.corpus, functools.partial(_make, data),
-    )  # fmt: skip
+    files = split_files(data) if data.corpus in ("columns", "polymusic") else []
+    shaping = (*COMMON, *SHAPING_OF[data.corpus])
+    folder = cached(data, shaping, files, data.corpus, functools.partial(_make, data))
     return Prepared(folder, fields_of(data), _load(data, folder))
 
 
@@ -169,7 +174,7 @@ def _make(data: Config, folder: Path) -> dict[str, Any]:
         Labels.learn(_with_both_marks(labels)).save(folder / "label.vocab")
     for name in data.inputs if data.corpus == "columns" else ():
         words = (
-            " ".join(read(name, sequence.columns, data))
+            " ".join(input_column(name, sequence.columns, data))
             for sequence in progress(read_sequences(data, "train"), f"vocabulary ({name})")
         )
         _learn(data, name, words).save(folder / f"{name}.vocab")
@@ -185,7 +190,7 @@ def _with_both_marks(labels: set[str]) -> set[str]:
     return labels | {mark + kind for mark in ("B-", "I-") for kind in kinds}
 
 
-def read(name: str, columns: dict[str, list[str]], data: Config) -> list[str]:
+def input_column(name: str, columns: dict[str, list[str]], data: Config) -> list[str]:
     """The column called `name`, or what is made of the words."""
     if name == "suffix":
         return [word[-data.suffix :].lower() for word in columns["word"]]
@@ -229,13 +234,12 @@ def _write(data: Config, split: str, vocabularies: dict[str, Any], folder: Path)
             if data.corpus == "columns":
                 shown = {name: sequence.columns[name] for name in data.columns}
             writer.add(own | {"length": len(own["label"])}, shown)
-    if not kept:
-        raise UserError(f"there is nothing in the split {split!r} of this corpus")
+    refuse_nothing(kept, data, split)
     logger.info("%s: %s sequences, %s steps", split, f"{kept:,}", f"{steps:,}")
     return {"sequences": kept, "steps": steps}
 
 
-def _encode(data: Config, sequence: Sequence, vocabularies: dict[str, Any]) -> dict[str, Any]:
+def _encode(data: Config, sequence: Labelled, vocabularies: dict[str, Any]) -> dict[str, Any]:
     columns = dict(sequence.columns)
     own: dict[str, Any] = {name: columns[name] for name in ("x", "label") if name in columns}
     if "label" in vocabularies:
@@ -244,12 +248,9 @@ def _encode(data: Config, sequence: Sequence, vocabularies: dict[str, Any]) -> d
             for step, label in enumerate(columns["label"])
         ]
     for name in data.inputs if data.corpus == "columns" else ():
-        words = read(name, columns, data)
+        words = input_column(name, columns, data)
         if name == "characters":
-            ids = [vocabularies[name].encode(word) for word in words]
-            own[name] = np.zeros((len(ids), max(map(len, ids))), np.int32)
-            for row, letters in zip(own[name], ids, strict=True):
-                row[: len(letters)] = letters
+            own[name] = rectangle([vocabularies[name].encode(word) for word in words])
         else:
             own[name] = vocabularies[name].encode(" ".join(words))
     return own

@@ -16,9 +16,14 @@ class Labels:
     def learn(cls, labels: Iterable[str]) -> Self:
         return cls(sorted(set(labels)))
 
+    @property
+    def chunks(self) -> list[str]:
+        """The kinds of chunks that B- and I- mark; none where labels are no chunks."""
+        return sorted({name[2:] for name in self.names if name.startswith(("B-", "I-"))})
+
     @classmethod
     def load(cls, path: Path) -> Self:
-        return cls(path.read_text("utf-8").split("\n")[:-1])
+        return cls(path.read_bytes().decode().split("\n")[:-1])  # a \r may be in a label
 
     def save(self, path: Path) -> None:
         path.write_text("".join(f"{name}\n" for name in self.names), "utf-8")
@@ -31,7 +36,8 @@ class Labels:
         if name not in self._ids:
             known = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
             raise UserError(
-                f"{place}: the label {name!r} does not occur in the training split, so no model "
-                f"could learn it: mend the line, or train on it as well; known are {known}"
+                f"{place}: the label {name!r} does not occur in the training split (without what "
+                "data.holdout keeps back of it), so no model could learn it: mend the line, or "
+                f"train on it as well; known are {known}"
             )
         return self._ids[name]

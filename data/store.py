@@ -36,7 +36,7 @@ from configs.base import Config
 from errors import UserError
 
 logger = logging.getLogger("alignax")
-FORMAT = 2  # of the files above; a higher number makes every cache anew
+FORMAT = 3  # of the files above; a higher number makes every cache anew
 
 
 class Field(NamedTuple):
@@ -122,7 +122,9 @@ class Writer:
         by_name, record = {}, []
         for name, field in self.fields.items():
             values = np.asarray(example[name], field.dtype)
-            by_name |= dict(zip(field.axes, values.shape, strict=True))
+            for axis, length in zip(field.axes, values.shape, strict=True):
+                if by_name.setdefault(axis, axis if isinstance(axis, int) else length) != length:
+                    raise ValueError(f"{name} has {length} of {axis}, not {by_name[axis]}")
             record.append(values.tobytes())
         self.lengths.extend(by_name[axis] for axis in axes(self.fields))
         self._writer.write(b"".join(record))
@@ -180,6 +182,14 @@ def cached(
             if not folder.is_dir():
                 _complete(folder, shape, make)
     return folder
+
+
+def rectangle(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Rows of different lengths as one array, zeros behind the shorter ones."""
+    table = np.zeros((len(rows), max(map(len, rows))), np.int32)
+    for place, row in zip(table, rows, strict=True):
+        place[: len(row)] = row
+    return table
 
 
 def progress(examples: Iterable[Any], label: str) -> Iterator[Any]:

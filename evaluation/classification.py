@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
+from evaluation import predictions
 from evaluation.pictures import heat_map, highlighted
-from evaluation.predictions import Prediction, Predictor
-from evaluation.results import Wanted, corpus_name, keep, refuse_decoding, show, write_report
+from evaluation.predictions import Prediction, Predictor, evenly
+from evaluation.results import Wanted, corpus_name, keep, show, write_report
 from tasks.classification import Classification
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -17,31 +18,27 @@ Shown = dict[str, Any]  # a text of the split as it was prepared: words and labe
 
 def make_evaluate(task: Classification, mesh: Mesh) -> Evaluate:
     """What the trainer calls: scores and samples of the validation split."""
-    predictor = Predictor(task, mesh)
 
-    def evaluate(params: Params) -> Evaluation:
-        losses, predictions = predictor(params, "valid")
-        wanted = task.config.train.samples
-        samples = _samples(task, task.split("valid")[0].texts(), predictions, wanted)
-        return Evaluation(losses, samples)
+    def describe(split: str, predicted: list[Prediction], count: int) -> Evaluation:
+        return Evaluation({}, _samples(task, task.split(split)[0].texts(), predicted, count))
 
-    return evaluate
+    return predictions.make_evaluate(task, mesh, describe)
 
 
 def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     """Scores a split, prints the scores, and writes them with all that was predicted."""
-    refuse_decoding(wanted, "classification")
-    losses, predictions = Predictor(task, mesh)(params, wanted.split)
+    looks = max(wanted.pictures, wanted.page)
+    losses, predicted = Predictor(task, mesh)(params, wanted.split, looks)
     texts = task.split(wanted.split)[0].texts()
-    ours = [task.labels.names[int(p["label"])] for p in predictions]
+    ours = [task.labels.names[int(p["label"])] for p in predicted]
     gold = [text["label"] for text in texts]
     lines = [
-        f"{own}\t{p['p']:.4f}\t{true}" for own, p, true in zip(ours, predictions, gold, strict=True)
+        f"{own}\t{p['p']:.4f}\t{true}" for own, p, true in zip(ours, predicted, gold, strict=True)
     ]
     scores = losses | {"error": 1 - losses["accuracy"], "macro_f1": macro_f1(ours, gold)}
     result = keep(wanted, scores, lines, confusion=confusion(ours, gold, task.labels.names))
-    show(result, _samples(task, texts, predictions, 3))
-    for number, (text, p) in enumerate(zip(texts, predictions, strict=True)):
+    show(result, _samples(task, texts, predicted, 3))
+    for number, (text, p) in enumerate(zip(texts, predicted, strict=True)):
         if number < wanted.pictures:
             _draw(task, text, p, number, wanted)
     if wanted.page:
@@ -49,7 +46,7 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
         title = f"{model.name}: {corpus_name(task.config.data)}"
         rows = "sentences" if model.name == "han" else "hops"
         terms = {"examples": "Texts", "source": "text", "target": rows}
-        shown = zip(texts[: wanted.page], predictions, ours, strict=False)
+        shown = zip(texts[: wanted.page], predicted, ours, strict=False)
         write_report(wanted, result, title, terms, [_for_page(*x) for x in shown])
 
 
@@ -76,16 +73,15 @@ def _sentences(text: Shown) -> list[list[str]]:
 
 
 def _samples(
-    task: Classification, texts: list[Shown], predictions: list[Prediction], count: int
+    task: Classification, texts: list[Shown], predicted: list[Prediction], count: int
 ) -> list[dict[str, str]]:
-    step = max(1, len(texts) // max(1, count))
     return [
         {
             "text": " ".join(word for part in _sentences(texts[i]) for word in part)[:200],
-            "ours": task.labels.names[int(predictions[i]["label"])],
+            "ours": task.labels.names[int(predicted[i]["label"])],
             "gold": texts[i]["label"],
         }
-        for i in range(0, len(texts), step)[:count]
+        for i in evenly(len(texts), count)
     ]
 
 

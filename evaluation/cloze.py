@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
+from evaluation import predictions
 from evaluation.pictures import over_passage
-from evaluation.predictions import Prediction, Predictor
-from evaluation.results import Wanted, corpus_name, keep, refuse_decoding, show, write_report
+from evaluation.predictions import Prediction, Predictor, evenly
+from evaluation.results import Wanted, corpus_name, keep, show, write_report
 from tasks.cloze import Cloze
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -17,28 +18,25 @@ Shown = dict[str, Any]  # a question of the split as it was prepared
 
 def make_evaluate(task: Cloze, mesh: Mesh) -> Evaluate:
     """What the trainer calls: scores and samples of the validation split."""
-    predictor = Predictor(task, mesh)
 
-    def evaluate(params: Params) -> Evaluation:
-        losses, predictions = predictor(params, "valid")
-        questions = task.split("valid")[0].texts()
-        return Evaluation(losses, _samples(questions, predictions, task.config.train.samples))
+    def describe(split: str, predicted: list[Prediction], count: int) -> Evaluation:
+        return Evaluation({}, _samples(task.split(split)[0].texts(), predicted, count))
 
-    return evaluate
+    return predictions.make_evaluate(task, mesh, describe)
 
 
 def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     """Scores a split, prints the scores, and writes them with all that was answered."""
-    refuse_decoding(wanted, "cloze")
-    losses, predictions = Predictor(task, mesh)(params, wanted.split)
+    looks = max(wanted.pictures, wanted.page)
+    losses, predicted = Predictor(task, mesh)(params, wanted.split, looks)
     questions = task.split(wanted.split)[0].texts()
     lines = [
         f"{answer(q, p)}\t{p['p']:.4f}\t{q['answer']}\t{' '.join(q['query'])}"
-        for q, p in zip(questions, predictions, strict=True)
+        for q, p in zip(questions, predicted, strict=True)
     ]
     result = keep(wanted, losses | {"most_frequent": most_frequent(questions)}, lines)
-    show(result, _samples(questions, predictions, 3))
-    for number, (q, p) in enumerate(zip(questions, predictions, strict=True)):
+    show(result, _samples(questions, predicted, 3))
+    for number, (q, p) in enumerate(zip(questions, predicted, strict=True)):
         if number < wanted.pictures:
             path = wanted.folder / f"attention-{number}.png"
             title = f"ours {answer(q, p)} ({p['p']:.2f}), gold {q['answer']}"
@@ -46,7 +44,7 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     if wanted.page:
         title = f"{task.config.model.reader}: {corpus_name(task.config.data)}"
         terms = {"examples": "Questions", "source": "passage", "target": "query"}
-        shown = zip(questions[: wanted.page], predictions, strict=False)
+        shown = zip(questions[: wanted.page], predicted, strict=False)
         write_report(wanted, result, title, terms, [_for_page(q, p) for q, p in shown])
 
 
@@ -73,16 +71,15 @@ def rows(question: Shown, p: Prediction) -> dict[str, np.ndarray]:
 
 
 def _samples(
-    questions: list[Shown], predictions: list[Prediction], count: int
+    questions: list[Shown], predicted: list[Prediction], count: int
 ) -> list[dict[str, str]]:
-    step = max(1, len(questions) // max(1, count))
     return [
         {
             "query": " ".join(questions[i]["query"]),
-            "ours": answer(questions[i], predictions[i]),
+            "ours": answer(questions[i], predicted[i]),
             "gold": questions[i]["answer"],
         }
-        for i in range(0, len(questions), step)[:count]
+        for i in evenly(len(questions), count)
     ]
 
 

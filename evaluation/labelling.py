@@ -7,9 +7,10 @@ import numpy as np
 from jax.sharding import Mesh
 from nervaluate import Evaluator
 
+from evaluation import predictions
 from evaluation.pictures import piano_rolls, two_series
-from evaluation.predictions import Prediction, Predictor
-from evaluation.results import Wanted, corpus_name, keep, refuse_decoding, show, write_report
+from evaluation.predictions import Prediction, Predictor, evenly
+from evaluation.results import Wanted, corpus_name, keep, show, write_report
 from tasks.labelling import Labelling
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -19,20 +20,19 @@ Labels = list[list[str]]
 
 def make_evaluate(task: Labelling, mesh: Mesh) -> Evaluate:
     """What the trainer calls: scores and samples of the validation split."""
-    predictor = Predictor(task, mesh)
 
-    def evaluate(params: Params) -> Evaluation:
-        losses, predictions = predictor(params, "valid")
+    def describe(split: str, predicted: list[Prediction], count: int) -> Evaluation:
         if task.kind != "classes":
-            return Evaluation(losses)
-        ours, gold = names(task, "valid", predictions)
-        samples = _samples(task, "valid", ours, gold, task.config.train.samples)
-        return Evaluation(losses | chunk_scores(gold, ours), samples)
+            return Evaluation({})
+        ours, gold = label_names(task, split, predicted)
+        return Evaluation(_more_scores(task, ours, gold), _samples(task, split, ours, gold, count))
 
-    return evaluate
+    return predictions.make_evaluate(task, mesh, describe)
 
 
-def names(task: Labelling, split: str, predictions: list[Prediction]) -> tuple[Labels, Labels]:
+def label_names(
+    task: Labelling, split: str, predictions: list[Prediction]
+) -> tuple[Labels, Labels]:
     """Predicted and true classes, by name."""
     known = np.array(task.prepared.vocabularies["label"].names)
     gold = [known[example["label"]].tolist() for example in _examples(task, split)]
@@ -43,36 +43,35 @@ def names(task: Labelling, split: str, predictions: list[Prediction]) -> tuple[L
     return ours, gold
 
 
+def _more_scores(task: Labelling, ours: Labels, gold: Labels) -> dict[str, float]:
+    kinds = task.prepared.vocabularies["label"].chunks
+    return chunk_scores(gold, ours, kinds) if kinds else {}
+
+
 def _examples(task: Labelling, split: str) -> Any:
     own = task.split(split)[0]
     return own.examples(np.arange(len(own)))
 
 
-def chunk_scores(gold: Labels, ours: Labels) -> dict[str, float]:
-    """Precision, recall and F1 of whole chunks, borders and kind right (as conlleval counts them);
-    nothing for labels that are no chunks."""
-    labels = {label for sequence in (*gold, *ours) for label in sequence}
-    kinds = sorted({label[2:] for label in labels if label.startswith(("B-", "I-"))})
-    if not kinds:
-        return {}
+def chunk_scores(gold: Labels, ours: Labels, kinds: list[str]) -> dict[str, float]:
+    """Precision, recall and F1 of whole chunks, borders and kind right, as by conlleval."""
     strict = Evaluator(gold, ours, tags=kinds, loader="list").evaluate()["overall"]["strict"]
     return {"precision": strict.precision, "recall": strict.recall, "f1": strict.f1}
 
 
 def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     """Scores a split, prints the scores, and writes them with all that was predicted."""
-    refuse_decoding(wanted, "labelling")
-    losses, predictions = Predictor(task, mesh)(params, wanted.split)
+    losses, predicted = Predictor(task, mesh)(params, wanted.split)
     model = task.config.model
     title = f"{model.network} {model.cell}: {corpus_name(task.config.data)}"
     if task.kind != "classes":
-        result = keep(wanted, losses, _numbers(task, wanted.split, predictions))
+        result = keep(wanted, losses, _numbers(task, wanted.split, predicted))
         show(result, ())
-        _draw(task, wanted, predictions)
+        _draw(task, wanted, predicted)
         if wanted.page:
             write_report(wanted, result, title)
         return
-    ours, gold = names(task, wanted.split, predictions)
+    ours, gold = label_names(task, wanted.split, predicted)
     texts = task.split(wanted.split)[0].texts()
     lines = [
         "".join(
@@ -81,7 +80,7 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         )
         for text, own, true in zip(texts, ours, gold, strict=True)
     ]
-    result = keep(wanted, losses | chunk_scores(gold, ours), lines)
+    result = keep(wanted, losses | _more_scores(task, ours, gold), lines)
     show(result, _samples(task, wanted.split, ours, gold, 3))
     if wanted.page:
         shown = list(zip(texts, ours, gold, strict=True))[: wanted.page]
@@ -93,15 +92,13 @@ def _samples(
     task: Labelling, split: str, ours: Labels, gold: Labels, count: int
 ) -> list[dict[str, str]]:
     texts = task.split(split)[0].texts()
-    step = max(1, len(texts) // max(1, count))
-    chosen = range(0, len(texts), step)[:count]
     return [
         {
             **({"words": " ".join(texts[i]["word"])} if "word" in texts[i] else {}),
             "ours": " ".join(ours[i]),
             "gold": " ".join(gold[i]),
         }
-        for i in chosen
+        for i in evenly(len(texts), count)
     ]
 
 

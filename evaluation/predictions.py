@@ -1,6 +1,6 @@
 """Losses and predictions of whole splits, by any task that predicts without decoding."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 
 from tasks.task import Params, Task
 from training.devices import put, replicated
-from training.loop import means
+from training.loop import Evaluate, Evaluation, means
 
 Prediction = dict[str, np.ndarray]
 
@@ -33,29 +33,55 @@ class Predictor:
     def __init__(self, task: Any, mesh: Mesh):
         self.task, self.mesh = task, mesh
         # Results go to every host, for each of them scores the whole split.
-        self._run = jax.jit(self._both, out_shardings=replicated(mesh))
+        self._run = jax.jit(self._all, static_argnums=2, out_shardings=replicated(mesh))
 
-    def _both(self, params: Params, batch: dict[str, jax.Array]) -> tuple[Any, ...]:
-        return batch["index"], self.task.loss(params, batch), self.task.predict(params, batch)
+    def _all(self, params: Params, batch: dict[str, jax.Array], attention: bool) -> tuple[Any, ...]:
+        predicted, weights = self.task.predict(params, batch)
+        sums = self.task.loss(params, batch)
+        return batch["index"], sums, predicted, weights if attention else {}
 
-    def __call__(self, params: Params, split: str) -> tuple[dict[str, float], list[Prediction]]:
-        """Mean losses, and the prediction of every example, with its padding, in order."""
+    def __call__(
+        self, params: Params, split: str, looks: int = 0
+    ) -> tuple[dict[str, float], list[Prediction]]:
+        """Mean losses, and the prediction of every example, with its padding, in order; with it
+        the attention of the first so many."""
         found: dict[int, Prediction] = {}
-        sums = []
-        # One batch is computed while the one before it is taken apart.
-        waiting = None
+        # A batch is computed while the one before it is taken apart.
+        sums, waiting = [], None
         for batch in split_batches(self.task, split, self.mesh):
-            waiting, ready = self._run(params, batch), waiting
+            ready, waiting = waiting, self._run(params, batch, looks > 0)
             if ready is not None:
-                sums.append(self._take(ready, found))
-        if waiting is not None:
-            sums.append(self._take(waiting, found))
+                sums.append(_take(ready, found, looks))
+        sums.append(_take(waiting, found, looks))
         return mean_losses(sums), [found[i] for i in range(len(found))]
 
-    @staticmethod
-    def _take(result: tuple[Any, ...], found: dict[int, Prediction]) -> dict[str, Any]:
-        index, sums, predictions = jax.device_get(result)
-        for row, i in enumerate(index.tolist()):
-            if i >= 0:
-                found[i] = {name: values[row] for name, values in predictions.items()}
-        return sums
+
+def _take(result: Any, found: dict[int, Prediction], looks: int) -> dict[str, Any]:
+    """Enters the predictions of a batch in `found`; returns its sums."""
+    index, sums, predicted, weights = jax.device_get(result)
+    for row, i in enumerate(index.tolist()):
+        if i >= 0:
+            found[i] = {name: values[row] for name, values in predicted.items()}
+        if 0 <= i < looks:  # a copy, or the whole batch's would stay in memory
+            found[i] |= {name: values[row].copy() for name, values in weights.items()}
+    return sums
+
+
+def make_evaluate(
+    task: Any, mesh: Mesh, describe: Callable[[str, list[Prediction], int], Evaluation]
+) -> Evaluate:
+    """What the trainer calls: losses of the validation split, with what `describe` makes of its
+    predictions: more scores, and so many samples."""
+    predictor = Predictor(task, mesh)
+
+    def evaluate(params: Params) -> Evaluation:
+        losses, predictions = predictor(params, "valid")
+        scores, samples = describe("valid", predictions, task.config.train.samples)
+        return Evaluation(losses | scores, samples)
+
+    return evaluate
+
+
+def evenly(count: int, wanted: int) -> range:
+    """The numbers of `wanted` of `count` examples, from all over a split."""
+    return range(0, count, max(1, count // max(1, wanted)))[:wanted]

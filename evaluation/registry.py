@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 
-from jax.sharding import Mesh
-
-from evaluation import classification, cloze, labelling, report, translation
+from evaluation import classification, cloze, labelling, translation, translation_report
 from training.loop import Evaluate
 
 EVALUATIONS: dict[str, Callable[..., Evaluate]] = {
@@ -14,12 +12,8 @@ EVALUATIONS: dict[str, Callable[..., Evaluate]] = {
     "cloze": cloze.make_evaluate,
 }
 REPORTS: dict[str, Callable[..., None]] = {
-    "translation": report.report,
+    "translation": translation_report.report,
     "labelling": labelling.report,
     "classification": classification.report,
     "cloze": cloze.report,
 }
-
-
-def make_evaluate(name: str, task, mesh: Mesh) -> Evaluate:
-    return EVALUATIONS[name](task, mesh)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from configs.base import Config
-from errors import UserError
 from evaluation.page import write_page
 
 
@@ -15,10 +14,10 @@ class Wanted(NamedTuple):
     """What a report is to be of."""
 
     split: str
-    checkpoints: list[int]
     folder: Path
     pictures: int  # PNG pictures of so many examples
     page: int  # examples in the HTML page; 0: no page
+    checkpoints: Sequence[int] = ()
     decode: Config = None  # translation's way to decode,
     beams: Sequence[int] = ()  # widths to compare,
     against: Path | None = None  # and the same folder of another run, to compare with
@@ -27,12 +26,6 @@ class Wanted(NamedTuple):
 def corpus_name(data: Config) -> str:
     """How a person would call it: the name in a catalogue, the folder, or the kind."""
     return data.get("name") or Path(data.dir).name or data.corpus
-
-
-def refuse_decoding(wanted: Wanted, task: str) -> None:
-    """Of a task that writes no text, what is asked of decoding means nothing."""
-    if wanted.beams or wanted.against:
-        raise UserError(f"--beams and --against are for translation; this is a run of {task}")
 
 
 def keep(
@@ -44,8 +37,8 @@ def keep(
         for old in folder.glob(pattern):
             old.unlink()
     result = {
-        "split": wanted.split, "checkpoints": wanted.checkpoints, "examples": len(predictions),
-        "scores": scores, **more,
+        "split": wanted.split, "checkpoints": list(wanted.checkpoints),
+        "examples": len(predictions), "scores": scores, **more,
     }  # fmt: skip
     (folder / "scores.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     (folder / "predictions.txt").write_text("".join(f"{p}\n" for p in predictions), "utf-8")

@@ -68,7 +68,7 @@ class Windows(nn.Module):
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
-    def __call__(self, x: Array, mask: Array, deterministic: bool = True) -> list[Array]:
+    def __call__(self, x: Array, mask: Array, deterministic: bool = True) -> Array:
         drop = nn.Dropout(self.dropout)
         for i, window in enumerate(self.windows):
             layer = nn.Conv(
@@ -76,7 +76,7 @@ class Windows(nn.Module):
                 kernel_init=self.start_weights.kernel,
             )  # fmt: skip
             x = jnp.tanh(layer(drop(x, deterministic=deterministic))) * mask[..., None]
-        return [x]
+        return x
 
 
 class Delayed(nn.Module):
@@ -88,26 +88,13 @@ class Delayed(nn.Module):
     stack: Stack
     delay: int = 0
 
-    def __call__(self, x: Array, mask: Array, deterministic: bool = True) -> list[Array]:
+    def __call__(self, x: Array, mask: Array, deterministic: bool = True) -> Array:
         steps, reverse = x.shape[1], self.stack.reverse
         x = jnp.pad(x, ((0, 0), (self.delay, 0) if reverse else (0, self.delay), (0, 0)))
         length = mask.sum(axis=1, keepdims=True)
         read = jnp.arange(steps + self.delay)[None] < jnp.where(length, length + self.delay, 0)
         states, _ = self.stack(x, read, deterministic=deterministic)
-        return [states[:, :steps] if reverse else states[:, self.delay :]]
-
-
-class Merged(nn.Module):
-    """Two networks that never meet; each has its own output."""
-
-    forward: Delayed
-    backward: Delayed
-
-    def __call__(self, x: Array, mask: Array, deterministic: bool = True) -> list[Array]:
-        return [
-            *self.forward(x, mask, deterministic),
-            *self.backward(x, mask, deterministic),
-        ]
+        return states[:, :steps] if reverse else states[:, self.delay :]
 
 
 class Bidirectional(nn.Module):
@@ -118,16 +105,12 @@ class Bidirectional(nn.Module):
 
     stack: Stack
 
-    def __call__(self, x: Array, mask: Array, deterministic: bool = True) -> list[Array]:
-        return [self.stack(x, mask, deterministic=deterministic)[0]]
+    def __call__(self, x: Array, mask: Array, deterministic: bool = True) -> Array:
+        return self.stack(x, mask, deterministic=deterministic)[0]
 
 
 class Tagger(nn.Module):
-    """Outputs [networks, batch, step, output]: of merged networks two, of the others one.
-
-    The mean over the networks is the prediction. Of values it is the arithmetic mean that the
-    paper merges regressions by; of logits it is the geometric mean of the distributions.
-    """
+    """A network over its inputs, and one output layer; outputs are [1, batch, step, output]."""
 
     inputs: Inputs
     network: nn.Module
@@ -138,18 +121,33 @@ class Tagger(nn.Module):
     @nn.compact
     def __call__(
         self, inputs: Mapping[str, Array], mask: Bool[Array, "b t"], deterministic: bool = True
-    ) -> Float[Array, "n b t o"]:
+    ) -> Float[Array, "1 b t o"]:
         features = self.network(self.inputs(inputs, mask), mask, deterministic)
-        drop = nn.Dropout(self.dropout)
-        return jnp.stack([
-            nn.Dense(self.outputs, kernel_init=self.start_weights.kernel, name=f"output{i}")(
-                drop(x.astype(jnp.float32), deterministic=deterministic)
-            )
-            for i, x in enumerate(features)
-        ])  # fmt: skip
+        features = nn.Dropout(self.dropout)(
+            features.astype(jnp.float32), deterministic=deterministic
+        )
+        init = self.start_weights.kernel
+        return nn.Dense(self.outputs, kernel_init=init, name="output")(features)[None]
 
 
-def make_tagger(model: Config, sizes: Mapping[str, int], outputs: int) -> Tagger:
+class Merged(nn.Module):
+    """Two taggers that share no weight; outputs are [2, batch, step, output].
+
+    The mean over them is the prediction. Of values it is the arithmetic mean that the paper merges
+    regressions by; of logits it is the geometric mean of the distributions.
+    """
+
+    forward: Tagger
+    backward: Tagger
+
+    def __call__(
+        self, inputs: Mapping[str, Array], mask: Bool[Array, "b t"], deterministic: bool = True
+    ) -> Float[Array, "2 b t o"]:
+        both = [tagger(inputs, mask, deterministic) for tagger in (self.forward, self.backward)]
+        return jnp.concatenate(both)
+
+
+def make_tagger(model: Config, sizes: Mapping[str, int], outputs: int) -> Tagger | Merged:
     """The tagger a config describes, for symbols of so many kinds and so many outputs a step."""
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
 
@@ -172,8 +170,13 @@ def make_tagger(model: Config, sizes: Mapping[str, int], outputs: int) -> Tagger
         "tdnn": lambda: windows(later=model.window),
         "forward": lambda: delayed(reverse=False),
         "backward": lambda: delayed(reverse=True),
-        "merged": lambda: Merged(delayed(reverse=False), delayed(reverse=True)),
         "brnn": lambda: Bidirectional(stack(bidirectional=True)),
     }
-    inputs = Inputs(dict(sizes), model.embedding, model.small_embedding, dtype)
-    return Tagger(inputs, networks[model.network](), outputs, model.dropout, init)
+
+    def tagger(network: str) -> Tagger:
+        inputs = Inputs(dict(sizes), model.embedding, model.small_embedding, dtype)
+        return Tagger(inputs, networks[network](), outputs, model.dropout, init)
+
+    if model.network == "merged":
+        return Merged(tagger("forward"), tagger("backward"))
+    return tagger(model.network)

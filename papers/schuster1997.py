@@ -10,10 +10,12 @@ The paper shows plots and no table: the delay helps a network of one direction u
 networks beat either, and the BRNN beats all.
 """
 
+import itertools
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from absl import flags
 
@@ -21,11 +23,8 @@ import program
 from configs.base import Config
 from configs.schuster1997 import get_config
 from errors import UserError
-
-_WORKDIR = flags.DEFINE_string("workdir", "runs/schuster1997", "Folder for all these runs.")
-_SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2", "3", "4"], "Seeds, as --seeds=0,1,2.")
-_DATA = flags.DEFINE_enum("data", "series", ["series", "series_classes"], "Which task.")
-_CELL = flags.DEFINE_enum("cell", "elman", ["elman", "lstm", "gru"], "Which cell.")
+from evaluation.pictures import levels_and_curves
+from papers.runs import scores_of
 
 DELAYS = (0, 2, 5, 10, 15, 20)
 
@@ -42,8 +41,8 @@ class Row(NamedTuple):
         delays = [str(k) for k in self[1:] if k is not None]
         return self.network + (f", delay {' and '.join(delays)}" if delays else "")
 
-    def config(self, seed: int) -> Config:
-        config = get_config(f"data={_DATA.value},network={self.network},cell={_CELL.value}")
+    def config(self, data: str, cell: str, seed: int) -> Config:
+        config = get_config(f"data={data},network={self.network},cell={cell}")
         config.model.forward_delay = self.forward or 0
         config.model.backward_delay = self.backward or 0
         config.seed = seed
@@ -55,43 +54,39 @@ BACKWARD = [Row("backward", backward=k) for k in DELAYS]
 Errors = dict[Row, list[float]]
 
 
-def main() -> None:
-    if not all(seed.isdecimal() for seed in _SEEDS.value) or not _SEEDS.value:
-        raise UserError(f"--seeds={','.join(_SEEDS.value)}: numbers are wanted, as --seeds=0,1,2")
-    folder = program.folder(_WORKDIR.value)
+def compare(data: str, cell: str, seeds: Sequence[int], folder: Path, **changes: Any) -> str:
+    """Trains all that is not trained yet; writes and returns the comparison. `changes` are of every
+    config."""
     errors: dict[str, Errors] = {"valid": {}, "test": {}}
-    one_way = [*FORWARD, *BACKWARD]
-    measure([*one_way, Row("mlp"), Row("tdnn"), Row("brnn"), Row("merged", 0, 0)], folder, errors)
-    # The delays of the merged networks are those that suit each by itself, by the validation split.
-    best = [min(rows, key=lambda row: mean(errors["valid"][row])) for rows in (FORWARD, BACKWARD)]
-    merged = Row("merged", best[0].forward, best[1].backward)
-    measure([merged], folder, errors)
-    text = comparison(errors["test"], merged)
-    (folder / "comparison.md").write_text(text, "utf-8")
-    draw(errors["test"], merged, folder / "delay.png")
-    print(f"{text}\nkept in {folder}")
 
-
-def measure(rows: list[Row], folder: Path, errors: dict[str, Errors]) -> None:
-    """Trains what is not trained yet and adds the errors, a number a seed."""
-    from papers.runs import scores_of
-
-    logger = logging.getLogger("alignax")
-    for row in rows:
-        for seed in map(int, _SEEDS.value):
-            logger.info(f"--- {row.name}, seed {seed}")
+    def measure(*rows: Row) -> None:
+        for row, seed in itertools.product(rows, seeds):
+            logging.getLogger("alignax").info(f"--- {row.name}, seed {seed}")
+            config = row.config(data, cell, seed)
+            config.update_from_flattened_dict(changes)
             delays = f"{row.forward or 0}-{row.backward or 0}"
-            run = folder / f"{_DATA.value}-{_CELL.value}-{row.network}-{delays}-{seed}"
+            run = folder / f"{data}-{cell}-{row.network}-{delays}-{seed}"
             for split, own in errors.items():
-                scores = scores_of(row.config(seed), run, split)
+                scores = scores_of(config, run, split)
                 error = 1 - scores["accuracy"] if "accuracy" in scores else scores["loss"]
                 own.setdefault(row, []).append(error)
 
+    measure(*FORWARD, *BACKWARD, Row("mlp"), Row("tdnn"), Row("brnn"), Row("merged", 0, 0))
+    # The delays of the merged networks are those that suit each by itself, by the validation split.
+    best = [min(rows, key=lambda row: mean(errors["valid"][row])) for rows in (FORWARD, BACKWARD)]
+    merged = Row("merged", best[0].forward, best[1].backward)
+    measure(*{merged} - {Row("merged", 0, 0)})
+    measured = "mean squared error" if data == "series" else "classes wrong"
+    text = comparison(errors["test"], merged, measured)
+    (folder / "comparison.md").write_text(text, "utf-8")
+    draw(errors["test"], merged, measured, folder / "delay.png")
+    return text
 
-def comparison(errors: Errors, merged: Row) -> str:
+
+def comparison(errors: Errors, merged: Row, measured: str) -> str:
     """A table, the best first, and a sentence on the paper's ordering."""
     seeds = len(errors[merged])
-    lines = [f"| network | {_measure()}, test | ± over {seeds} seeds |", "|---|---|---|"]
+    lines = [f"| network | {measured}, test | ± over {seeds} seeds |", "|---|---|---|"]
     for row, values in sorted(errors.items(), key=lambda item: mean(item[1])):
         spread = f"{stdev(values):.2g}" if seeds > 1 else "–"
         lines.append(f"| {row.name} | {mean(values):.3g} | {spread} |")
@@ -99,7 +94,7 @@ def comparison(errors: Errors, merged: Row) -> str:
     one = min(best.values(), key=lambda row: mean(errors[row]))
     order = [mean(errors[row]) for row in (Row("brnn"), merged, one)]
     holds = "holds" if order == sorted(order) else "does not hold"
-    figures = " < ".join(f"{x:.3g}" for x in order) if holds == "holds" else order
+    figures = ", ".join(f"{x:.3g}" for x in order)
     return "\n".join([
         *lines, "",
         f"BRNN < {merged.name} < {one.name}, the best of one direction: {holds} ({figures}).",
@@ -108,22 +103,29 @@ def comparison(errors: Errors, merged: Row) -> str:
     ])  # fmt: skip
 
 
-def draw(errors: Errors, merged: Row, path: Path) -> None:
+def draw(errors: Errors, merged: Row, measured: str, path: Path) -> None:
     """The paper's figure: error by delay, with the other networks as levels."""
-    from evaluation.pictures import levels_and_curves
-
     curves = {name: (DELAYS, [errors[row] for row in rows]) for name, rows in _ONE_WAY.items()}
     rows = (Row("mlp"), Row("tdnn"), merged, Row("brnn"))
     levels = {row.name: errors[row] for row in rows}
-    levels_and_curves(curves, levels, "delay, steps", f"{_measure()} (test)", path)
-
-
-def _measure() -> str:
-    return "mean squared error" if _DATA.value == "series" else "classes wrong"
+    levels_and_curves(curves, levels, "delay, steps", f"{measured} (test)", path)
 
 
 _ONE_WAY = {"forward": FORWARD, "backward": BACKWARD}
 
 
+def main() -> None:
+    given = flags.FLAGS
+    if not all(seed.isdecimal() for seed in given.seeds) or not given.seeds:
+        raise UserError(f"--seeds={','.join(given.seeds)}: numbers are wanted, as --seeds=0,1,2")
+    folder = program.folder(given.workdir)
+    print(compare(given.data, given.cell, list(map(int, given.seeds)), folder))
+    print(f"kept in {folder}")
+
+
 if __name__ == "__main__":
+    flags.DEFINE_string("workdir", "runs/schuster1997", "Folder for all these runs.")
+    flags.DEFINE_list("seeds", ["0", "1", "2", "3", "4"], "Seeds, as --seeds=0,1,2.")
+    flags.DEFINE_enum("data", "series", ["series", "series_classes"], "Which task.")
+    flags.DEFINE_enum("cell", "elman", ["elman", "lstm", "gru"], "Which cell.")
     program.run(main)

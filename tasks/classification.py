@@ -12,7 +12,7 @@ from configs.base import Config
 from data.classification import prepare
 from models.classifiers import make_han, make_sentence
 from tasks.losses import class_values, penalty, summed
-from tasks.task import Params, Task, drop_words
+from tasks.task import Params, Predicted, Task, drop_words
 
 CLASSIFIERS: dict[str, Callable[..., nn.Module]] = {"sentence": make_sentence, "han": make_han}
 
@@ -55,8 +55,8 @@ class Classification(Task):
         sums = summed(values, real)
         return sums | {"examples": sums["count"]}
 
-    def predict(self, params: Params, batch: dict[str, Array]) -> dict[str, Array]:
-        """The likeliest class, its probability, and the attention."""
+    def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
+        """The likeliest class and its probability; and the attention."""
         logits, weights = self.model.apply({"params": params}, batch["words"])
         p = nn.softmax(logits)
-        return {"label": p.argmax(axis=-1), "p": p.max(axis=-1), **weights}
+        return {"label": p.argmax(axis=-1), "p": p.max(axis=-1)}, weights

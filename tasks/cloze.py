@@ -10,7 +10,7 @@ from configs.base import Config
 from data.cloze import prepare
 from models.readers import make_reader
 from tasks.losses import summed
-from tasks.task import Params, Task, drop_words
+from tasks.task import Params, Predicted, Task, drop_words
 
 
 class Cloze(Task):
@@ -46,10 +46,10 @@ class Cloze(Task):
         sums = summed(values, batch["index"] >= 0)
         return sums | {"examples": sums["count"]}
 
-    def predict(self, params: Params, batch: dict[str, Array]) -> dict[str, Array]:
-        """The likeliest candidate, from 1, its probability, and the attention over the passage."""
+    def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
+        """The likeliest candidate, from 1, and its probability; and the attention."""
         p, weights = self._probabilities(params, batch)
-        return {"answer": p.argmax(axis=1) + 1, "p": p.max(axis=1), **weights}
+        return {"answer": p.argmax(axis=1) + 1, "p": p.max(axis=1)}, weights
 
     def _probabilities(
         self, params: Params, batch: dict[str, Array], key: Array | None = None

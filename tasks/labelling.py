@@ -8,9 +8,10 @@ from jax import Array
 
 from configs.base import Config
 from data.labelling import KINDS, NOTES, prepare
+from errors import UserError
 from models.taggers import make_tagger
 from tasks.losses import class_values, summed
-from tasks.task import Params, Task
+from tasks.task import Params, Predicted, Task
 
 
 class Labelling(Task):
@@ -22,6 +23,11 @@ class Labelling(Task):
         super().__init__(config, prepare(config.data))
         self.kind = KINDS[config.data.corpus]
         vocabularies = self.prepared.vocabularies
+        if config.train.eval_metric == "f1" and not vocabularies["label"].chunks:
+            raise UserError(
+                "config.train.eval_metric=f1 is of chunks, whose labels begin with B- and I-, and "
+                "this corpus has none: set it to accuracy"
+            )
         sizes = {name: len(v) for name, v in vocabularies.items() if name != "label"}
         outputs = {"values": 1, "notes": NOTES}.get(self.kind) or len(vocabularies["label"])
         self.model: Any = make_tagger(config.model, sizes, outputs)
@@ -47,13 +53,13 @@ class Labelling(Task):
             values["loss"] = jnp.stack(each).sum(axis=0)
         return summed(values, mask) | {"examples": jnp.sum(batch["length"] > 0, dtype=jnp.float32)}
 
-    def predict(self, params: Params, batch: dict[str, Array]) -> dict[str, Array]:
+    def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
         """For every step a number, the likeliest class, or the probabilities of the notes."""
         inputs, mask, _ = self._inputs(batch)
         outputs = self._outputs(params, inputs, mask).mean(axis=0)
         if self.kind == "classes":
-            return {"label": outputs.argmax(axis=-1)}
-        return {"label": jax.nn.sigmoid(outputs) if self.kind == "notes" else outputs}
+            return {"label": outputs.argmax(axis=-1)}, {}
+        return {"label": jax.nn.sigmoid(outputs) if self.kind == "notes" else outputs}, {}
 
     def _inputs(self, batch: dict[str, Array]) -> tuple[dict[str, Array], Array, Array]:
         """What is read, which steps are real, and what they should be labelled with."""

@@ -15,6 +15,7 @@ from data.store import Prepared, Split
 from data.vocabulary import PAD, UNK
 
 Params = Any
+Predicted = tuple[dict[str, Array], dict[str, Array]]  # what is predicted, and what was looked at
 
 
 def drop_words(words: Array, rate: float, key: Array) -> Array:

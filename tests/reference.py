@@ -354,23 +354,22 @@ def characters(w, letters):
     return np.max(rows, axis=0)
 
 
-def tagger(params, model, xs):
+def tagger(params, model, xs, network=None):
     """Outputs [networks, step, output] of one sequence of vectors."""
-    w, layers = params.get("network", {}), model.layers
-    if model.network in ("mlp", "tdnn"):
-        later = model.window if model.network == "tdnn" else 0
-        features = [windowed(w, xs, [model.window, *[later] * (layers - 1)])]
-    elif model.network == "brnn":
-        features = [stack(model.cell, w["stack"], xs, layers, bidirectional=True)[0]]
+    network = network or model.network
+    if network == "merged":
+        ways = ("forward", "backward")
+        return np.concatenate([tagger(params[way], model, xs, way) for way in ways])
+    w, layers = params["network"], model.layers
+    if network in ("mlp", "tdnn"):
+        later = model.window if network == "tdnn" else 0
+        features = windowed(w, xs, [model.window, *[later] * (layers - 1)])
+    elif network == "brnn":
+        features = stack(model.cell, w["stack"], xs, layers, bidirectional=True)[0]
     else:
-        delays = {"forward": model.forward_delay, "backward": model.backward_delay}
-        merged = model.network == "merged"
-        features = [
-            delayed(model.cell, w[way] if merged else w, xs, layers, delay, way == "backward")
-            for way, delay in delays.items()
-            if model.network in (way, "merged")
-        ]
-    return np.array([dense(params[f"output{i}"], x) for i, x in enumerate(features)])
+        delay = model[f"{network}_delay"]
+        features = delayed(model.cell, w, xs, layers, delay, network == "backward")
+    return dense(params["output"], features)[None]
 
 
 def sentence(params, model, words):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from configs import check as checks
-from configs import vaswani2017
+from configs import schuster1997, vaswani2017
 from configs.arguments import parse
 from configs.base import MODELS, base_config
 from configs.base import TASKS as FIELDS_OF
@@ -152,6 +152,12 @@ def test_every_other_model_builds(name, arguments):
     shapes = jax.eval_shape(model.init, key, *inputs)
     result = jax.eval_shape(model.apply, shapes, *inputs)
     assert (result if config.task == "labelling" else result[0]).shape == outputs
+
+
+def test_music_is_read_forwards_and_no_other_choice_is_lost():
+    assert schuster1997.get_config("data=jsb").model.network == "forward"
+    with pytest.raises(UserError, match="network=brnn would see the frames"):
+        check(schuster1997.get_config("data=jsb,network=brnn"))
 
 
 def test_every_config_file_is_among_them():
@@ -303,6 +309,11 @@ OF_OTHERS = {
     ),
     "must have a word and a label": (
         "tagger", {"data.corpus": "columns", "data.columns": ("word", "pos")},
+    ),
+    "splits.valid is empty: series has": ("tagger", {"data.splits.valid": ""}),
+    "series makes its own splits": ("tagger", {"data.splits.test": "other"}),
+    "must have names of their own": (
+        "tagger", {"data.corpus": "columns", "data.columns": ("word", "index", "label")},
     ),
     "data.inputs is empty": ("tagger", {"data.corpus": "columns", "data.inputs": ()}),
     "this corpus comes in words": ("reader", {"data.vocab.tokenizer": "moses"}),

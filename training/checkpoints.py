@@ -1,6 +1,7 @@
 """Checkpoints of a run: the latest ones and the best, through orbax."""
 
 import operator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,11 @@ class Checkpoints:
         )
         return restored["state"], restored["progress"]
 
+    def progress(self, step: int) -> dict[str, Any]:
+        """What was saved beside the state at `step`."""
+        args = ocp.args.Composite(progress=ocp.args.JsonRestore())
+        return self._manager.restore(step, args=args)["progress"]
+
     def find(self, which: str) -> list[int]:
         """Steps of the checkpoints called "best", "last", by a number, or "average": the latest
         ones that are kept (train.keep)."""
@@ -90,7 +96,7 @@ class Checkpoints:
         known = ", ".join(map(str, steps))
         raise UserError(f"there is no checkpoint {which!r}: it can be best, last, average, {known}")
 
-    def restore_params(self, task: Any, config: Config, mesh: Mesh, steps: list[int]) -> Params:
+    def restore_params(self, task: Any, config: Config, mesh: Mesh, steps: Sequence[int]) -> Params:
         """The parameters to evaluate, for the model of `task`: the mean over `steps`."""
         optimizer = make_optimizer(config.optimizer, optax.constant_schedule(0.0))
 

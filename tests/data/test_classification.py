@@ -96,6 +96,27 @@ def test_a_text_of_no_sentences_is_named_with_its_line(tmp_path, documents, text
         prepare(data)
 
 
+@pytest.mark.parametrize(
+    ("line", "said"), [("", "this line is empty"), ("\tFine.", "this line has no label")]
+)
+def test_a_line_without_a_label_is_named(tmp_path, line, said):
+    with pytest.raises(UserError, match=rf"test\.tsv, line 2: {said}"):
+        prepare(make(tmp_path, [TRAIN[0], line]))
+
+
+def test_a_folder_must_be_named(tmp_path):
+    data = make(tmp_path)
+    data.dir = ""
+    with pytest.raises(UserError, match=r"name their folder with --config\.data\.dir"):
+        prepare(data)
+
+
+def test_what_is_held_out_is_said(tmp_path):
+    data = make(tmp_path, splits={"train": "train", "valid": "", "test": "test"}, holdout=10_000)
+    with pytest.raises(UserError, match=r"nothing in the split 'valid' .* data\.holdout=10000"):
+        prepare(data)
+
+
 def test_a_label_that_training_lacks_is_named_with_its_line(tmp_path):
     data = make(tmp_path, [TRAIN[0], "5\tFine."])
     with pytest.raises(UserError, match=r"test\.tsv, line 2: the label '5' .* known are 0, 1"):

@@ -86,7 +86,7 @@ def test_a_faulty_question_is_named_with_its_line(tmp_path, message):
 
 
 def test_a_split_without_questions(tmp_path):
-    with pytest.raises(UserError, match="no question in the split 'test'"):
+    with pytest.raises(UserError, match="nothing in the split 'test'"):
         prepare(make(tmp_path, "\n\n"))
 
 

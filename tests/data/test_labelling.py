@@ -119,6 +119,15 @@ def rolls(folder: Path, frames: np.ndarray) -> Config:
     return make(folder, "polymusic", files="own.mat", splits=splits)
 
 
+def test_pieces_of_music_share_the_frame_of_the_cut(tmp_path):
+    frames = np.random.default_rng(0).integers(0, 2, (9, 88)).astype(np.uint8)
+    data = rolls(tmp_path, frames)
+    data.max_length = 4  # steps, each from a frame to the next
+    pieces = [s.columns["label"] for s in read_sequences(data, "train")]
+    assert [len(piece) for piece in pieces] == [5, 5, 2]
+    np.testing.assert_array_equal(np.concatenate([pieces[0], pieces[1][1:]]), frames)
+
+
 def test_piano_rolls(tmp_path):
     frames = np.random.default_rng(0).integers(0, 2, (5, 88)).astype(np.uint8)
     first, second = examples(rolls(tmp_path, frames), "test")
@@ -133,6 +142,8 @@ def test_piano_rolls_of_another_shape_are_refused(tmp_path):
     data.splits.test = "nodata"
     with pytest.raises(UserError, match=r"no variable 'nodata': data\.splits can name traind"):
         prepare(data)
+    with pytest.raises(UserError, match="testdata 0: notes are wanted as 0 and 1"):
+        prepare(rolls(tmp_path, np.full((5, 88), 2, np.uint8)))
     (tmp_path / "own.mat").write_bytes(b"no such thing")
     with pytest.raises(UserError, match=r"own\.mat is no MATLAB file"):
         prepare(data)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from data.vocabulary import EOS
-from evaluation.report import Wanted, report
+from evaluation.results import Wanted
 from evaluation.translation import Evaluator
+from evaluation.translation_report import report
 from tasks.translation import Translation
 from tests.conftest import tiny_config
 
@@ -62,7 +63,7 @@ def test_it_decodes_looks_and_is_reported(name, cache, mesh, tmp_path):
             assert hypothesis.attention.shape == (len(hypothesis.ids), len(source))
             np.testing.assert_allclose(hypothesis.attention, named["attention"], atol=1e-5)
 
-    report(task, params, mesh, Wanted("test", [7], decode, tmp_path, 1, 2, []))
+    report(task, params, mesh, Wanted("test", tmp_path, 1, 2, [7], decode))
     kept = json.loads((tmp_path / "scores.json").read_text())
     assert np.isfinite(list(kept["scores"].values())).all()
     assert ("alignment_error" in kept["scores"]) == looks == bool(kept["attention"])

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from errors import UserError
 from evaluation.classification import confusion, macro_f1
 from evaluation.labelling import chunk_scores
 from evaluation.predictions import Predictor
@@ -55,7 +56,7 @@ def test_a_run_from_corpus_to_page(name, tmp_path, alone):
     logged = [json.loads(line) for line in (workdir / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in logged if line["kind"] == "valid"] == [2]
 
-    wanted = Wanted("test", [2], workdir, pictures=1, page=3)
+    wanted = Wanted("test", workdir, pictures=1, page=3, checkpoints=[2])
     REPORTS[config.task](task, state.params, alone, wanted)
     scores = json.loads((workdir / "scores.json").read_text())["scores"]
     assert set(scores) == SCORES[name] and all(map(np.isfinite, scores.values()))
@@ -72,15 +73,17 @@ def test_a_run_from_corpus_to_page(name, tmp_path, alone):
 
 
 def test_predictions_come_in_the_corpus_order(tmp_path, alone):
-    task = make_task(small_config("classes", tmp_path))
-    task.config.data.batch_size = 2  # more than one batch
+    config = small_config("columns", tmp_path)
+    config.data.update({"batch_size": 4, "batch_multiple": 2, "buckets": 2})
+    task = make_task(config)
+    assert len(list(task.eval_batches("test"))) > 2  # and not in the corpus' order
     params = task.init(jax.random.key(0))
     _, found = Predictor(task, alone)(params, "test")
     split = task.prepared.split("test")
     assert len(found) == len(split)
     for i, prediction in enumerate(found):
         batch = {name: x[None] for name, x in next(split.examples(np.array([i]))).items()}
-        own = task.predict(params, batch)["label"][0]
+        own = task.predict(params, batch)[0]["label"][0]
         np.testing.assert_array_equal(prediction["label"][: len(own)], own)
 
 
@@ -99,15 +102,28 @@ CHUNKS = {
 @pytest.mark.parametrize("name", CHUNKS)
 def test_chunks_are_counted_as_conlleval_does(name):
     gold, ours, (wanted, found, both) = CHUNKS[name]
-    scores = chunk_scores([gold, ["B-NP"]], [ours, ["B-NP"]])  # one more that is right
+    scores = chunk_scores([gold, ["B-NP"]], [ours, ["B-NP"]], ["NP", "VP"])  # one more is right
     precision, recall = (both + 1) / (found + 1), (both + 1) / (wanted + 1)
     assert scores["precision"] == pytest.approx(precision)
     assert scores["recall"] == pytest.approx(recall)
     assert scores["f1"] == pytest.approx(2 * precision * recall / (precision + recall))
 
 
-def test_labels_that_are_no_chunks_have_no_f1():
-    assert chunk_scores([["over", "under"]], [["over", "over"]]) == {}
+def test_a_text_without_chunks_has_an_f1_of_zero():
+    assert chunk_scores([["O", "O"]], [["O", "O"]], ["NP"])["f1"] == 0
+
+
+def test_labels_that_are_no_chunks_have_no_f1(tmp_path):
+    config = small_config("columns", tmp_path)
+    for path in tmp_path.glob("*.txt"):
+        text = path.read_text()
+        path.write_text(text.replace("B-", "b").replace("I-", "i"))
+    config.train.eval_metric = "f1"
+    with pytest.raises(UserError, match="this corpus has none: set it to accuracy"):
+        make_task(config)
+    config.train.eval_metric = "accuracy"
+    task = make_task(config)
+    assert task.prepared.vocabularies["label"].chunks == []
 
 
 def test_scores_of_classes():
@@ -124,6 +140,10 @@ def test_a_run_of_the_papers_is_a_run_of_the_programs(tmp_path):
     began = (run / "log.jsonl").stat().st_mtime_ns
     assert scores_of(config, run, "test") == first
     assert (run / "log.jsonl").stat().st_mtime_ns == began
+    path = run / "eval" / "test" / "scores.json"
+    path.write_text(path.read_text().replace(f"{config.train.steps}\n", "1\n", 1))
+    assert scores_of(config, run, "test") == first  # scores of another checkpoint are not taken
+    assert json.loads(path.read_text())["checkpoints"] == [config.train.steps]
 
     def said(*command: str) -> str:
         own = [sys.executable, *command, f"--workdir={tmp_path / 'run'}"]

@@ -86,9 +86,9 @@ def test_the_two_directions_never_touch():
     xs, mask = jnp.ones((1, 5, 2)), jnp.ones((1, 5), bool)
     params = initial(model, {"x": xs}, mask)
     for half, seen in ((slice(0, 3), lambda t, s: s <= t), (slice(3, 6), lambda t, s: s >= t)):
-        cut = np.zeros_like(params["output0"]["kernel"])
-        cut[half] = params["output0"]["kernel"][half]
-        own = {**params, "output0": {**params["output0"], "kernel": cut}}
+        cut = np.zeros_like(params["output"]["kernel"])
+        cut[half] = params["output"]["kernel"][half]
+        own = {**params, "output": {**params["output"], "kernel": cut}}
 
         def outputs(xs, own=own):
             return model.apply({"params": own}, {"x": xs}, mask)[0, 0].sum(axis=-1)

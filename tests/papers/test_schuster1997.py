@@ -1,15 +1,9 @@
-"""The comparison says what the figures say."""
+"""The comparison says what the figures say, and trains what it compares."""
 
 import pytest
-from absl import flags
 
-from papers.schuster1997 import BACKWARD, FORWARD, Row, comparison, draw
-
-
-@pytest.fixture(autouse=True)
-def parsed():
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS(["test"])
+from papers import schuster1997
+from papers.schuster1997 import BACKWARD, FORWARD, Row, compare, comparison, draw
 
 
 def errors(brnn, merged, one):
@@ -21,14 +15,38 @@ def errors(brnn, merged, one):
 
 @pytest.mark.parametrize(
     ("figures", "verdict"),
-    [((1.0, 2.0, 3.0), "holds (1.1 < 2.1 < 3.1)"), ((2.0, 1.0, 3.0), "does not hold")],
+    [
+        ((1.0, 2.0, 3.0), "holds (1.1, 2.1, 3.1)"),
+        ((2.0, 1.0, 3.0), "does not hold (2.1, 1.1, 3.1)"),
+    ],
 )
 def test_the_ordering_is_checked(figures, verdict, tmp_path):
-    text = comparison(errors(*figures), Row("merged", 10, 10))
-    assert (
-        f"BRNN < merged, delay 10 and 10 < forward, delay 10, the best of one direction: {verdict}"
-        in text
-    )
+    text = comparison(errors(*figures), Row("merged", 10, 10), "error")
+    order = "BRNN < merged, delay 10 and 10 < forward, delay 10, the best of one direction"
+    assert f"{order}: {verdict}" in text
     assert "forward 10, backward 10" in text and "± over 2 seeds" in text
-    draw(errors(*figures), Row("merged", 10, 10), tmp_path / "delay.png")
+    draw(errors(*figures), Row("merged", 10, 10), "error", tmp_path / "delay.png")
     assert (tmp_path / "delay.png").stat().st_size > 5000
+
+
+def test_every_row_is_trained_and_the_delays_are_chosen_by_validation(tmp_path, monkeypatch):
+    """With the trainer's place taken by figures: best on validation at 5, on test at 10."""
+    asked = []
+
+    def scores(config, workdir, split):
+        asked.append((workdir.name, split))
+        model = config.model
+        best = 5 if split == "valid" else 10
+        return {"loss": 1.0 + abs(max(model.forward_delay, model.backward_delay) - best)}
+
+    monkeypatch.setattr(schuster1997, "scores_of", scores)
+    text = compare("series", "elman", [0, 1], tmp_path)
+    assert "merged, delay 5 and 5" in text and "forward 10, backward 10" in text
+    assert len(asked) == len(set(asked)) == 2 * 2 * (2 * 6 + 5)
+    assert (tmp_path / "comparison.md").read_text() == text
+
+
+@pytest.mark.slow
+def test_the_papers_ordering_holds(tmp_path):
+    """The claim of docs/schuster1997.md, with two seeds."""
+    assert "the best of one direction: holds" in compare("series", "elman", [0, 1], tmp_path)

@@ -38,10 +38,11 @@ def test_padding_changes_nothing(task):
     for name, value in alone.items():
         np.testing.assert_allclose(padded[name], value, rtol=2e-5)
         np.testing.assert_allclose(together[name], sum(own[name] for own in each), rtol=2e-5)
-    alone, padded = (predict(params, batch) for batch in batches)
-    for name, values in alone.items():
-        own = padded[name][tuple(slice(n) for n in values.shape)]
-        np.testing.assert_allclose(own, values, rtol=1e-5, atol=1e-6)
+    predictions = [predict(params, batch) for batch in batches]
+    for alone, padded in zip(*predictions, strict=True):
+        for name, values in alone.items():
+            own = padded[name][tuple(slice(n) for n in values.shape)]
+            np.testing.assert_allclose(own, values, rtol=1e-5, atol=1e-6)
 
 
 def test_a_batch_of_padding_alone_is_no_number_but_zero(task):
@@ -54,24 +55,25 @@ def test_a_batch_of_padding_alone_is_no_number_but_zero(task):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
-def test_merged_networks_learn_by_themselves(tmp_path):
+@pytest.mark.parametrize("name", ["series", "columns"])
+def test_merged_networks_learn_by_themselves(name, tmp_path):
     """The gradient of one has nothing of the other; the score is of the mean."""
-    task = make_task(small_config("series", tmp_path))
+    config = small_config(name, tmp_path)
+    config.model.update({"network": "merged", "dropout": 0.0})
+    task = make_task(config)
     batch, key = task.train_batches()[0], jax.random.key(0)
     params = weights(task)
     gradient = jax.jit(jax.grad(lambda p: task.loss(p, batch, key)["loss"]))
-    changed = {**params, "output1": jax.tree.map(lambda x: x + 1, params["output1"])}
+    changed = {**params, "backward": jax.tree.map(lambda x: x + 1, params["backward"])}
     first, second = gradient(params), gradient(changed)
-    for name in ("forward",):
-        jax.tree.map(np.testing.assert_array_equal, first["network"][name], second["network"][name])
-    moved = jax.tree.leaves(second["network"]["backward"])
-    assert any((a != b).any() for a, b in zip(
-        jax.tree.leaves(first["network"]["backward"]), moved, strict=True
-    ))  # fmt: skip
-    outputs = task.model.apply({"params": params}, {"x": batch["x"]}, jnp.ones((8, 12), bool))
-    error = (outputs.mean(axis=0) - batch["label"]) ** 2
-    expected = np.sum(error[batch["index"] >= 0])
-    np.testing.assert_allclose(task.loss(params, batch)["loss"], expected, rtol=1e-5)
+    jax.tree.map(np.testing.assert_array_equal, first["forward"], second["forward"])
+    moved = jax.tree.map(lambda a, b: bool((a != b).any()), first["backward"], second["backward"])
+    assert any(jax.tree.leaves(moved))
+    if name == "series":
+        outputs = task.model.apply({"params": params}, {"x": batch["x"]}, jnp.ones((8, 12), bool))
+        error = (outputs.mean(axis=0) - batch["label"]) ** 2
+        expected = np.sum(error[batch["index"] >= 0])
+        np.testing.assert_allclose(task.loss(params, batch)["loss"], expected, rtol=1e-5)
 
 
 def test_frames_are_predicted_from_those_before(tmp_path):
@@ -81,38 +83,67 @@ def test_frames_are_predicted_from_those_before(tmp_path):
     for i in range(3):
         frames = next(split.examples(np.array([i])))["label"].astype(float)
         batch = make_batch(split, Bucket(1, (len(frames),)), np.array([i]))
-        p = np.asarray(task.predict(params, batch)["label"][0], np.float64)
+        p = np.asarray(task.predict(params, batch)[0]["label"][0], np.float64)
         nll = -np.sum(frames[1:] * np.log(p) + (1 - frames[1:]) * np.log(1 - p))
         sums = task.loss(params, batch)
         np.testing.assert_allclose(sums["loss"], nll, rtol=1e-4)
         assert sums["count"] == len(frames) - 1
         changed = {**batch, "label": batch["label"].copy()}
         changed["label"][0, -1] = 1 - changed["label"][0, -1]
-        unseen = task.predict(params, changed)["label"][0]
-        np.testing.assert_array_equal(unseen, task.predict(params, batch)["label"][0])
+        unseen = task.predict(params, changed)[0]["label"][0]
+        np.testing.assert_array_equal(unseen, task.predict(params, batch)[0]["label"][0])
 
 
 def test_the_answer_is_the_sum_over_its_places(tmp_path):
     task = make_task(small_config("reader", tmp_path))
     params, batch = weights(task), next(iter(task.eval_batches("test")))
-    answers = task.predict(params, batch)
+    answers, looks = task.predict(params, batch)
     total = 0.0
     for row, index in enumerate(batch["index"]):
         if index < 0:
             continue
         places = [batch["candidate"][row] == k for k in range(1, 11)]
-        p = [float(np.sum(answers["s"][row][own])) for own in places]
+        p = [float(np.sum(looks["s"][row][own])) for own in places]
         assert answers["answer"][row] == np.argmax(p) + 1
         total -= np.log(p[batch["answer"][row] - 1])
     np.testing.assert_allclose(task.loss(params, batch)["loss"], total, rtol=1e-5)
 
 
-def test_words_are_dropped_in_training_alone():
+@pytest.mark.parametrize("name", ["reader", "pooled"])
+def test_words_are_dropped_in_training_alone(name, tmp_path):
+    config = small_config(name, tmp_path)
+    config.model.dropout = 0.0
+    task = make_task(config)
+    params, batch, key = weights(task), task.train_batches()[0], jax.random.key(0)
+    config.train.word_dropout = 0.0
+    calm = task.loss(params, batch)["loss"]
+    np.testing.assert_allclose(task.loss(params, batch, key)["loss"], calm, rtol=1e-6)
+    config.train.word_dropout = 0.7
+    assert task.loss(params, batch)["loss"] == calm != task.loss(params, batch, key)["loss"]
+
+
+def test_a_share_of_the_words_is_dropped():
     words = jnp.array([[5, 6, 7, PAD]] * 500)
     dropped = np.asarray(drop_words(words, 0.3, jax.random.key(0)))
     assert set(np.unique(dropped[:, 3])) == {PAD}
     assert 0.25 < np.mean(dropped[:, :3] == UNK) < 0.35
     assert ((dropped == UNK) | (dropped == words)).all()
+
+
+def test_the_penalty_is_added_in_training_alone_and_not_for_padding(tmp_path):
+    config = small_config("sentence", tmp_path)
+    config.model.dropout, config.train.word_dropout = 0.0, 0.0
+    task = make_task(config)
+    params, split, key = weights(task), task.prepared.split("test"), jax.random.key(0)
+    lengths = tuple(int(n) + 2 for n in split.lengths.max(axis=0))
+    batch = make_batch(split, Bucket(8, lengths), np.arange(3))
+    config.train.penalty = 0.0
+    plain = task.loss(params, batch, key)["loss"]
+    np.testing.assert_allclose(plain, task.loss(params, batch)["loss"], rtol=1e-6)
+    config.train.penalty = 0.5
+    hops = task.predict(params, batch)[1]["hops"][:3]
+    expected = plain + 0.5 * sum(penalty(hops))
+    np.testing.assert_allclose(task.loss(params, batch, key)["loss"], expected, rtol=1e-5)
 
 
 def test_the_penalty_is_the_norm_of_lin():

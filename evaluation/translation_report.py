@@ -51,7 +51,8 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     if errors:
         scores["alignment_error"] = errors["attention"]
     result = {
-        "split": wanted.split, "checkpoints": wanted.checkpoints, "sentences": len(translated),
+        "split": wanted.split, "checkpoints": list(wanted.checkpoints),
+        "sentences": len(translated),
         "decode": wanted.decode.to_dict(), "scores": scores,
         "signatures": signatures(task.lowercase, max(len(t.references) for t in translated)),
         "curves": curves(task, params, mesh, wanted, translated),

@@ -1,0 +1,38 @@
+"""A whole training and a whole evaluation of a run's folder, for the programs and the papers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jax.sharding import Mesh
+
+from configs.base import Config
+from evaluation.registry import EVALUATIONS, REPORTS
+from evaluation.results import Wanted
+from tasks.registry import make_task
+from training.checkpoints import Checkpoints
+from training.devices import check_rows
+from training.loop import train
+from training.workdir import VOCABULARIES, check_data, check_workdir, open_workdir
+
+
+def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str] = ()) -> None:
+    """Trains to the end, from where `workdir` stopped."""
+    check_workdir(workdir, config)
+    check_rows(mesh, config)
+    task = make_task(config)
+    open_workdir(workdir, config, list(overrides), task.data_name)
+    task.save_vocabularies(workdir / VOCABULARIES)
+    train(task, EVALUATIONS[config.task](task, mesh), config, workdir, mesh)
+
+
+def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted: Wanted) -> None:
+    """Scores a split by one checkpoint or the mean of several, and writes the report."""
+    checkpoints = Checkpoints(workdir, config.train.keep, read_only=True)
+    wanted = wanted._replace(checkpoints=checkpoints.find(checkpoint))
+    check_rows(mesh, config)
+    task = make_task(config)
+    check_data(workdir, task.data_name)
+    params = checkpoints.restore_params(task, config, mesh, wanted.checkpoints)
+    checkpoints.close()
+    wanted.folder.mkdir(parents=True, exist_ok=True)
+    REPORTS[config.task](task, params, mesh, wanted)
