@@ -23,6 +23,7 @@ _CHECKPOINT = flags.DEFINE_string(
     "best",
     "best, last, the number of a step, or average: of the latest that are kept.",
 )
+_DATA_DIR = flags.DEFINE_string("data_dir", "", "The corpus' folder, should it have moved.")
 _PICTURES = flags.DEFINE_integer("pictures", 4, "Attention pictures to draw.", lower_bound=0)
 
 _REPORT = flags.DEFINE_boolean("report", True, "Write report.html, a page to look around in.")
@@ -44,6 +45,7 @@ def main() -> None:
 
     workdir = program.folder(_WORKDIR.value)
     config = load_config(workdir)
+    config.data.dir = _DATA_DIR.value or config.data.dir
     if config.task != "translation" and (_BEAMS.value or _AGAINST.value):
         raise UserError(f"--beams and --against are for translation; this is a {config.task} run")
     folder = workdir / "eval" / _SPLIT.value

@@ -45,7 +45,7 @@ def decode_settings(config: Config) -> Config:
     if "decode" not in config:
         if changes:
             raise UserError(
-                f"--decode.{next(iter(changes))}: a run of {config.task} decodes nothing"
+                f"--decode.{next(iter(changes))}: a run of {config.task} decodes nothing: leave it out"
             )
         return None
     config = config.copy_and_resolve_references()

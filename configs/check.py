@@ -258,14 +258,14 @@ def _faults_of_tagger(config: Config) -> Iterator[str]:
             f"config.model.forward_delay={model.forward_delay} would show the frames that are to "
             "be predicted: set it to 0"
         )
-    if data.corpus != "columns" and not data.splits.valid:
-        yield f"config.data.splits.valid is empty: {data.corpus} has a validation split, so name it"
+    if data.corpus == "polymusic" and not data.splits.valid:
+        yield "config.data.splits.valid is empty: polymusic has a validation split, so name it"
     if data.corpus.startswith("series") and any(k != v for k, v in data.splits.items()):
         yield f"config.data.splits={data.splits.to_dict()}: {data.corpus} makes its own splits"
     if config.train.eval_metric == "accuracy" and data.corpus in ("series", "polymusic"):
-        yield f"config.train.eval_metric=accuracy is for classes, which {data.corpus} has not: loss"
+        yield f"config.train.eval_metric=accuracy is for classes: set it to loss for {data.corpus}"
     if config.train.eval_metric == "f1" and data.corpus != "columns":
-        yield f"config.train.eval_metric=f1 is for chunks in columns, not for {data.corpus}: loss"
+        yield f"config.train.eval_metric=f1 is for chunks in columns: {data.corpus} takes loss"
     yield from _faults_of_given_words(config)
     if data.corpus == "columns":
         known = {*data.columns, "suffix", "characters"} - {"label"}

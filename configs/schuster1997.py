@@ -3,9 +3,9 @@
     python train.py --config=configs/schuster1997.py:network=brnn,data=series --workdir=runs/brnn
 
 Arguments: data (labelling names of configs/datasets.py), network (brnn, merged, forward, backward,
-tdnn, mlp), cell (elman, lstm, gru). Delays are --config.model.forward_delay and .backward_delay,
-the window of mlp and tdnn is --config.model.window. `python -m papers.schuster1997` compares them
-all; see docs/schuster1997.md.
+tdnn, mlp; of music, whose next frame is asked for, forward alone), cell (elman, lstm, gru). Delays
+are --config.model.forward_delay and .backward_delay, the window of mlp and tdnn is
+--config.model.window. `python -m papers.schuster1997` compares them all; see docs/schuster1997.md.
 
 Measured on the test split, one seed, at commit 68503d8 (Nottingham and CoNLL on an H200 beside
 seven other trainings, the rest on 2 CPU cores):
@@ -54,7 +54,7 @@ def _series(config: Config) -> None:
 
 
 def _columns(config: Config) -> None:
-    config.data.inputs = ("word", "pos", "suffix", "characters")
+    config.data.inputs = ("word", "suffix", "characters")
     config.data.vocab.lowercase = True
     config.data.vocab.min_count = 2
     config.data.batch_size, config.data.buckets = 32, 4
@@ -68,6 +68,7 @@ def _columns(config: Config) -> None:
 
 def _conll2000(config: Config) -> None:
     _columns(config)
+    config.data.inputs = ("word", "pos", "suffix", "characters")
     config.train.eval_metric = "f1"
 
 

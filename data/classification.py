@@ -64,8 +64,8 @@ def _tsv(data: Config, split: str) -> Iterator[Text]:
             raise UserError(f"{place}: this line is empty: remove it")
         if len(columns) <= max(places):
             raise UserError(
-                f"{place}: it has {len(columns)} columns, so none of number {max(places)}: "
-                "data.label and data.text count them from 0"
+                f"{place}: it has {len(columns)} of the columns that data.label={data.label} and "
+                f"data.text={data.text} ask for, counted from 0"
             )
         yield Text(columns[places[0]].strip(), columns[places[1]], place)
 
@@ -133,7 +133,7 @@ def _write(data: Config, split: str, vocabularies: dict[str, Any], folder: Path)
             words = rectangle(ids) if data.documents else ids[0]
             writer.add({"words": words, "label": label}, shown)
     refuse_nothing(kept, data, split)
-    logger.info("%s: %s texts, %s of them cut to what is read", split, f"{kept:,}", f"{cut:,}")
+    logger.info("%s: %s texts, %s of them longer than is read", split, f"{kept:,}", f"{cut:,}")
     return {"texts": kept, "cut": cut}
 
 

@@ -54,8 +54,10 @@ def find(data: Config, split: str, language: str = "", pattern: str = "") -> Pat
     if not data.dir:
         raise UserError("this corpus is in files: name their folder with --config.data.dir=FOLDER")
     if not folder.is_dir():
+        what = "is a file, not a folder" if folder.exists() else "does not exist"
         raise UserError(
-            f"corpus folder {folder} does not exist: name your copy with --config.data.dir=FOLDER"
+            f"corpus folder {folder} {what}: name your copy with --config.data.dir=FOLDER, or to "
+            "eval.py with --data_dir=FOLDER"
         )
     pattern = pattern or data.files
     try:
@@ -69,9 +71,12 @@ def find(data: Config, split: str, language: str = "", pattern: str = "") -> Pat
             return folder / (name + suffix)
     present = sorted(path.name for path in folder.iterdir() if path.is_file())
     made_of = "data.files and data.splits" + (", data.source, data.target" if language else "")
+    without = split == data.splits.valid and split != data.splits.train
     raise UserError(
-        f"{folder} has no file {name} (plain, .gz or .xz): {made_of} make that name; the folder "
-        f"holds {', '.join(present[:12]) or 'no files'}" + (", ..." if len(present) > 12 else "")
+        f"{folder} has no file {name} (plain, .gz or .xz): {made_of} make that name, data.dir the "
+        f"folder, which holds {', '.join(present[:12]) or 'no files'}"
+        + (", ..." if len(present) > 12 else "")
+        + ("; --config.data.splits.valid= holds out training examples instead" if without else "")
     )
 
 

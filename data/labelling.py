@@ -108,7 +108,8 @@ def _columns(data: Config, split: str) -> Iterator[Labelled]:
         elif len(fields) != len(data.columns):
             raise UserError(
                 f"{path}, line {number}: {len(data.columns)} columns are wanted "
-                f"({', '.join(data.columns)}: data.columns), not {len(fields)}"
+                f"({', '.join(data.columns)}), not {len(fields)}: mend the line, or name yours, as "
+                "\"--config.data.columns=('word','label')\""
             )
         else:
             rows.append(fields)
@@ -170,8 +171,8 @@ def prepare(data: Config) -> Prepared:
 def _make(data: Config, folder: Path) -> dict[str, Any]:
     if KINDS[data.corpus] == "classes":
         every = (sequence.columns["label"] for sequence in read_sequences(data, "train"))
-        labels = set(map(str, itertools.chain.from_iterable(every)))
-        Labels.learn(_with_both_marks(labels)).save(folder / "label.vocab")
+        labels = Labels.learn(map(str, itertools.chain.from_iterable(every)))
+        Labels(_with_both_marks(labels)).save(folder / "label.vocab")
     for name in data.inputs if data.corpus == "columns" else ():
         words = (
             " ".join(input_column(name, sequence.columns, data))
@@ -183,11 +184,10 @@ def _make(data: Config, folder: Path) -> dict[str, Any]:
     return {"counts": counts, "vocabulary": {name: len(v) for name, v in vocabularies.items()}}
 
 
-def _with_both_marks(labels: set[str]) -> set[str]:
+def _with_both_marks(labels: Labels) -> list[str]:
     """Of chunks, labels in twos: a kind that can begin (B-LST) can go on (I-LST), even where the
     training text has but short ones, as that of CoNLL-2000 does."""
-    kinds = {label[2:] for label in labels if label.startswith(("B-", "I-"))}
-    return labels | {mark + kind for mark in ("B-", "I-") for kind in kinds}
+    return sorted({*labels.names, *(f"{mark}-{kind}" for mark in "BI" for kind in labels.chunks)})
 
 
 def input_column(name: str, columns: dict[str, list[str]], data: Config) -> list[str]:

@@ -1,10 +1,14 @@
 """The labels of a corpus: those that its training examples have, in order of the alphabet."""
 
+import collections
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
 from errors import UserError
+
+logger = logging.getLogger("alignax")
 
 
 class Labels:
@@ -14,7 +18,12 @@ class Labels:
 
     @classmethod
     def learn(cls, labels: Iterable[str]) -> Self:
-        return cls(sorted(set(labels)))
+        """Says what it found, for a wrong column or a header is seen by that."""
+        counts = collections.Counter(labels)
+        shown = ", ".join(f"{name} ({count:,})" for name, count in counts.most_common(12))
+        more = f", and {len(counts) - 12} more" if len(counts) > 12 else ""
+        logger.info("labels: %s", shown + more)
+        return cls(sorted(counts))
 
     @property
     def chunks(self) -> list[str]:

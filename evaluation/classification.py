@@ -1,5 +1,6 @@
 """Scores, predictions and pictures of texts that are given a class."""
 
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,13 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
         f"{own}\t{p['p']:.4f}\t{true}" for own, p, true in zip(ours, predicted, gold, strict=True)
     ]
     scores = losses | {"error": 1 - losses["accuracy"], "macro_f1": macro_f1(ours, gold)}
-    result = keep(wanted, scores, lines, confusion=confusion(ours, gold, task.labels.names))
+    result = keep(
+        wanted,
+        scores,
+        "−log p of the class",
+        lines,
+        confusion=confusion(ours, gold, task.labels.names),
+    )
     show(result, _samples(task, texts, predicted, 3))
     for number, (text, p) in enumerate(zip(texts, predicted, strict=True)):
         if number < wanted.pictures:
@@ -77,7 +84,7 @@ def _samples(
 ) -> list[dict[str, str]]:
     return [
         {
-            "text": " ".join(word for part in _sentences(texts[i]) for word in part)[:200],
+            "text": shorten(" ".join(word for part in _sentences(texts[i]) for word in part), 200),
             "ours": task.labels.names[int(predicted[i]["label"])],
             "gold": texts[i]["label"],
         }
@@ -98,7 +105,8 @@ def _draw(task: Classification, text: Shown, p: Prediction, number: int, wanted:
     if "hops" in p:
         words = _sentences(text)[0]
         rows = [f"hop {i + 1}" for i in range(len(p["hops"]))]
-        heat_map(p["hops"][:, : len(words)], words, rows, title, path)
+        hops = p["hops"][:, : len(words)]
+        heat_map(hops, words, rows, title, path, largest=float(hops.max()))
     elif "sentences" in p:
         of_sentences, of_words = two_levels(text, p)
         highlighted(_sentences(text), of_words, of_sentences, title, path)

@@ -34,12 +34,14 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         f"{answer(q, p)}\t{p['p']:.4f}\t{q['answer']}\t{' '.join(q['query'])}"
         for q, p in zip(questions, predicted, strict=True)
     ]
-    result = keep(wanted, losses | {"most_frequent": most_frequent(questions)}, lines)
+    result = keep(
+        wanted, losses | {"most_frequent": most_frequent(questions)}, "−log p of the answer", lines
+    )
     show(result, _samples(questions, predicted, 3))
     for number, (q, p) in enumerate(zip(questions, predicted, strict=True)):
         if number < wanted.pictures:
             path = wanted.folder / f"attention-{number}.png"
-            title = f"ours {answer(q, p)} ({p['p']:.2f}), gold {q['answer']}"
+            title = f"ours {answer(q, p)} ({p['p']:.2f}), gold {q['answer']}; s = Σ β·α, (β)"
             over_passage(rows(q, p), q["passage"], set(q["candidates"]), title, path)
     if wanted.page:
         title = f"{task.config.model.reader}: {corpus_name(task.config.data)}"
@@ -86,7 +88,7 @@ def _samples(
 def _for_page(question: Shown, p: Prediction) -> dict[str, Any]:
     own = rows(question, p)
     hypothesis = {
-        "text": f"{answer(question, p)}, for {' '.join(question['query'])}",
+        "text": answer(question, p),
         "tokens": list(own), "score": float(p["p"]),
         "attention": {"attention": [row.round(3).tolist() for row in own.values()]},
     }  # fmt: skip

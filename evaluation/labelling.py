@@ -1,5 +1,6 @@
 """Scores, predictions and pictures of sequences that are labelled step by step."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,11 @@ from tasks.task import Params
 from training.loop import Evaluate, Evaluation
 
 Labels = list[list[str]]
+LOSSES = {
+    "values": "mean squared error a step",
+    "classes": "−log p a step",
+    "notes": "−log p a frame",
+}
 
 
 def make_evaluate(task: Labelling, mesh: Mesh) -> Evaluate:
@@ -65,7 +71,7 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     model = task.config.model
     title = f"{model.network} {model.cell}: {corpus_name(task.config.data)}"
     if task.kind != "classes":
-        result = keep(wanted, losses, _numbers(task, wanted.split, predicted))
+        result = keep(wanted, losses, LOSSES[task.kind], _numbers(task, wanted.split, predicted))
         show(result, ())
         _draw(task, wanted, predicted)
         if wanted.page:
@@ -80,12 +86,16 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         )
         for text, own, true in zip(texts, ours, gold, strict=True)
     ]
-    result = keep(wanted, losses | _more_scores(task, ours, gold), lines)
+    scores = losses | _more_scores(task, ours, gold)
+    result = keep(wanted, scores, LOSSES[task.kind], lines)
     show(result, _samples(task, wanted.split, ours, gold, 3))
+    if "word" not in texts[0]:
+        _draw(task, wanted, predicted)
     if wanted.page:
-        shown = list(zip(texts, ours, gold, strict=True))[: wanted.page]
-        terms = {"examples": "Sequences", "source": "steps", "target": "labels"}
-        write_report(wanted, result, title, terms, [_for_page(*x) for x in shown])
+        shown = zip(texts, ours, gold, strict=True) if "word" in texts[0] else ()
+        terms = {"examples": "Sequences", "source": "steps", "target": "labels (gold where wrong)"}
+        examples = [_for_page(*x) for x in itertools.islice(shown, wanted.page)]
+        write_report(wanted, result, title, terms, examples)
 
 
 def _samples(
@@ -93,12 +103,9 @@ def _samples(
 ) -> list[dict[str, str]]:
     texts = task.split(split)[0].texts()
     return [
-        {
-            **({"words": " ".join(texts[i]["word"])} if "word" in texts[i] else {}),
-            "ours": " ".join(ours[i]),
-            "gold": " ".join(gold[i]),
-        }
+        {"words": " ".join(texts[i]["word"]), "ours": " ".join(ours[i]), "gold": " ".join(gold[i])}
         for i in evenly(len(texts), count)
+        if "word" in texts[i]
     ]
 
 
@@ -122,10 +129,15 @@ def _draw(task: Labelling, wanted: Wanted, predictions: list[Prediction]) -> Non
             gold = gold[1:]
             piano_rolls(gold, prediction["label"][: len(gold)], path)
         else:
-            two_series(gold[:, 0], prediction["label"][: len(gold), 0], path)
+            two_series(gold.ravel(), prediction["label"][: len(gold)].ravel(), path)
 
 
 def _for_page(text: dict[str, list[str]], ours: Sequence[str], gold: Sequence[str]) -> dict:
-    words = text.get("word") or [str(i) for i in range(len(ours))]
-    hypothesis = {"text": " ".join(ours), "tokens": list(ours), "score": None, "attention": {}}
-    return {"text": [" ".join(words), " ".join(gold)], "source": words, "hypotheses": [hypothesis]}
+    pairs = list(zip(ours, gold, strict=True))
+    right = sum(own == true for own, true in pairs)
+    hypothesis = {
+        "text": f"{right} of {len(pairs)} right", "score": None, "attention": {},
+        "tokens": [own if own == true else f"{own} ({true})" for own, true in pairs],
+    }  # fmt: skip
+    text_of = [" ".join(text["word"]), " ".join(gold)]
+    return {"text": text_of, "source": text["word"], "hypotheses": [hypothesis]}

@@ -24,12 +24,17 @@ warnings.filterwarnings("ignore", "Glyph .* missing from font")  # boxes tell it
 
 
 def heat_map(
-    weights: np.ndarray, source: list[str], target: list[str], title: str, path: Path
+    weights: np.ndarray,
+    source: list[str],
+    target: list[str],
+    title: str,
+    path: Path,
+    largest: float = 1.0,
 ) -> None:
-    """Weights [target, source] as a grey picture; white is 1."""
+    """Weights [target, source] as a grey picture; white is the largest."""
     width, height = 0.34 * len(source) + 1.6, 0.34 * len(target) + 1.4
     figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
-    image = axes.imshow(weights, cmap="gray", vmin=0, vmax=1)
+    image = axes.imshow(weights, cmap="gray", vmin=0, vmax=largest)
     axes.set_xticks(
         range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor", parse_math=False
     )
@@ -113,7 +118,8 @@ def highlighted(
         axes.add_patch(bar)
         axes.text(0.3, first * height + height * 0.68, f"{weight:.2f}", size=7, ha="center")
         line += 1
-    axes.text(0.1, height * 0.68, title, size=8, parse_math=False)
+    scale = f"red: p_s, at most {reddest:.2f}; blue: √p_s · p_w, at most {deepest:.2f}"
+    axes.text(0.1, height * 0.68, f"{title}; {scale}", size=8, parse_math=False)
     figure.set_size_inches(across, (line + 0.5) * height)
     axes.set(xlim=(0, across), ylim=((line + 0.5) * height, 0))
     figure.savefig(path, dpi=150)

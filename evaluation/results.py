@@ -24,21 +24,23 @@ class Wanted(NamedTuple):
 
 
 def corpus_name(data: Config) -> str:
-    """How a person would call it: the name in a catalogue, the folder, or the kind."""
-    return data.get("name") or Path(data.dir).name or data.corpus
+    """How a person would call it: its name in a catalogue, its folder and files, or its kind."""
+    files = data.files.replace("{split}", "").strip("._") if data.dir else ""
+    return data.get("name") or f"{Path(data.dir).name} {files}".strip() or data.corpus
 
 
 def keep(
-    wanted: Wanted, scores: dict[str, float], predictions: Sequence[str], **more: Any
+    wanted: Wanted, scores: dict[str, float], loss: str, predictions: Sequence[str], **more: Any
 ) -> dict[str, Any]:
-    """Writes scores.json and a line for every example; clears away an earlier report."""
+    """Writes scores.json and a line for every example; clears away an earlier report. `loss` says
+    what the loss is."""
     folder = wanted.folder
     for pattern in ("attention-*.png", "prediction-*.png", "report.html"):
         for old in folder.glob(pattern):
             old.unlink()
     result = {
         "split": wanted.split, "checkpoints": list(wanted.checkpoints),
-        "examples": len(predictions), "scores": scores, **more,
+        "examples": len(predictions), "scores": scores, "signatures": {"loss": loss}, **more,
     }  # fmt: skip
     (folder / "scores.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     (folder / "predictions.txt").write_text("".join(f"{p}\n" for p in predictions), "utf-8")
@@ -50,7 +52,7 @@ def show(result: dict[str, Any], samples: Sequence[dict[str, str]]) -> None:
         print("\n".join(f"{name:>15}: {text}" for name, text in sample.items()), end="\n\n")
     print(f"{'checkpoint':>15}: {', '.join(map(str, result['checkpoints']))}")
     for name, value in result["scores"].items():
-        print(f"{name:>15}: {value:#.4g}")
+        print(f"{name:>15}: {value:#.4g}  {result['signatures'].get(name, '')}".rstrip())
 
 
 def write_report(
@@ -63,12 +65,14 @@ def write_report(
     """The page: scores, pictures, and examples that are words with rows of weights over them."""
     about = f"{result['examples']:,} examples, checkpoint {', '.join(map(str, wanted.checkpoints))}"
     scores = [
-        {"name": name, "value": value, "signature": ""} for name, value in result["scores"].items()
+        {"name": name, "value": value, "signature": result["signatures"].get(name, "")}
+        for name, value in result["scores"].items()
     ]
     pictures = sorted(wanted.folder.glob("*-[0-9]*.png"))
     content = {
         "title": f"{title}, {wanted.split}", "about": about, "scores": scores,
-        "terms": {"reference": "gold", **(terms or {})}, "pictures": [_inline(p) for p in pictures],
+        "terms": {"reference": "gold", "first": 0, **(terms or {})},
+        "pictures": [_inline(picture) for picture in pictures],
         "curves": {}, "selection": [], "positions": [], "sentences": list(examples),
     }  # fmt: skip
     write_page(wanted.folder / "report.html", content)

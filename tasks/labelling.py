@@ -17,7 +17,7 @@ from tasks.task import Params, Predicted, Task
 class Labelling(Task):
     """A corpus of sequences and a tagger for it, as `config` describes them."""
 
-    counted = "steps"
+    counted = "time steps"
 
     def __init__(self, config: Config):
         super().__init__(config, prepare(config.data))

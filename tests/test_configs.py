@@ -310,7 +310,10 @@ OF_OTHERS = {
     "must have a word and a label": (
         "tagger", {"data.corpus": "columns", "data.columns": ("word", "pos")},
     ),
-    "splits.valid is empty: series has": ("tagger", {"data.splits.valid": ""}),
+    "splits.valid is empty: polymusic has": (
+        "tagger",
+        {"data.corpus": "polymusic", "model.network": "forward", "data.splits.valid": ""},
+    ),
     "series makes its own splits": ("tagger", {"data.splits.test": "other"}),
     "must have names of their own": (
         "tagger", {"data.corpus": "columns", "data.columns": ("word", "index", "label")},

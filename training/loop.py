@@ -108,6 +108,11 @@ def train(task: Task, evaluate: Evaluate, config: Config, workdir: Path, mesh: M
         if progress.done or start >= steps:
             logger.info(f"this run is complete after {start:,} steps: nothing to do")
             return state
+        if config.optimizer.warmup_steps >= steps:
+            logger.warning(
+                f"optimizer.warmup_steps={config.optimizer.warmup_steps} is not over when these "
+                f"{steps:,} steps are: the learning rate never gets to its height"
+            )
         step = make_train_step(task.loss, optimizer, config, mesh)
         with (
             contextlib.closing(Log(workdir, start, steps, task.counted)) as log,

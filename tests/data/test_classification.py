@@ -84,7 +84,7 @@ def test_columns_are_chosen_by_number(tmp_path):
         ("7", "some words"), ("8", "other words"),
     ]  # fmt: skip
     data.text = "3"
-    with pytest.raises(UserError, match=r"train\.tsv, line 1: it has 3 columns, so none of numb"):
+    with pytest.raises(UserError, match=r"train\.tsv, line 1: it has 3 of the columns that"):
         prepare(data)
 
 

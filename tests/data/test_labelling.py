@@ -142,7 +142,7 @@ def test_piano_rolls_of_another_shape_are_refused(tmp_path):
     data.splits.test = "nodata"
     with pytest.raises(UserError, match=r"no variable 'nodata': data\.splits can name traind"):
         prepare(data)
-    with pytest.raises(UserError, match="testdata 0: notes are wanted as 0 and 1"):
+    with pytest.raises(UserError, match="traindata 0: notes are wanted as 0 and 1"):
         prepare(rolls(tmp_path, np.full((5, 88), 2, np.uint8)))
     (tmp_path / "own.mat").write_bytes(b"no such thing")
     with pytest.raises(UserError, match=r"own\.mat is no MATLAB file"):

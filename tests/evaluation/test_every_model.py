@@ -44,7 +44,14 @@ def make(name, cache):
     return Translation(config)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+# Models whose parts are all among those of others take their time elsewhere.
+_ALIKE = ("local_m", "split keys", "sutskever")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in _ALIKE)) for name in CONFIGS],
+)
 def test_it_decodes_looks_and_is_reported(name, cache, mesh, tmp_path):
     task = make(name, cache)
     params, decode = jax.jit(task.init)(jax.random.key(0)), task.config.decode

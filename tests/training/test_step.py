@@ -39,7 +39,7 @@ def test_loss_and_gradients_are_the_same_on_any_number_of_devices(tiny_task):
     config.optimizer.clip_norm = 0.0
     start = jax.tree.leaves(jax.jit(tiny_task.init)(jax.random.key(0)))
     expected, expected_sums = one_step(tiny_task, config, batch, devices=1)
-    for devices in (2, 4, 8):
+    for devices in (2, 8):
         state, sums = one_step(tiny_task, config, batch, devices)
         for name, value in expected_sums.items():
             np.testing.assert_allclose(sums[name], value, rtol=1e-5)
