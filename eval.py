@@ -2,11 +2,15 @@
 
 python eval.py --workdir=runs/a --split=test
 
-Writes scores.json, hypotheses.txt or predictions.txt, report.html and pictures of the attention to
-WORKDIR/eval/SPLIT, and prints the scores. Of a translator they are perplexity, BLEU (sacreBLEU's
+Writes scores.json, hypotheses.txt or predictions.txt, report.html and pictures (attention-*.png,
+prediction-*.png) to WORKDIR/eval/SPLIT, and prints the scores. Of a translator they are perplexity, BLEU (sacreBLEU's
 and over tokens), chrF, TER, exact match, token and alignment error; how to decode is the run's
-config.decode, and --decode.beam=5 and the like change it. Of other tasks they are the loss,
-accuracy, and F1 of chunks or of classes.
+config.decode, and --decode.beam=5 and the like change it.
+
+Of other tasks they are the loss (scores.json says of what), accuracy, precision, recall and F1 of
+chunks, error and mean F1 of classes, and how often a cloze's most frequent candidate is right.
+predictions.txt then has a line for each text or question (ours, its probability, gold, the query),
+or for each step, with a blank line after a sequence (word, gold, ours; or the numbers).
 """
 
 from pathlib import Path

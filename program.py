@@ -44,8 +44,9 @@ def decode_settings(config: Config) -> Config:
     changes = config_flags.get_override_values(flags.FLAGS["decode"])
     if "decode" not in config:
         if changes:
+            name = next(iter(changes))
             raise UserError(
-                f"--decode.{next(iter(changes))}: a run of {config.task} decodes nothing: leave it out"
+                f"--decode.{name}: a run of {config.task} decodes nothing: leave it out"
             )
         return None
     config = config.copy_and_resolve_references()

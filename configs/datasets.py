@@ -100,7 +100,7 @@ _POLYMUSIC = {
 _LABELLING: dict[str, dict] = {
     "series": {"corpus": "series"},  # Schuster 1997's artificial one: y(t), a number
     "series_classes": {"corpus": "series_classes"},  # whether it is over .5
-    "conll2000": {
+    "conll2000": {  # clips.uantwerpen.be/conll2000/chunking: train.txt, test.txt
         "corpus": "columns",
         "dir": "corpora/conll2000",
         "splits": {"train": "train", "valid": "", "test": "test"},
@@ -112,13 +112,13 @@ _LABELLING: dict[str, dict] = {
     "musedata": {**_POLYMUSIC, "files": "MuseData.mat"},
     "columns": {"corpus": "columns"},  # your own: a word a line, a blank line between sentences
 }
-_SST = {
+_SST = {  # nlp.stanford.edu/sentiment, as lines of label and tokenised, lowercased text
     "corpus": "lines",
     "dir": "corpora/sst",
     "splits": {"train": "train", "valid": "dev", "test": "test"},
     "vocab": {"tokenizer": "split"},
 }
-_IMDB = {
+_IMDB = {  # ai.stanford.edu/~amaas/data/sentiment, as lines of label, rating and text
     "corpus": "tsv",
     "dir": "corpora/imdb",
     "text": "2",
@@ -155,7 +155,7 @@ _CLASSIFICATION: dict[str, dict] = {
 
 
 def _cbt(kind: str) -> dict:
-    """The Children's Book Test's own files."""
+    """The Children's Book Test's own files (research.facebook.com/downloads/babi)."""
     return {
         "dir": "corpora/cbt",
         "files": f"cbtest_{kind}_{{split}}.txt",
