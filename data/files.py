@@ -73,7 +73,7 @@ def find(data: Config, split: str, language: str = "", pattern: str = "") -> Pat
     made_of = "data.files and data.splits" + (", data.source, data.target" if language else "")
     without = split == data.splits.valid and split != data.splits.train
     raise UserError(
-        f"{folder} has no file {name} (plain, .gz or .xz): {made_of} make that name, data.dir names "
+        f"{folder} has no file {name} (plain, .gz or .xz): {made_of} make that name, data.dir is "
         f"the folder; the folder holds {', '.join(present[:12]) or 'no files'}"
         + (", ..." if len(present) > 12 else "")
         + ("; --config.data.splits.valid= holds out training examples instead" if without else "")
