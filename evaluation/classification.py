@@ -132,6 +132,6 @@ def _for_page(text: Shown, p: Prediction, ours: str) -> dict[str, Any]:
             start += len(own)
     hypothesis = {
         "text": ours, "tokens": list(rows), "score": float(p["p"]),
-        "attention": {"attention": [row.round(3).tolist() for row in rows.values()]},
+        "attention": {"attention": [row.round(4).tolist() for row in rows.values()]},
     }  # fmt: skip
     return {"text": [" ".join(words), text["label"]], "source": words, "hypotheses": [hypothesis]}

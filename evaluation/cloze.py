@@ -90,7 +90,7 @@ def _for_page(question: Shown, p: Prediction) -> dict[str, Any]:
     hypothesis = {
         "text": answer(question, p),
         "tokens": list(own), "score": float(p["p"]),
-        "attention": {"attention": [row.round(3).tolist() for row in own.values()]},
+        "attention": {"attention": [row.round(4).tolist() for row in own.values()]},
     }  # fmt: skip
     text = [" ".join(question["query"]), question["answer"]]
     return {"text": text, "source": question["passage"], "hypotheses": [hypothesis]}

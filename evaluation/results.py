@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ class Wanted(NamedTuple):
 
 def corpus_name(data: Config) -> str:
     """How a person would call it: its name in a catalogue, its folder and files, or its kind."""
-    files = data.files.replace("{split}", "").strip("._") if data.dir else ""
+    files = re.sub(r"{split}|\.\w+$", "", data.files).strip("._-") if data.dir else ""
     return data.get("name") or f"{Path(data.dir).name} {files}".strip() or data.corpus
 
 
