@@ -47,11 +47,9 @@ class Labelled(NamedTuple):
     place: str  # of the whole
 
     def place_of(self, step: int) -> str:
-        return (
-            f"{self.place}, line {self.columns['line'][step]}"
-            if "line" in self.columns
-            else (f"{self.place}, step {step}")
-        )
+        if "line" in self.columns:
+            return f"{self.place}, line {self.columns['line'][step]}"
+        return f"{self.place}, step {step}"
 
     def piece(self, first: int, last: int) -> "Labelled":
         return self._replace(columns={name: x[first:last] for name, x in self.columns.items()})

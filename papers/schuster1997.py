@@ -15,7 +15,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from absl import flags
 
@@ -54,16 +54,14 @@ BACKWARD = [Row("backward", backward=k) for k in DELAYS]
 Errors = dict[Row, list[float]]
 
 
-def compare(data: str, cell: str, seeds: Sequence[int], folder: Path, **changes: Any) -> str:
-    """Trains all that is not trained yet; writes and returns the comparison. `changes` are of every
-    config."""
+def compare(data: str, cell: str, seeds: Sequence[int], folder: Path) -> str:
+    """Trains all that is not trained yet; writes and returns the comparison."""
     errors: dict[str, Errors] = {"valid": {}, "test": {}}
 
     def measure(*rows: Row) -> None:
         for row, seed in itertools.product(rows, seeds):
             logging.getLogger("alignax").info(f"--- {row.name}, seed {seed}")
             config = row.config(data, cell, seed)
-            config.update_from_flattened_dict(changes)
             delays = f"{row.forward or 0}-{row.backward or 0}"
             run = folder / f"{data}-{cell}-{row.network}-{delays}-{seed}"
             for split, own in errors.items():

@@ -13,7 +13,7 @@ import pytest
 from errors import UserError
 from evaluation.classification import confusion, macro_f1
 from evaluation.labelling import chunk_scores
-from evaluation.predictions import Predictor
+from evaluation.predictions import Predictor, mean_losses
 from evaluation.registry import EVALUATIONS, REPORTS
 from evaluation.results import Wanted
 from papers.runs import scores_of
@@ -72,19 +72,21 @@ def test_a_run_from_corpus_to_page(name, tmp_path, alone):
             assert {len(row) for row in rows} <= {len(sentence["source"])}
 
 
-def test_predictions_come_in_the_corpus_order(tmp_path, alone):
+def test_predictions_come_in_the_corpus_order_from_several_devices(tmp_path, mesh):
     config = small_config("columns", tmp_path)
     config.data.update({"batch_size": 4, "batch_multiple": 2, "buckets": 2})
     task = make_task(config)
     assert len(list(task.eval_batches("test"))) > 2  # and not in the corpus' order
     params = task.init(jax.random.key(0))
-    _, found = Predictor(task, alone)(params, "test")
-    split = task.prepared.split("test")
+    losses, found = Predictor(task, mesh)(params, "test")
+    split, sums = task.prepared.split("test"), []
     assert len(found) == len(split)
     for i, prediction in enumerate(found):
         batch = {name: x[None] for name, x in next(split.examples(np.array([i]))).items()}
         own = task.predict(params, batch)[0]["label"][0]
         np.testing.assert_array_equal(prediction["label"][: len(own)], own)
+        sums.append(task.loss(params, batch))
+    np.testing.assert_allclose(losses["loss"], mean_losses(sums)["loss"], rtol=1e-5)
 
 
 # By hand: chunks of gold, of ours, and those of both.
