@@ -12,7 +12,7 @@ from evaluation.translation import Evaluator
 from evaluation.translation_report import report
 
 
-@pytest.mark.parametrize("name", TOKENIZERS.keys() - {"plain"})  # which is never written back
+@pytest.mark.parametrize("name", sorted(TOKENIZERS.keys() - {"plain"}))  # never written back
 def test_a_perfect_translation_scores_everything_with_every_tokenizer(name):
     line = "zwei jun@@ ge männer sind im frei@@ en" if name == "bpe" else "zwei junge Männer sind."
     vocabulary = WordVocabulary([], make_tokenizer(name, "de"), lowercase=False)
