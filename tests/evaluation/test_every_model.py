@@ -44,8 +44,8 @@ def make(name, cache):
     return Translation(config)
 
 
-# Models whose parts are all among those of others take their time elsewhere.
-_ALIKE = ("local_m", "split keys", "sutskever")
+# Models whose parts are all among those of others, or of tests of one model, are left to make slow.
+_ALIKE = ("global", "local_m", "split keys", "sutskever")
 
 
 @pytest.mark.parametrize(

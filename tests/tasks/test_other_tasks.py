@@ -45,7 +45,9 @@ def test_padding_changes_nothing(task):
             np.testing.assert_allclose(own, values, rtol=1e-5, atol=1e-6)
 
 
-def test_a_batch_of_padding_alone_is_no_number_but_zero(task):
+@pytest.mark.parametrize("name", ["columns", "sentence", "han", "reader"])
+def test_a_batch_of_padding_alone_is_no_number_but_zero(name, tmp_path):
+    task = make_task(small_config(name, tmp_path))
     split = task.prepared.split("test")
     lengths = tuple(map(int, split.lengths.max(axis=0)))
     batch = make_batch(split, Bucket(2, lengths), np.array([], int))
