@@ -67,7 +67,7 @@ def _tokens(fields: Fields, lengths: np.ndarray) -> np.ndarray:
         for name, field in fields.items()
         if any(isinstance(axis, str) for axis in field.axes)
     }
-    columns = shapes(ones)(list(lengths.T))
+    columns = shapes(ones, list(lengths.T))
     return np.stack([np.prod(np.broadcast_arrays(*sides), axis=0) for sides in columns.values()], 1)
 
 
@@ -138,11 +138,14 @@ def make_batch(
     members = members[host * rows : (host + 1) * rows]
     batch = {
         name: np.zeros((rows, *shape), split.fields[name].dtype)
-        for name, shape in shapes(split.fields)(bucket.lengths).items()
+        for name, shape in shapes(split.fields, bucket.lengths).items()
     }
     for row, example in enumerate(split.examples(members)):
         for name, values in example.items():
-            batch[name][(row, *map(slice, values.shape))] = values
+            if values.ndim == 1:
+                batch[name][row, : len(values)] = values
+            else:
+                batch[name][(row, *map(slice, values.shape))] = values
     batch["index"] = np.full(rows, -1, np.int32)
     batch["index"][: len(members)] = members
     return batch

@@ -56,20 +56,21 @@ def axes(fields: Fields) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def shapes(fields: Fields) -> Callable[[Sequence[int]], dict[str, tuple[int, ...]]]:
-    """A function from the lengths of the named axes to the shapes of all fields."""
+def _sides(fields: Fields) -> dict[str, list[tuple[int, int]]]:
+    """For every axis of every field, where its length is found, or the length if it is fixed."""
     place = {axis: i for i, axis in enumerate(axes(fields))}
-    plan = {
+    return {
         name: [(place[a], 0) if isinstance(a, str) else (-1, a) for a in field.axes]
         for name, field in fields.items()
     }
 
-    def shape_of(lengths: Sequence[int]) -> dict[str, tuple[int, ...]]:
-        return {
-            name: tuple([fixed or lengths[i] for i, fixed in own]) for name, own in plan.items()
-        }
 
-    return shape_of
+def shapes(fields: Fields, lengths: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
+    """The shapes of all fields, where the named axes have these lengths."""
+    return {
+        name: tuple(fixed or lengths[axis] for axis, fixed in sides)
+        for name, sides in _sides(fields).items()
+    }
 
 
 class Split:
@@ -77,7 +78,11 @@ class Split:
 
     def __init__(self, folder: Path, name: str, fields: Fields):
         self.fields = fields
-        self._dtypes = {name: np.dtype(field.dtype) for name, field in fields.items()}
+        dtypes = {name: np.dtype(field.dtype) for name, field in fields.items()}
+        self._layout = [
+            (name, dtypes[name], dtypes[name].itemsize, sides)
+            for name, sides in _sides(fields).items()
+        ]
         self.lengths = np.load(folder / f"{name}.lengths.npy")
         self._texts = folder / f"{name}.jsonl"
         # Random access only, so reading ahead would be for nothing.
@@ -90,14 +95,17 @@ class Split:
 
     def examples(self, indices: np.ndarray) -> Iterator[Example]:
         """The examples at `indices`."""
-        shape_of = shapes(self.fields)
-        # One by one: read(list) takes time and memory by the size of the whole file.
+        # One by one: read(list) takes time and memory by the size of the whole file. This loop is
+        # what training waits for, so it does no more than it must.
         for i in indices.tolist():
             record, offset, example = self._reader.read(i, i + 1)[0], 0, {}
-            for name, shape in shape_of(self.lengths[i].tolist()).items():
-                dtype, count = self._dtypes[name], math.prod(shape)
-                example[name] = np.frombuffer(record, dtype, count, offset).reshape(shape)
-                offset += count * dtype.itemsize
+            lengths = self.lengths[i].tolist()
+            for name, dtype, size, sides in self._layout:
+                shape = [fixed or lengths[axis] for axis, fixed in sides]
+                count = math.prod(shape)
+                values = np.frombuffer(record, dtype, count, offset)
+                example[name] = values if len(shape) == 1 else values.reshape(shape)
+                offset += count * size
             yield example
 
     def texts(self) -> list[dict[str, Any]]:
@@ -109,7 +117,7 @@ class Writer:
     """Writes one split."""
 
     def __init__(self, folder: Path, split: str, fields: Fields):
-        self.fields, self.lengths = fields, array.array("i")
+        self.fields, self.lengths, self._axes = fields, array.array("i"), axes(fields)
         self._path = folder / f"{split}.lengths.npy"
         path = str(folder / f"{split}.array_record")
         self._writer = ArrayRecordWriter(path, "group_size:1,uncompressed")
@@ -126,7 +134,7 @@ class Writer:
                 if by_name.setdefault(axis, axis if isinstance(axis, int) else length) != length:
                     raise ValueError(f"{name} has {length} of {axis}, not {by_name[axis]}")
             record.append(values.tobytes())
-        self.lengths.extend(by_name[axis] for axis in axes(self.fields))
+        self.lengths.extend([by_name[axis] for axis in self._axes])
         self._writer.write(b"".join(record))
         if self._texts:
             self._texts.write(json.dumps(text, ensure_ascii=False) + "\n")
@@ -138,7 +146,7 @@ class Writer:
         self._writer.close()
         if self._texts:
             self._texts.close()
-        lengths = np.array(self.lengths, np.int32).reshape(-1, len(axes(self.fields)))
+        lengths = np.array(self.lengths, np.int32).reshape(-1, len(self._axes))
         np.save(self._path, lengths)
 
 
