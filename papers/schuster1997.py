@@ -17,11 +17,13 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import NamedTuple
 
+import numpy as np
 from absl import flags
 
 import program
 from configs.base import Config
 from configs.schuster1997 import get_config
+from data.labelling import prepare
 from errors import UserError
 from evaluation.pictures import levels_and_curves
 from papers.runs import scores_of
@@ -58,14 +60,16 @@ def compare(data: str, cell: str, seeds: Sequence[int], folder: Path) -> str:
     """Trains all that is not trained yet; writes and returns the comparison."""
     errors: dict[str, Errors] = {"valid": {}, "test": {}}
 
+    def run(row: Row, seed: int) -> Path:
+        delays = f"{row.forward or 0}-{row.backward or 0}"
+        return folder / f"{data}-{cell}-{row.network}-{delays}-{seed}"
+
     def measure(*rows: Row) -> None:
         for row, seed in itertools.product(rows, seeds):
             logging.getLogger("alignax").info(f"--- {row.name}, seed {seed}")
             config = row.config(data, cell, seed)
-            delays = f"{row.forward or 0}-{row.backward or 0}"
-            run = folder / f"{data}-{cell}-{row.network}-{delays}-{seed}"
             for split, own in errors.items():
-                scores = scores_of(config, run, split)
+                scores = scores_of(config, run(row, seed), split)
                 error = 1 - scores["accuracy"] if "accuracy" in scores else scores["loss"]
                 own.setdefault(row, []).append(error)
 
@@ -74,11 +78,25 @@ def compare(data: str, cell: str, seeds: Sequence[int], folder: Path) -> str:
     best = [min(rows, key=lambda row: mean(errors["valid"][row])) for rows in (FORWARD, BACKWARD)]
     merged = Row("merged", best[0].forward, best[1].backward)
     measure(*{merged} - {Row("merged", 0, 0)})
+    if data == "series":  # classes would need the probabilities, which no run keeps
+        merged = merged._replace(network="separately trained and merged")
+        config = best[0].config(data, cell, seeds[0])
+        errors["test"][merged] = [
+            merged_error(config, [run(row, seed) for row in best]) for seed in seeds
+        ]
     measured = "mean squared error" if data == "series" else "classes wrong"
     text = comparison(errors["test"], merged, measured)
     (folder / "comparison.md").write_text(text, "utf-8")
     draw(errors["test"], merged, measured, folder / "delay.png")
     return text
+
+
+def merged_error(config: Config, runs: Sequence[Path]) -> float:
+    """Of the mean of what these runs predicted for the test split."""
+    split = prepare(config.data).split("test")
+    gold = np.concatenate([x["label"][:, 0] for x in split.examples(np.arange(len(split)))])
+    files = [(run / "eval" / "test" / "predictions.txt").read_text().split() for run in runs]
+    return float(np.mean((np.mean(np.array(files, float), axis=0) - gold) ** 2))
 
 
 def comparison(errors: Errors, merged: Row, measured: str) -> str:

@@ -1,9 +1,19 @@
 """The comparison says what the figures say, and trains what it compares."""
 
+import numpy as np
 import pytest
 
+from data.labelling import prepare
 from papers import schuster1997
-from papers.schuster1997 import BACKWARD, FORWARD, Row, compare, comparison, draw
+from papers.schuster1997 import (
+    BACKWARD,
+    FORWARD,
+    Row,
+    compare,
+    comparison,
+    draw,
+    merged_error,
+)
 
 
 def errors(brnn, merged, one):
@@ -39,11 +49,34 @@ def test_every_row_is_trained_and_the_delays_are_chosen_by_validation(tmp_path, 
         best = 5 if split == "valid" else 10
         return {"loss": 1.0 + abs(max(model.forward_delay, model.backward_delay) - best)}
 
+    def merged(config, runs):
+        assert [run.name for run in runs] in [
+            [f"series-elman-forward-5-0-{seed}", f"series-elman-backward-0-5-{seed}"]
+            for seed in (0, 1)
+        ]
+        return 0.5
+
     monkeypatch.setattr(schuster1997, "scores_of", scores)
+    monkeypatch.setattr(schuster1997, "merged_error", merged)
     text = compare("series", "elman", [0, 1], tmp_path)
-    assert "merged, delay 5 and 5" in text and "forward 10, backward 10" in text
+    assert "| merged, delay 5 and 5" in text and "forward 10, backward 10" in text
+    assert "BRNN < separately trained and merged, delay 5 and 5 < forward, delay 10" in text
     assert len(asked) == len(set(asked)) == 2 * 2 * (2 * 6 + 5)
     assert (tmp_path / "comparison.md").read_text() == text
+
+
+def test_separate_predictions_are_averaged(tmp_path):
+    config = Row("forward", 0).config("series", "elman", 0)
+    config.data.update({"cache": str(tmp_path), "examples": {"test": 2}, "series_length": 3})
+    split = prepare(config.data).split("test")
+    gold = np.concatenate([x["label"][:, 0] for x in split.examples(np.arange(2))])
+    for name, shift in (("a", 0.5), ("b", -0.1)):
+        folder = tmp_path / name / "eval" / "test"
+        folder.mkdir(parents=True)
+        numbers = [f"{y + shift:.6f}" for y in gold]
+        (folder / "predictions.txt").write_text("\n".join([*numbers[:3], "", *numbers[3:], ""]))
+    error = merged_error(config, [tmp_path / "a", tmp_path / "b"])
+    assert error == pytest.approx(0.2**2, rel=1e-3)
 
 
 @pytest.mark.slow
