@@ -76,7 +76,7 @@ def series(x: np.ndarray) -> np.ndarray:
     y = np.zeros_like(x)
     for shift in range(-10, 20):
         weight = (1 - abs(shift) / 10) / 10 if shift < 0 else (1 - shift / 20) / 20
-        ahead = x[max(0, shift) : len(x) + min(0, shift)]
+        ahead = x[max(0, shift) : max(0, len(x) + min(0, shift))]
         first = max(0, -shift)
         y[first : first + len(ahead)] += weight * ahead
     return y

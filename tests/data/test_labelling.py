@@ -40,12 +40,13 @@ def examples(data: Config, split: str) -> list[dict[str, np.ndarray]]:
     return list(own.examples(np.arange(len(own))))
 
 
-def test_the_series_is_the_papers():
+@pytest.mark.parametrize("length", [1, 3, 50])
+def test_the_series_is_the_papers(length):
     """y(t) by its two sums, term by term."""
-    x = np.random.default_rng(0).uniform(size=50)
+    x = np.random.default_rng(0).uniform(size=length)
     for t, y in enumerate(series(x)):
         past = sum(x[t + d] * (1 - abs(d) / 10) for d in range(-10, 0) if t + d >= 0) / 10
-        ahead = sum(x[t + d] * (1 - d / 20) for d in range(20) if t + d < 50) / 20
+        ahead = sum(x[t + d] * (1 - d / 20) for d in range(20) if t + d < length) / 20
         assert y == pytest.approx(past + ahead)
 
 
