@@ -163,7 +163,7 @@ def _cbt(kind: str) -> dict:
     }
 
 
-# Two thirds of the names of a new book were never seen, and those that were mean someone else.
+# The names of a new book are new, or mean someone else.
 _NAMES = {"anonymous": "candidates", "vocab": {"min_count": 20}}
 _NOUNS = {"anonymous": "unknown", "vocab": {"min_count": 20}}
 _CLOZE: dict[str, dict] = {

@@ -144,9 +144,5 @@ def tokens(data: Config, vocabulary: Vocabulary, text: Text) -> tuple[list[list[
         raise UserError(f"{text.place}: this text has no sentence and no word: remove the line")
     if not data.documents:
         found = [list(itertools.chain.from_iterable(found))]
-    else:
-        found, left = found[: data.max_sentences], found[data.max_sentences :]
-        if left:
-            return [part[: data.max_length] for part in found], True
-    longest = max(map(len, found))
-    return [part[: data.max_length] for part in found], longest > data.max_length
+    read = [part[: data.max_length] for part in found[: data.max_sentences]]
+    return read, read != found

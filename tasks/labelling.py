@@ -44,7 +44,8 @@ class Labelling(Task):
         key: Array | None = None,
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
-        """Sums over steps. Merged networks each learn by themselves; scores are of their mean."""
+        """Sums over steps. Merged networks have no part in each other's gradient; scores are of
+        their mean, the loss to learn by is the sum of both."""
         inputs, mask, label = self._inputs(batch)
         outputs = self._outputs(params, inputs, mask, key)
         values = self._values(outputs.mean(axis=0), label)
