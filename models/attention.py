@@ -67,13 +67,18 @@ class ScaledDot(Score):
 class General(Score):
     """h_tᵀ W_a h̄_s."""
 
+    features: int = 0
+
     @nn.compact
-    def __call__(self, query: Array, keys: Array, positions: Array) -> Array:
-        # W_a meets the query: one product a step, none for the memory.
-        width, init = keys.shape[-1], self.start_weights.score
+    def keys(self, states: Array) -> Array:
+        # W_a meets the memory: one product a sentence, none a step.
+        init = self.start_weights.score
         if self.zero_half:
-            init = with_zeros(init, columns=slice(width // 2, None))
-        return _products(self.dense(width, "W_a", init)(query), keys)
+            init = with_zeros(init, rows=slice(states.shape[-1] // 2, None))
+        return self.dense(self.features, "W_a", init)(states)
+
+    def __call__(self, query: Array, keys: Array, positions: Array) -> Array:
+        return _products(query, keys)
 
 
 class Concat(Score):

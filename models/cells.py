@@ -1,14 +1,14 @@
 """Recurrent cells, exactly as their papers define them.
 
-A cell works in two halves. `project` maps inputs to the gates' pre-activations; it knows no
-time, so a layer calls it once for a whole sequence. `step` adds the recurrent half. A carry is a
-tuple whose last entry is the hidden state h.
+A step reads inputs of two kinds: x, which is known for all steps before a loop begins, so that
+models/scan.py takes its product out of the loop; and `fed`, which is made in the loop (the output of
+the layer below, a context, input feeding), so that it shares a product with the last hidden state.
+A carry is a tuple whose last entry is the hidden state h.
 """
 
 import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
-from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Float
 
@@ -18,27 +18,15 @@ Carry = tuple[Array, ...]
 
 
 class Cell(nn.Module):
-    """What the cells share: one input and one recurrent matrix for all `gates` at once."""
+    """What the cells share: W for all inputs, U for h, and b, of all `gates` side by side."""
 
     features: int
     start_weights: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
 
-    gates = 1  # that read the input
-    recurrent_gates = 1  # that read the last h as it is
+    gates = 1
     states = 1
     bias = True
-
-    def setup(self) -> None:
-        self.input = self.dense(self.gates, self.start_weights.kernel, self.bias)
-        self.recurrent = self.dense(self.recurrent_gates, self.start_weights.recurrent)
-
-    def dense(self, gates: int, init: Initializer, bias: bool = False) -> nn.Dense:
-        init = in_blocks(init, gates)
-        return nn.Dense(gates * self.features, bias, self.dtype, kernel_init=init)
-
-    def project(self, x: Float[Array, "*b i"]) -> Float[Array, "*b g"]:
-        return self.input(x)
 
     def start(self, batch: int) -> Carry:
         return self.cast((jnp.zeros((batch, self.features)),) * self.states)
@@ -48,51 +36,73 @@ class Cell(nn.Module):
         *cells, h = carry
         return (*(c.astype(jnp.float32) for c in cells), h.astype(self.dtype))
 
-    def step(self, carry: Carry, projected: Float[Array, "b g"]) -> Carry:
+    def step(
+        self, carry: Carry, x: Float[Array, "b i"] | None, fed: Float[Array, "b j"] | None
+    ) -> Carry:
         raise NotImplementedError
+
+    @nn.compact
+    def parts(self, x: Array | None, fed: Array | None) -> tuple[Array, Array, Array]:
+        """W x + b, and W and U of what the loop makes."""
+        known, made = (0 if part is None else part.shape[-1] for part in (x, fed))
+        start, columns = self.start_weights, self.gates * self.features
+        W = self.param("W", in_blocks(start.kernel, self.gates), (known + made, columns))
+        U = self.param("U", in_blocks(start.recurrent, self.gates), (self.features, columns))
+        W, U = W.astype(self.dtype), U.astype(self.dtype)
+        total = jnp.zeros(columns, self.dtype)
+        if self.bias:
+            total = self.param("b", nn.initializers.zeros, (columns,)).astype(self.dtype)
+        if x is not None:
+            total = x.astype(self.dtype) @ W[:known] + total[None]
+        return jnp.atleast_2d(total), W[known:], U
+
+
+def _product(fed: Array | None, h: Array, W: Array, U: Array) -> Array:
+    """W fed + U h as one product."""
+    if fed is None:
+        return h @ U
+    return jnp.concatenate([fed.astype(h.dtype), h], axis=-1) @ jnp.concatenate([W, U])
 
 
 class Elman(Cell):
-    """h = tanh(W[h, x] + b)."""
+    """h = tanh(W x + U h + b)."""
 
-    def step(self, carry: Carry, projected: Float[Array, "b h"]) -> Carry:
+    def step(self, carry: Carry, x: Array | None, fed: Array | None) -> Carry:
         (h,) = carry
-        return (jnp.tanh(projected + self.recurrent(h)),)
+        known, W, U = self.parts(x, fed)
+        return (jnp.tanh(_product(fed, h, W, U) + known),)
 
 
 class LSTM(Cell):
-    """f, i, o = σ(W[h, x] + b); C̃ = tanh(W[h, x] + b); C = f·C + i·C̃; h = o·tanh(C)."""
+    """f, i, o = σ(W x + U h + b); C̃ = tanh(W x + U h + b); C = f·C + i·C̃; h = o·tanh(C)."""
 
-    gates = recurrent_gates = 4
+    gates = 4
     states = 2
 
-    def step(self, carry: Carry, projected: Float[Array, "b 4h"]) -> Carry:
+    def step(self, carry: Carry, x: Array | None, fed: Array | None) -> Carry:
         c, h = carry
-        f, i, o, candidate = jnp.split(projected + self.recurrent(h), 4, axis=-1)
+        known, W, U = self.parts(x, fed)
+        f, i, o, candidate = jnp.split(_product(fed, h, W, U) + known, 4, axis=-1)
         c = nn.sigmoid(f) * c + nn.sigmoid(i) * jnp.tanh(candidate)
         return self.cast((c, nn.sigmoid(o) * jnp.tanh(c)))
 
 
 class GRU(Cell):
-    """z, r = σ(W[h, x]); h̃ = tanh(W[r·h, x]); h = (1−z)·h + z·h̃ (Cho 2014; no biases).
+    """z, r = σ(W x + U h); h̃ = tanh(W x + U (r·h)); h = (1−z)·h + z·h̃ (Cho 2014; no biases).
 
     The reset gate acts before the matrix product. Flax's GRUCell and cuDNN apply it after, and
     let z keep the old state where here it admits the new one.
     """
 
     gates = 3
-    recurrent_gates = 2
     bias = False
 
-    def setup(self) -> None:
-        super().setup()
-        self.candidate = self.dense(1, self.start_weights.recurrent)
-
-    def step(self, carry: Carry, projected: Float[Array, "b 3h"]) -> Carry:
+    def step(self, carry: Carry, x: Array | None, fed: Array | None) -> Carry:
         (h,) = carry
-        gates, new = jnp.split(projected, [2 * self.features], axis=-1)
-        z, r = jnp.split(nn.sigmoid(gates + self.recurrent(h)), 2, axis=-1)
-        new = jnp.tanh(new + self.candidate(r * h))
+        parts = (jnp.split(part, [2 * self.features], axis=-1) for part in self.parts(x, fed))
+        (known, known_new), (W, W_new), (U, U_new) = parts
+        z, r = jnp.split(nn.sigmoid(_product(fed, h, W, U) + known), 2, axis=-1)
+        new = jnp.tanh(_product(fed, r * h, W_new, U_new) + known_new)
         return ((1 - z) * h + z * new,)
 
 

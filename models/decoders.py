@@ -18,6 +18,7 @@ from models.attention import Alignment, Source
 from models.cells import Carry
 from models.encoders import Memory
 from models.recurrent import Stack
+from models.scan import scan_module
 
 
 @struct.dataclass
@@ -51,7 +52,9 @@ class PlainDecoder(nn.Module):
         tokens: Int[Array, " b"],
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b h"], DecoderState, Array | None]:
-        features, carries = self.stack.step(state.carries, self.embed(tokens), deterministic)
+        features, carries = self.stack.step(
+            state.carries, self.embed(tokens), deterministic=deterministic
+        )
         return features, DecoderState(carries, state.t + 1), None
 
     def decode(
@@ -63,18 +66,6 @@ class PlainDecoder(nn.Module):
         # No mask: what follows a sentence's end cannot reach what stands before it.
         everything = jnp.ones(x.shape[:2], bool)
         return self.stack(x, everything, self.start(memory).carries, deterministic)[0]
-
-    def scan(self, step: Any, state: DecoderState, xs: Any) -> Any:
-        """Outputs of `step(self, state, x)` along the time axis of xs."""
-        scan = nn.scan(
-            step,
-            variable_broadcast="params",
-            variable_axes={"reinforce": 1},
-            split_rngs={"params": False, "dropout": True, "sample": True},
-            in_axes=1,
-            out_axes=1,
-        )
-        return scan(self, state, xs)[1]
 
 
 class Maxout(nn.Module):
@@ -102,7 +93,7 @@ class ChoDecoder(PlainDecoder):
     ) -> tuple[Array, DecoderState, None]:
         y, c = self.embed(tokens), memory.summary
         x = jnp.concatenate([y, c], axis=-1)
-        h, carries = self.stack.step(state.carries, x, deterministic)
+        h, carries = self.stack.step(state.carries, x, deterministic=deterministic)
         return self.readout(h, y, c), DecoderState(carries, state.t + 1), None
 
     def decode(
@@ -139,8 +130,7 @@ class BahdanauDecoder(PlainDecoder):
             last[:, None], memory.source, state.t[:, None], deterministic
         )
         c = context[:, 0]
-        x = jnp.concatenate([y, c], axis=-1)
-        h, carries = self.stack.step(state.carries, x, deterministic)
+        h, carries = self.stack.step(state.carries, y, c, deterministic)
         return DecoderState(carries, state.t + 1), (h, c, weights[:, 0])
 
     def decode(
@@ -150,7 +140,7 @@ class BahdanauDecoder(PlainDecoder):
             return decoder.advance(memory, state, y, deterministic)
 
         y = self.embed(tokens)
-        h, c, weights = self.scan(step, self.start(memory), y)
+        _, (h, c, weights) = scan_module(step, self, self.start(memory), y)
         return self.readout(h, y, c), weights  # once for all steps, outside the scan
 
 
@@ -193,9 +183,7 @@ class LuongDecoder(PlainDecoder):
     def advance(
         self, memory: Memory, state: DecoderState, x: Float[Array, "b e"], deterministic: bool
     ) -> tuple[Array, DecoderState, Array]:
-        if state.feed is not None:
-            x = jnp.concatenate([x, state.feed], axis=-1)
-        h, carries = self.stack.step(state.carries, x, deterministic)
+        h, carries = self.stack.step(state.carries, x, state.feed, deterministic)
         attentional, weights = self.attend(memory, h[:, None], state.t[:, None], deterministic)
         attentional, weights = attentional[:, 0], weights[:, 0]
         feed = attentional if self.input_feeding else None
@@ -213,4 +201,4 @@ class LuongDecoder(PlainDecoder):
             features, state, weights = decoder.advance(memory, state, x, deterministic)
             return state, (features, weights)
 
-        return self.scan(step, self.start(memory), self.embed(tokens))
+        return scan_module(step, self, self.start(memory), self.embed(tokens))[1]

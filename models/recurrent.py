@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 
 from models.cells import CELLS, Carry, Cell
 from models.initializers import XAVIER, Initializers
+from models.scan import scan_module
 
 
 def run(
@@ -23,21 +24,13 @@ def run(
     the carry stays at its start until the last real token.
     """
 
-    def step(cell: Cell, carry: Carry, x: tuple[Array, Array]) -> tuple[Carry, Array]:
-        projected, real = x[0], x[1][:, None]
-        new = cell.step(carry, projected)
+    def step(cell: Cell, carry: Carry, inputs: tuple[Array, Array]) -> tuple[Carry, Array]:
+        x, real = inputs[0], inputs[1][:, None]
+        new = cell.step(carry, x, None)
         carry = tuple(jnp.where(real, n, old) for n, old in zip(new, carry, strict=True))
         return carry, carry[-1] * real
 
-    scan = nn.scan(
-        step,
-        variable_broadcast="params",
-        split_rngs={"params": False},
-        in_axes=1,
-        out_axes=1,
-        reverse=reverse,
-    )
-    carry, outputs = scan(cell, carry, (cell.project(xs), mask))
+    carry, outputs = scan_module(step, cell, carry, (xs, mask), reverse)
     return outputs, carry
 
 
@@ -102,13 +95,21 @@ class Stack(nn.Module):
         return x, tuple(finals)
 
     def step(
-        self, carries: tuple[Carry, ...], x: Float[Array, "b i"], deterministic: bool = True
+        self,
+        carries: tuple[Carry, ...],
+        x: Float[Array, "b i"] | None,
+        fed: Float[Array, "b j"] | None = None,
+        deterministic: bool = True,
     ) -> tuple[Float[Array, "b h"], tuple[Carry, ...]]:
-        """One time step through all layers, for decoders."""
+        """One time step through all layers, for decoders. The first layer reads x and `fed`."""
+
+        def drop(part: Array | None) -> Array | None:
+            return None if part is None else self.drop(part, deterministic=deterministic)
+
         finals = []
         for i, (cell, carry) in enumerate(zip(self.first, carries, strict=True)):
-            y = self.drop(x, deterministic=deterministic)
-            carry = cell.step(carry, cell.project(y))
-            x = carry[-1] + x if self.residual and i > 0 else carry[-1]
+            carry = cell.step(carry, drop(x), drop(fed))
+            h = carry[-1]
+            x, fed = None, h + fed if self.residual and i > 0 else h
             finals.append(carry)
-        return x, tuple(finals)
+        return fed, tuple(finals)

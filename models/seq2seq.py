@@ -135,6 +135,7 @@ def _make_alignment(model: Config, init: Initializers, dtype: DTypeLike) -> Alig
     attention = model.attention
     width = memory_width(model) // (2 if attention.key_value == "split" else 1)
     of_score = {
+        "general": {"features": model.decoder.features},
         "concat": {"features": model.decoder.features, "memory_width": width},
         "location": {"max_source": attention.max_source},
     }

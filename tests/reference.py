@@ -40,7 +40,7 @@ def check_gradient(loss, tree, gradient, rng, eps=1e-6):
 
 def elman(w, carry, x):
     (h,) = carry
-    return (np.tanh(h @ w["recurrent"]["kernel"] + x @ w["input"]["kernel"] + w["input"]["bias"]),)
+    return (np.tanh(x @ w["W"] + h @ w["U"] + w["b"]),)
 
 
 def lstm(w, carry, x):
@@ -49,8 +49,7 @@ def lstm(w, carry, x):
 
     def gate(i):
         own = slice(i * n, (i + 1) * n)
-        recurrent, into = w["recurrent"]["kernel"][:, own], w["input"]["kernel"][:, own]
-        return h @ recurrent + x @ into + w["input"]["bias"][own]
+        return x @ w["W"][:, own] + h @ w["U"][:, own] + w["b"][own]
 
     f, i, o = sigmoid(gate(0)), sigmoid(gate(1)), sigmoid(gate(2))
     c = f * c + i * np.tanh(gate(3))
@@ -60,10 +59,10 @@ def lstm(w, carry, x):
 def gru(w, carry, x):
     (h,) = carry
     n = len(h)
-    into, recurrent = w["input"]["kernel"], w["recurrent"]["kernel"]
-    z = sigmoid(h @ recurrent[:, :n] + x @ into[:, :n])
-    r = sigmoid(h @ recurrent[:, n:] + x @ into[:, n : 2 * n])
-    new = np.tanh((r * h) @ w["candidate"]["kernel"] + x @ into[:, 2 * n :])
+    W, U = w["W"], w["U"]
+    z = sigmoid(x @ W[:, :n] + h @ U[:, :n])
+    r = sigmoid(x @ W[:, n : 2 * n] + h @ U[:, n : 2 * n])
+    new = np.tanh(x @ W[:, 2 * n :] + (r * h) @ U[:, 2 * n :])
     return ((1 - z) * h + z * new,)
 
 
@@ -73,7 +72,7 @@ CELLS = {"elman": (elman, 1), "lstm": (lstm, 2), "gru": (gru, 1)}
 def run(cell, w, xs, carry=None, reverse=False):
     """Outputs and final carry of one sentence without padding."""
     step, states = CELLS[cell]
-    n = w["recurrent"]["kernel"].shape[0]
+    n = w["U"].shape[0]
     carry = carry or (np.zeros(n),) * states
     outputs = [None] * len(xs)
     for t in reversed(range(len(xs))) if reverse else range(len(xs)):
@@ -104,7 +103,7 @@ def score(name, w, h, memory):
     if name == "scaled_dot":
         return np.array([h @ s / np.sqrt(len(s)) for s in memory])
     if name == "general":
-        return np.array([h @ w["W_a"]["kernel"] @ s for s in memory])
+        return np.array([h @ w["W_a"]["kernel"].T @ s for s in memory])
     if name == "concat":
         whole = np.concatenate([w["W_a_query"]["kernel"], w["W_a_memory"]["kernel"]])
         v = w["v_a"]["kernel"][:, 0]

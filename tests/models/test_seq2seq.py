@@ -153,11 +153,11 @@ def test_input_feeding_without_weights_is_none():
     plain, _ = tiny(feeding=False)
     fed, plain = (make_seq2seq(config, 10, 10, False) for config in (fed, plain))
     params = random_params(fed.init, SOURCE, SOURCE != 0, TARGET_IN)
-    kernel = params["decoder"]["stack"]["forward0"]["input"]["kernel"]
+    kernel = params["decoder"]["stack"]["forward0"]["W"]
     deaf = jax.tree.map(lambda x: x, params)
-    deaf["decoder"]["stack"]["forward0"]["input"]["kernel"] = kernel.at[3:].set(0)
+    deaf["decoder"]["stack"]["forward0"]["W"] = kernel.at[3:].set(0)
     bare = jax.tree.map(lambda x: x, params)
-    bare["decoder"]["stack"]["forward0"]["input"]["kernel"] = kernel[:3]
+    bare["decoder"]["stack"]["forward0"]["W"] = kernel[:3]
     inputs = (SOURCE, SOURCE != 0, TARGET_IN)
     ours, theirs = fed.apply({"params": deaf}, *inputs), plain.apply({"params": bare}, *inputs)
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
@@ -169,7 +169,7 @@ def test_bahdanaus_weights_start_as_the_paper_says():
     config.init, config.init_scale = "bahdanau", 1.0
     model = make_seq2seq(config, 10, 10, False)
     params = model.init(jax.random.key(0), SOURCE, SOURCE != 0, TARGET_IN)["params"]
-    for block in np.split(params["decoder"]["stack"]["forward0"]["recurrent"]["kernel"], 2, axis=1):
+    for block in np.split(params["decoder"]["stack"]["forward0"]["U"], 3, axis=1):
         np.testing.assert_allclose(block.T @ block, np.eye(4), atol=1e-5)
     score = params["decoder"]["attention"]["score"]
     assert not score["v_a"]["kernel"].any()

@@ -1,0 +1,300 @@
+"""A scan that does in its loop only what must be done there.
+
+A recurrent step is small, and a device waits for its kernels one after the other: what a loop costs
+is how much stands in it. So `scan` sorts the operations of a step by what they need.
+
+- What needs nothing but weights and other things that all steps share (a cast, the concatenation of
+  two kernels) is computed once, before the loop.
+- What needs the inputs of its step but no carry (the input's projection, a dropout mask) is computed
+  for all steps at once, before the loop.
+- The rest is the loop. Its products with something shared, xₜ W, have gradients of two kinds. That
+  of xₜ belongs to the backward loop. That of W is Σₜ xₜᵀ gₜ, with gₜ the gradient of the product: a
+  plain scan adds up a matrix of W's size at every step. Here the forward loop keeps every xₜ, the
+  backward loop every gₜ, and one contraction over all steps follows. Keys and values that attention
+  reads at every step are shared things like weights.
+
+Steps are written as if none of this existed.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import traverse_util
+from jax import Array
+from jax.extend import core
+from jax.extend.core import primitives
+
+# What a value needs. Something made of literals alone is made again wherever it is read.
+NOTHING, SHARED, INPUT, CARRY = range(4)
+UNROLL = {"cpu": 1}.get(jax.default_backend(), 10)  # steps of a loop's body; fewer compile faster
+
+
+class Value:
+    """A variable of a step."""
+
+    def __init__(self, needs: int):
+        self.needs = needs
+
+
+class Operation(NamedTuple):
+    equation: core.JaxprEqn
+    call: Callable[..., list[Any]]
+    inputs: list[Any]  # Values, or a number
+    outputs: list[Value]
+
+    @property
+    def needs(self) -> int:
+        return max(map(_needs, self.inputs), default=NOTHING)
+
+
+class Linear(NamedTuple):
+    """An operation of the loop that is linear in something shared: a product or a sum."""
+
+    operation: Operation
+    side: int  # of what is shared
+
+    @property
+    def shared(self) -> Value:
+        return self.operation.inputs[self.side]
+
+    @property
+    def own(self) -> jax.ShapeDtypeStruct:
+        """The shape of xₜ, the other side."""
+        aval: Any = self.operation.equation.invars[1 - self.side].aval
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+    @property
+    def sink(self) -> jax.ShapeDtypeStruct:
+        """The shape of gₜ. It has xₜ's type, though the product may be of a finer one."""
+        aval: Any = self.operation.equation.outvars[0].aval
+        return jax.ShapeDtypeStruct(aval.shape, self.own.dtype)
+
+    def part(self, own: Array, shared: Array) -> Array:
+        """The part of the result in which what is shared has a share, in xₜ's type."""
+        params = self.operation.equation.params
+        if self.operation.equation.primitive is primitives.add_p:
+            return jnp.broadcast_to(shared, own.shape)
+        sides = (shared, own) if self.side == 0 else (own, shared)
+        return jax.lax.dot_general(*sides, params["dimension_numbers"], params["precision"])
+
+    def with_sink(self, own: Array, shared: Array, sink: Array) -> Array:
+        """The result; its gradient is left in `sink`, and none in what is shared."""
+
+        def forward(own: Array, shared: Array, sink: Array) -> tuple[Array, Array]:
+            sides = (shared, own) if self.side == 0 else (own, shared)
+            return self.operation.call(*sides)[0], shared
+
+        def backward(shared: Array, gradient: Array) -> tuple[Array, None, Array]:
+            gradient = gradient.astype(self.sink.dtype)
+            if self.operation.equation.primitive is primitives.add_p:
+                return gradient, None, gradient
+            transpose = jax.linear_transpose(lambda x: self.part(x, shared), self.own)
+            return transpose(gradient)[0], None, gradient
+
+        result = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
+        result.defvjp(forward, backward)
+        return result(own, shared, sink)
+
+    def shared_gradient(self, own: Array, gradients: Array, shared: Array) -> Array:
+        """That of what is shared, from every xₜ and gₜ."""
+        every = jax.vmap(self.part, in_axes=(0, None))
+        return jax.linear_transpose(lambda x: every(own, x), shared)(gradients)[0]
+
+
+def scan(
+    step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any, reverse: bool = False
+) -> tuple[Any, Any]:
+    """`jax.lax.scan(step, carry, xs, reverse=reverse)`, faster."""
+    first = jax.tree.map(lambda x: x[0], xs)
+    jaxpr, shapes = jax.make_jaxpr(step, return_shape=True)(carry, first)
+    carried, inputs = jax.tree.leaves(carry), jax.tree.leaves(xs)
+    constants = [Value(SHARED) for _ in jaxpr.consts]
+    carries, own = [Value(CARRY) for _ in carried], [Value(INPUT) for _ in inputs]
+    operations: list[Operation] = []
+    outputs = _flatten(jaxpr.jaxpr, [*constants, *carries, *own], operations)
+
+    def needing(*needs: int) -> list[Operation]:
+        return [op for op in operations if op.needs in needs]
+
+    read = [x for op in needing(CARRY) for x in op.inputs] + outputs
+
+    def wanted(needs: int) -> list[Value]:
+        return list(dict.fromkeys(x for x in read if _needs(x) == needs))
+
+    shared = dict(zip(constants, jaxpr.consts, strict=True))
+    _perform(needing(NOTHING, SHARED), shared)
+
+    def before(inputs: list[Array]) -> list[Array]:
+        known = shared | dict(zip(own, inputs, strict=True))
+        _perform(needing(NOTHING, INPUT), known)
+        return [known[x] for x in wanted(INPUT)]
+
+    inner = needing(NOTHING, CARRY)
+    loop = Loop(carries, wanted(SHARED), wanted(INPUT), outputs, inner, len(inputs[0]), reverse)
+    flat = loop([shared[x] for x in loop.shared], carried, jax.vmap(before)(inputs))
+    return jax.tree.unflatten(jax.tree.structure(shapes), flat)
+
+
+def scan_module(
+    step: Callable[[Any, Any, Any], tuple[Any, Any]],
+    module: nn.Module,
+    carry: Any,
+    xs: Any,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """`scan` of `step(module, carry, x)` along axis 1 of `xs`. Each step draws numbers of its own;
+    what it sows for REINFORCE is sown for all steps."""
+    length = jax.tree.leaves(xs)[0].shape[1]
+    if module.is_initializing():  # one step makes all weights, which a loop could not do
+        carry, y = step(module, carry, jax.tree.map(lambda x: x[:, 0], xs))
+        return carry, jax.tree.map(lambda x: jnp.stack([x] * length, axis=1), y)
+    alone, variables = module.unbind()
+    rngs = {
+        name: jax.random.split(module.make_rng(name), length)
+        for name in ("dropout", "sample")
+        if module.has_rng(name)
+    }
+
+    def body(carry: Any, inputs: Any) -> tuple[Any, Any]:
+        x, rngs = inputs
+        (carry, y), sown = alone.apply(
+            {"params": variables["params"]}, carry, x, rngs=rngs, method=step, mutable="reinforce"
+        )
+        return carry, (y, sown)
+
+    by_step = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), xs)
+    carry, (ys, sown) = scan(body, carry, (by_step, rngs), reverse)
+    for path, values in traverse_util.flatten_dict(sown.get("reinforce", {})).items():
+        module.sow("reinforce", path[-1], jnp.swapaxes(values[0], 0, 1))
+    return carry, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), ys)
+
+
+def _needs(value: Any) -> int:
+    return value.needs if isinstance(value, Value) else NOTHING
+
+
+def _flatten(jaxpr: core.Jaxpr, inputs: Sequence[Any], operations: list[Operation]) -> list[Any]:
+    """Adds a jaxpr's operations and, in their place, those of the functions that it calls; its
+    outputs."""
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], inputs, strict=True))
+
+    def value(x: Any) -> Any:
+        return x.val if isinstance(x, core.Literal) else values[x]
+
+    for equation in jaxpr.eqns:
+        own = [value(x) for x in equation.invars]
+        if equation.primitive is primitives.jit_p:
+            called = equation.params["jaxpr"]
+            outputs = _flatten(called.jaxpr, [*called.consts, *own], operations)
+        else:
+            outputs = [Value(max(map(_needs, own), default=NOTHING)) for _ in equation.outvars]
+            operations.append(_operation(jaxpr, equation, values, outputs))
+        values.update(zip(equation.outvars, outputs, strict=True))
+    return [value(x) for x in jaxpr.outvars]
+
+
+def _operation(
+    jaxpr: core.Jaxpr, equation: core.JaxprEqn, values: dict[core.Var, Any], outputs: list[Value]
+) -> Operation:
+    variables = list(dict.fromkeys(x for x in equation.invars if isinstance(x, core.Var)))
+    alone = jaxpr.replace(
+        constvars=[], invars=variables, outvars=equation.outvars, eqns=[equation]
+    )
+    call = core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))
+    return Operation(equation, call, [values[x] for x in variables], outputs)
+
+
+def _perform(operations: Iterable[Operation], known: dict[Value, Any]) -> None:
+    for op in operations:
+        known.update(zip(op.outputs, op.call(*_look_up(op.inputs, known)), strict=True))
+
+
+def _look_up(values: list[Any], known: dict[Value, Any]) -> list[Any]:
+    return [known[x] if isinstance(x, Value) else x for x in values]
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """What is left of a step."""
+
+    carry: list[Value]
+    shared: list[Value]
+    inputs: list[Value]
+    outputs: list[Any]  # the next carry, and what the step returns
+    operations: list[Operation]
+    length: int
+    reverse: bool
+
+    def __call__(
+        self, shared: list[Array], carry: list[Array], inputs: list[Array]
+    ) -> list[Array]:
+        """The last carry and the outputs of all steps."""
+
+        def forward(*arguments: list[Array]) -> tuple[list[Array], Any]:
+            sinks = [jnp.zeros((self.length, *x.sink.shape), x.sink.dtype) for x in linears]
+            outputs, backward, factors = jax.vjp(self._run, *arguments, sinks, has_aux=True)
+            return outputs, (backward, factors, arguments[0])
+
+        def backward(kept: Any, gradients: list[Array]) -> tuple[list[Array], ...]:
+            run_backward, factors, shared = kept
+            of_shared, of_carry, of_inputs, of_sinks = run_backward(gradients)
+            for linear, xs, gs in zip(linears, factors, of_sinks, strict=True):
+                i = self.shared.index(linear.shared)
+                of_shared[i] += linear.shared_gradient(xs, gs, shared[i])
+            return of_shared, of_carry, of_inputs
+
+        linears = list(filter(None, map(_as_linear, self.operations)))
+        run = jax.custom_vjp(lambda *arguments: self._run(*arguments, None)[0])
+        run.defvjp(forward, backward)
+        return run(shared, carry, inputs)
+
+    def _run(
+        self,
+        shared: list[Array],
+        carry: list[Array],
+        inputs: list[Array],
+        sinks: list[Array] | None,
+    ) -> tuple[list[Array], list[Array]]:
+        """Also the factors xₜ of products; with sinks, in which those leave their gradients."""
+        fixed = dict(zip(self.shared, map(jax.lax.stop_gradient, shared), strict=True))
+
+        def step(carry: list[Array], own: Any) -> tuple[list[Array], Any]:
+            inputs, sinks = own
+            known: dict[Value, Any] = dict(zip(self.shared, shared, strict=True))
+            known.update(zip(self.carry, carry, strict=True))
+            known.update(zip(self.inputs, inputs, strict=True))
+            factors = []
+            for op in self.operations:
+                values, linear = _look_up(op.inputs, known), _as_linear(op)
+                if linear is None or sinks is None:
+                    outputs = op.call(*values)
+                else:
+                    factor = values[1 - linear.side]
+                    sink = sinks[len(factors)]
+                    outputs = [linear.with_sink(factor, fixed[linear.shared], sink)]
+                    factors.append(factor)
+                known.update(zip(op.outputs, outputs, strict=True))
+            results = _look_up(self.outputs, known)
+            return results[: len(carry)], (results[len(carry) :], factors)
+
+        carry, (outputs, factors) = jax.lax.scan(
+            step, carry, (inputs, sinks), self.length, self.reverse, unroll=UNROLL
+        )
+        return [*carry, *outputs], factors
+
+
+def _as_linear(op: Operation) -> Linear | None:
+    sides = [_needs(x) for x in op.inputs]
+    if sorted(sides) != [SHARED, CARRY]:
+        return None
+    linear = Linear(op, sides.index(SHARED))
+    if op.equation.primitive is primitives.add_p:
+        # A bias: of more than that, the sum over steps is no larger than every step's part.
+        shared: Any = op.equation.invars[linear.side].aval
+        return linear if shared.size < math.prod(linear.own.shape) else None
+    return linear if op.equation.primitive is primitives.dot_general_p else None
