@@ -136,16 +136,10 @@ def make_batch(
     """This host's rows of a batch, padded with zeros; rows without an example have index -1."""
     rows = bucket.rows // hosts
     members = members[host * rows : (host + 1) * rows]
-    batch = {
-        name: np.zeros((rows, *shape), split.fields[name].dtype)
-        for name, shape in shapes(split.fields, bucket.lengths).items()
-    }
-    for row, example in enumerate(split.examples(members)):
-        for name, values in example.items():
-            if values.ndim == 1:
-                batch[name][row, : len(values)] = values
-            else:
-                batch[name][(row, *map(slice, values.shape))] = values
+    batch = {}
+    for name, numbers in split.rectangles(members, bucket.lengths).items():
+        batch[name] = np.zeros((rows, *numbers.shape[1:]), numbers.dtype)
+        batch[name][: len(members)] = numbers
     batch["index"] = np.full(rows, -1, np.int32)
     batch["index"][: len(members)] = members
     return batch

@@ -6,11 +6,14 @@ zeros. A corpus is prepared once, into a folder whose name is a digest of all th
 folder is made beside it and renamed when complete, under a lock, so that a reader never meets half
 a corpus and two processes that start together do the work once.
 
-    train.array_record   a record an example: the numbers of its fields, one after the other
-    train.lengths.npy    the length of every example along every named axis
-    valid.jsonl          examples as a person reads them (not for train)
-    source.vocab         vocabularies
-    manifest.json        what shaped it, and what was kept, skipped and dropped
+    train.source.bin    the numbers of a field, example after example
+    train.lengths.npy   the length of every example along every named axis
+    valid.jsonl         examples as a person reads them (not for train)
+    source.vocab        vocabularies
+    manifest.json       what shaped it, and what was kept, skipped and dropped
+
+Numbers are mapped into memory, not read: the system keeps of them what it has room for, and a batch
+is one gathering from that map.
 """
 
 import array
@@ -27,7 +30,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from ml_collections import ConfigDict
 from numpy.typing import DTypeLike
 from tqdm import tqdm
@@ -36,7 +38,7 @@ from configs.base import Config
 from errors import UserError
 
 logger = logging.getLogger("alignax")
-FORMAT = 3  # of the files above; a higher number makes every cache anew
+FORMAT = 4  # of the files above; a higher number makes every cache anew
 
 
 class Field(NamedTuple):
@@ -74,43 +76,66 @@ def shapes(fields: Fields, lengths: Sequence[Any]) -> dict[str, tuple[Any, ...]]
 
 
 class Split:
-    """The examples of one split: lengths in memory, the rest read from disk when asked for."""
+    """The examples of one split: lengths in memory, the rest mapped from disk."""
 
     def __init__(self, folder: Path, name: str, fields: Fields):
-        self.fields = fields
-        dtypes = {name: np.dtype(field.dtype) for name, field in fields.items()}
-        self._layout = [
-            (name, dtypes[name], dtypes[name].itemsize, sides)
-            for name, sides in _sides(fields).items()
-        ]
+        self.fields, self._sides = fields, _sides(fields)
         self.lengths = np.load(folder / f"{name}.lengths.npy")
         self._texts = folder / f"{name}.jsonl"
-        # Random access only, so reading ahead would be for nothing.
-        self._reader = ArrayRecordReader(
-            str(folder / f"{name}.array_record"), "readahead_buffer_size:0,max_parallelism:0"
-        )
+        self._starts: dict[str, np.ndarray] = {}  # of every example in its field's numbers
+        self._numbers: dict[str, np.ndarray] = {}
+        for field, shape in shapes(fields, list(self.lengths.T)).items():
+            sizes = np.broadcast_to(math.prod(shape), len(self))
+            self._starts[field] = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+            path = folder / f"{name}.{field}.bin"
+            self._numbers[field] = _map(path, fields[field].dtype, int(self._starts[field][-1]))
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def examples(self, indices: np.ndarray) -> Iterator[Example]:
-        """The examples at `indices`."""
-        # One by one: read(list) takes time and memory by the size of the whole file. This loop is
-        # what training waits for, so it does no more than it must.
+        """The examples at `indices`, each by itself."""
         for i in indices.tolist():
-            record, offset, example = self._reader.read(i, i + 1)[0], 0, {}
-            lengths = self.lengths[i].tolist()
-            for name, dtype, size, sides in self._layout:
-                shape = [fixed or lengths[axis] for axis, fixed in sides]
-                count = math.prod(shape)
-                values = np.frombuffer(record, dtype, count, offset)
-                example[name] = values if len(shape) == 1 else values.reshape(shape)
-                offset += count * size
-            yield example
+            own = shapes(self.fields, self.lengths[i].tolist())
+            yield {
+                name: self._numbers[name][starts[i] : starts[i + 1]].reshape(own[name])
+                for name, starts in self._starts.items()
+            }
+
+    def rectangles(self, indices: np.ndarray, lengths: Sequence[int]) -> Example:
+        """The examples at `indices` as one array a field, with zeros up to `lengths`."""
+        own, together = self.lengths[indices], {}
+        for name, shape in shapes(self.fields, lengths).items():
+            column = (-1, *[1] * len(shape))
+            place, inside = self._starts[name][indices].reshape(column), np.bool_(True)
+            stride: Any = 1
+            for axis in reversed(range(len(shape))):
+                where, fixed = self._sides[name][axis]
+                length = fixed or own[:, where].reshape(column)
+                along = np.arange(shape[axis]).reshape(
+                    [-1 if a == axis else 1 for a in range(-1, len(shape))]
+                )
+                place, inside = place + along * stride, inside & (along < length)
+                stride = stride * length
+            numbers = self._numbers[name]
+            together[name] = np.where(
+                inside, numbers.take(place, mode="clip"), numbers.dtype.type(0)
+            )
+        return together
 
     def texts(self) -> list[dict[str, Any]]:
         with self._texts.open(encoding="utf-8") as lines:
             return [json.loads(line) for line in lines]
+
+
+def _map(path: Path, dtype: DTypeLike, count: int) -> np.ndarray:
+    size = path.stat().st_size if path.exists() else -1
+    if size != count * np.dtype(dtype).itemsize:
+        raise UserError(
+            f"{path} is missing or damaged: delete the folder {path.parent}, and the corpus will "
+            "be prepared again"
+        )
+    return np.memmap(path, dtype, "r") if size else np.zeros(1, dtype)
 
 
 class Writer:
@@ -119,23 +144,21 @@ class Writer:
     def __init__(self, folder: Path, split: str, fields: Fields):
         self.fields, self.lengths, self._axes = fields, array.array("i"), axes(fields)
         self._path = folder / f"{split}.lengths.npy"
-        path = str(folder / f"{split}.array_record")
-        self._writer = ArrayRecordWriter(path, "group_size:1,uncompressed")
+        self._files = {name: (folder / f"{split}.{name}.bin").open("wb") for name in fields}
         self._texts = None
         if split != "train":
             self._texts = (folder / f"{split}.jsonl").open("w", encoding="utf-8")
 
     def add(self, example: Mapping[str, Any], text: Mapping[str, Any]) -> None:
         """The fields of an example, and what a person should see of it."""
-        by_name, record = {}, []
+        by_name = {}
         for name, field in self.fields.items():
             values = np.asarray(example[name], field.dtype)
             for axis, length in zip(field.axes, values.shape, strict=True):
                 if by_name.setdefault(axis, axis if isinstance(axis, int) else length) != length:
                     raise ValueError(f"{name} has {length} of {axis}, not {by_name[axis]}")
-            record.append(values.tobytes())
+            self._files[name].write(values.tobytes())
         self.lengths.extend([by_name[axis] for axis in self._axes])
-        self._writer.write(b"".join(record))
         if self._texts:
             self._texts.write(json.dumps(text, ensure_ascii=False) + "\n")
 
@@ -143,7 +166,8 @@ class Writer:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._writer.close()
+        for file in self._files.values():
+            file.close()
         if self._texts:
             self._texts.close()
         lengths = np.array(self.lengths, np.int32).reshape(-1, len(self._axes))
@@ -162,7 +186,7 @@ class Prepared(NamedTuple):
             shutil.copy(path, folder)
 
     def split(self, name: str) -> Split:
-        if not (self.folder / f"{name}.array_record").exists():
+        if not (self.folder / f"{name}.lengths.npy").exists():
             raise UserError(f"this corpus has no split {name!r}: name one in data.splits.{name}")
         return Split(self.folder, name, self.fields)
 

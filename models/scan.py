@@ -202,9 +202,7 @@ def _operation(
     jaxpr: core.Jaxpr, equation: core.JaxprEqn, values: dict[core.Var, Any], outputs: list[Value]
 ) -> Operation:
     variables = list(dict.fromkeys(x for x in equation.invars if isinstance(x, core.Var)))
-    alone = jaxpr.replace(
-        constvars=[], invars=variables, outvars=equation.outvars, eqns=[equation]
-    )
+    alone = jaxpr.replace(constvars=[], invars=variables, outvars=equation.outvars, eqns=[equation])
     call = core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))
     return Operation(equation, call, [values[x] for x in variables], outputs)
 
@@ -230,9 +228,7 @@ class Loop:
     length: int
     reverse: bool
 
-    def __call__(
-        self, shared: list[Array], carry: list[Array], inputs: list[Array]
-    ) -> list[Array]:
+    def __call__(self, shared: list[Array], carry: list[Array], inputs: list[Array]) -> list[Array]:
         """The last carry and the outputs of all steps."""
 
         def forward(*arguments: list[Array]) -> tuple[list[Array], Any]:

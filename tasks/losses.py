@@ -1,5 +1,7 @@
 """Losses: sums over the words or texts of a batch, divided where they are reported."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -15,13 +17,13 @@ HELD = 2**27  # logits that a device may hold at a time: half a GiB in float32
 def class_values(
     logits: Float[Array, "*b v"], target: Int[Array, "*b"], smoothing: float = 0.0
 ) -> dict[str, Array]:
-    """The (smoothed) loss, −log p of the target, and whether it is the likeliest class."""
+    """The (smoothed) loss, −log p of the target, and whether no class is likelier."""
     total = jax.nn.logsumexp(logits, axis=-1)
-    nll = total - jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
-    loss = nll
+    rating = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
+    nll = loss = total - rating
     if smoothing:
         loss = (1 - smoothing) * nll + smoothing * (total - logits.mean(axis=-1))
-    return {"loss": loss, "nll": nll, "accuracy": logits.argmax(axis=-1) == target}
+    return {"loss": loss, "nll": nll, "accuracy": rating >= logits.max(axis=-1)}
 
 
 def summed(values: dict[str, Array], real: Bool[Array, "*b"]) -> dict[str, Array]:
@@ -38,36 +40,68 @@ def cross_entropy(
     held: int | None = None,
 ) -> tuple[Float[Array, "b t"], dict[str, Array]]:
     """−log p of each target token, and sums over the real ones of the (smoothed) loss, −log p,
-    hits, and their count.
+    hits, and their count. Only the sum of the loss has a gradient.
 
-    Label smoothing mixes the reference with the uniform distribution over the vocabulary. Where
-    the logits would be more than `held` (HELD on each device), they are computed a few target
-    positions at a time, and again in the backward pass.
+    Label smoothing mixes the reference with the uniform distribution over the vocabulary. Logits
+    are many, so at most `held` (HELD on each device) are there at a time, those of a few target
+    positions; the gradient is formed while they are, and they are not computed again.
     """
-
-    def of(features: Array, target: Array) -> dict[str, Array]:
-        return class_values(logits(features, kernel), target, smoothing)
-
     batch, length = target.shape
     width = max(1, (held or HELD * jax.device_count()) // (batch * kernel.shape[-1]))
-    values = of(features, target) if width >= length else _by_parts(of, width, features, target)
-    real = target != PAD
-    sums = summed(values, real) | {"examples": jnp.sum(real.any(axis=1), dtype=jnp.float32)}
-    return jnp.where(real, values["nll"], 0), sums
-
-
-def _by_parts(of, width: int, features: Array, target: Array) -> dict[str, Array]:
-    """`of` over parts of `width` target positions, one after the other, keeping nothing."""
-    length = target.shape[1]
     parts = -(-length // width)
+    width = -(-length // parts)
 
     def cut(x: Array) -> Array:
+        """[parts, b, width, ...] with padding at the end."""
         x = jnp.pad(x, ((0, 0), (0, parts * width - length), *[(0, 0)] * (x.ndim - 2)))
-        return jnp.moveaxis(x.reshape(len(x), parts, width, *x.shape[2:]), 1, 0)
+        return jnp.moveaxis(x.reshape(batch, parts, width, *x.shape[2:]), 1, 0)
 
-    values = jax.lax.map(jax.checkpoint(lambda xs: of(*xs)), (cut(features), cut(target)))
-    joined = {name: jnp.moveaxis(x, 0, 1) for name, x in values.items()}
-    return {name: x.reshape(len(x), -1)[:, :length] for name, x in joined.items()}
+    def join(x: Array) -> Array:
+        return jnp.moveaxis(x, 0, 1).reshape(batch, parts * width, *x.shape[3:])[:, :length]
+
+    def of_parts(features: Array, kernel: Array) -> dict[str, Array]:
+        def part(xs: tuple[Array, Array]) -> dict[str, Array]:
+            return class_values(logits(xs[0], kernel), xs[1], smoothing)
+
+        return jax.tree.map(join, jax.lax.map(part, (cut(features), cut(target))))
+
+    @jax.custom_vjp
+    def sums_of(features: Array, kernel: Array) -> tuple[dict[str, Array], Array]:
+        values = of_parts(features, kernel)
+        return summed(values, real), values["nll"]
+
+    def forward(features: Array, kernel: Array) -> tuple[Any, tuple[Array, Array]]:
+        def part(of_kernel: Array, xs: tuple[Array, Array]) -> tuple[Array, Any]:
+            features, target = xs
+            ratings = logits(features, kernel)
+            slope = _slope(ratings, target, smoothing).astype(features.dtype)
+            of_kernel += jnp.einsum(
+                "btd,btv->dv", features, slope, preferred_element_type=jnp.float32
+            )
+            of_features = jnp.einsum("btv,dv->btd", slope, kernel.astype(features.dtype))
+            return of_kernel, (class_values(ratings, target, smoothing), of_features)
+
+        nothing = jnp.zeros(kernel.shape, jnp.float32)
+        of_kernel, joint = jax.lax.scan(part, nothing, (cut(features), cut(target)))
+        values, of_features = jax.tree.map(join, joint)
+        return (summed(values, real), values["nll"]), (of_features, of_kernel.astype(kernel.dtype))
+
+    def backward(gradients: tuple[Array, Array], cotangents: Any) -> tuple[Array, ...]:
+        scale = cotangents[0]["loss"]
+        return tuple((scale * x).astype(x.dtype) for x in gradients)
+
+    sums_of.defvjp(forward, backward)
+    real = target != PAD
+    sums, nll = sums_of(features, kernel)
+    sums["examples"] = jnp.sum(real.any(axis=1), dtype=jnp.float32)
+    return jnp.where(real, nll, 0), sums
+
+
+def _slope(ratings: Float[Array, "b t v"], target: Array, smoothing: float) -> Array:
+    """The gradient of the summed loss by logits: p minus the smoothed reference."""
+    size = ratings.shape[-1]
+    reference = (1 - smoothing) * jax.nn.one_hot(target, size) + smoothing / size
+    return jnp.where((target != PAD)[..., None], jax.nn.softmax(ratings) - reference, 0)
 
 
 def doubly_stochastic(attention: Array, target: Array, source_mask: Array) -> Array:

@@ -194,7 +194,10 @@ def test_split_keys_and_values_that_are_equal_are_plain_attention():
 
 def test_zero_started_scores_see_the_first_half_only():
     query, memory, mask, steps = draw(6, [5], [0])
-    for name, own in (("general", {}), ("concat", {"features": 3, "memory_width": WIDTH})):
+    for name, own in (
+        ("general", {"features": WIDTH}),
+        ("concat", {"features": 3, "memory_width": WIDTH}),
+    ):
         module = Global(SCORES[name](XAVIER, jnp.float32, True, **own))
         params = module.init(jax.random.key(0), query, memory, mask, steps, method=attend)
         other = memory.copy()

@@ -1,0 +1,141 @@
+"""The models of the comparison in plain PyTorch, the way its tutorials write them."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+PAD, BOS, EOS = 0, 1, 2
+
+
+class Recurrent(nn.Module):
+    """Luong 2015: LSTM encoder by cuDNN, a loop over LSTM cells with input feeding and general
+    attention, and one product for all words at the end."""
+
+    def __init__(self, source: int, target: int, layers: int, features: int, dropout: float):
+        super().__init__()
+        self.source, self.target = (nn.Embedding(size, features) for size in (source, target))
+        self.encoder = nn.LSTM(features, features, layers, batch_first=True, dropout=dropout)
+        self.cells = nn.ModuleList(
+            nn.LSTMCell(2 * features if i == 0 else features, features) for i in range(layers)
+        )
+        self.W_a = nn.Linear(features, features, bias=False)
+        self.W_c = nn.Linear(2 * features, features, bias=False)
+        self.output = nn.Linear(features, target, bias=False)
+        self.drop = nn.Dropout(dropout)
+
+    def encode(self, source: Tensor) -> tuple:
+        states, (h, c) = self.encoder(self.drop(self.source(source)))
+        carries = [(h[i], c[i]) for i in range(len(self.cells))]
+        feed = torch.zeros_like(h[0])
+        return (states, self.W_a(states), source == PAD), (carries, feed)
+
+    def step(self, memory: tuple, state: tuple, embedded: Tensor) -> tuple[Tensor, tuple]:
+        states, keys, padding = memory
+        carries, feed = state
+        x, new = torch.cat([embedded, feed], dim=-1), []
+        for cell, carry in zip(self.cells, carries, strict=True):
+            new.append(cell(self.drop(x), carry))
+            x = new[-1][0]
+        ratings = torch.bmm(keys, x.unsqueeze(2)).squeeze(2).float()
+        weights = ratings.masked_fill(padding, -math.inf).softmax(dim=-1).to(states.dtype)
+        context = torch.bmm(weights.unsqueeze(1), states).squeeze(1)
+        feed = torch.tanh(self.W_c(torch.cat([context, x], dim=-1)))
+        return feed, (new, feed)
+
+    def forward(self, source: Tensor, words: Tensor) -> Tensor:
+        memory, state = self.encode(source)
+        embedded, features = self.target(words), []
+        for t in range(words.shape[1]):
+            feature, state = self.step(memory, state, embedded[:, t])
+            features.append(feature)
+        return self.output(self.drop(torch.stack(features, dim=1)))
+
+
+class Transformer(nn.Module):
+    """torch.nn.Transformer between embeddings with sinusoids and the tied output."""
+
+    def __init__(
+        self, size: int, layers: int, features: int, heads: int, feed_forward: int, dropout: float
+    ):
+        super().__init__()
+        self.embed = nn.Embedding(size, features)
+        nn.init.normal_(self.embed.weight, std=features**-0.5)
+        self.body = nn.Transformer(
+            features, heads, layers, layers, feed_forward, dropout, batch_first=True
+        )
+        self.drop, self.features = nn.Dropout(dropout), features
+        self.register_buffer("places", _sinusoids(1024, features))
+
+    def embedded(self, words: Tensor, first: int = 0) -> Tensor:
+        places = self.places[first : first + words.shape[1]]
+        return self.drop(self.embed(words) * math.sqrt(self.features) + places)
+
+    def forward(self, source: Tensor, words: Tensor) -> Tensor:
+        padding = source == PAD
+        later = nn.Transformer.generate_square_subsequent_mask(words.shape[1], source.device)
+        x = self.body(
+            self.embedded(source), self.embedded(words), tgt_mask=later, tgt_is_causal=True,
+            src_key_padding_mask=padding, memory_key_padding_mask=padding,
+        )  # fmt: skip
+        return F.linear(x, self.embed.weight)
+
+    # Decoding with a cache, from the same weights.
+
+    def encode(self, source: Tensor) -> tuple[list, list]:
+        padding = source == PAD
+        states = self.body.encoder(self.embedded(source), src_key_padding_mask=padding)
+        mask = torch.zeros_like(padding, dtype=states.dtype).masked_fill(padding, -math.inf)
+        mask = mask[:, None, None]
+        memory = [
+            (*_keys_values(layer.multihead_attn, states), mask)
+            for layer in self.body.decoder.layers
+        ]
+        return memory, [None] * len(memory)
+
+    def step(self, memory: list, cache: list, words: Tensor, t: int) -> tuple[Tensor, list]:
+        x, new = self.embedded(words[:, None], t), []
+        for layer, (keys, values, mask), written in zip(
+            self.body.decoder.layers, memory, cache, strict=True
+        ):
+            own = _keys_values(layer.self_attn, x)
+            if written is not None:
+                own = tuple(torch.cat(pair, dim=2) for pair in zip(written, own, strict=True))
+            new.append(own)
+            x = layer.norm1(x + _attend(layer.self_attn, x, *own, None))
+            x = layer.norm2(x + _attend(layer.multihead_attn, x, keys, values, mask))
+            x = layer.norm3(x + layer.linear2(F.relu(layer.linear1(x))))
+        return self.body.decoder.norm(x)[:, 0], new
+
+
+def _sinusoids(length: int, features: int) -> Tensor:
+    rates = 10_000.0 ** (-torch.arange(0, features, 2) / features)
+    angles = torch.arange(length)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).reshape(length, features)
+
+
+def _heads(attention: nn.MultiheadAttention, x: Tensor) -> Tensor:
+    return x.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
+
+
+def _keys_values(attention: nn.MultiheadAttention, x: Tensor) -> tuple[Tensor, ...]:
+    d = attention.embed_dim
+    both = F.linear(x, attention.in_proj_weight[d:], attention.in_proj_bias[d:])
+    return tuple(_heads(attention, part) for part in both.split(d, dim=-1))
+
+
+def _attend(
+    attention: nn.MultiheadAttention, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
+) -> Tensor:
+    d = attention.embed_dim
+    query = F.linear(x, attention.in_proj_weight[:d], attention.in_proj_bias[:d])
+    context = F.scaled_dot_product_attention(_heads(attention, query), keys, values, mask)
+    return attention.out_proj(context.transpose(1, 2).flatten(2))
+
+
+def loss(model: nn.Module, source: Tensor, words: Tensor, target: Tensor) -> Tensor:
+    logits = model(source, words)
+    return F.cross_entropy(
+        logits.flatten(0, 1).float(), target.flatten(), ignore_index=PAD, reduction="sum"
+    )
