@@ -1,10 +1,11 @@
 """The models of the comparison in plain PyTorch, the way its tutorials write them."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 PAD, BOS, EOS = 0, 1, 2
 
@@ -44,6 +45,10 @@ class Recurrent(nn.Module):
         feed = torch.tanh(self.W_c(torch.cat([context, x], dim=-1)))
         return feed, (new, feed)
 
+    def next(self, memory: tuple, state: tuple, words: Tensor, t: int) -> tuple[Tensor, tuple]:
+        feature, state = self.step(memory, state, self.target(words))
+        return self.output(feature), state
+
     def forward(self, source: Tensor, words: Tensor) -> Tensor:
         memory, state = self.encode(source)
         embedded, features = self.target(words), []
@@ -79,7 +84,7 @@ class Transformer(nn.Module):
             self.embedded(source), self.embedded(words), tgt_mask=later, tgt_is_causal=True,
             src_key_padding_mask=padding, memory_key_padding_mask=padding,
         )  # fmt: skip
-        return F.linear(x, self.embed.weight)
+        return functional.linear(x, self.embed.weight)
 
     # Decoding with a cache, from the same weights.
 
@@ -94,7 +99,7 @@ class Transformer(nn.Module):
         ]
         return memory, [None] * len(memory)
 
-    def step(self, memory: list, cache: list, words: Tensor, t: int) -> tuple[Tensor, list]:
+    def next(self, memory: list, cache: list, words: Tensor, t: int) -> tuple[Tensor, list]:
         x, new = self.embedded(words[:, None], t), []
         for layer, (keys, values, mask), written in zip(
             self.body.decoder.layers, memory, cache, strict=True
@@ -105,8 +110,8 @@ class Transformer(nn.Module):
             new.append(own)
             x = layer.norm1(x + _attend(layer.self_attn, x, *own, None))
             x = layer.norm2(x + _attend(layer.multihead_attn, x, keys, values, mask))
-            x = layer.norm3(x + layer.linear2(F.relu(layer.linear1(x))))
-        return self.body.decoder.norm(x)[:, 0], new
+            x = layer.norm3(x + layer.linear2(functional.relu(layer.linear1(x))))
+        return functional.linear(self.body.decoder.norm(x)[:, 0], self.embed.weight), new
 
 
 def _sinusoids(length: int, features: int) -> Tensor:
@@ -121,7 +126,7 @@ def _heads(attention: nn.MultiheadAttention, x: Tensor) -> Tensor:
 
 def _keys_values(attention: nn.MultiheadAttention, x: Tensor) -> tuple[Tensor, ...]:
     d = attention.embed_dim
-    both = F.linear(x, attention.in_proj_weight[d:], attention.in_proj_bias[d:])
+    both = functional.linear(x, attention.in_proj_weight[d:], attention.in_proj_bias[d:])
     return tuple(_heads(attention, part) for part in both.split(d, dim=-1))
 
 
@@ -129,13 +134,41 @@ def _attend(
     attention: nn.MultiheadAttention, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
 ) -> Tensor:
     d = attention.embed_dim
-    query = F.linear(x, attention.in_proj_weight[:d], attention.in_proj_bias[:d])
-    context = F.scaled_dot_product_attention(_heads(attention, query), keys, values, mask)
+    query = functional.linear(x, attention.in_proj_weight[:d], attention.in_proj_bias[:d])
+    context = functional.scaled_dot_product_attention(_heads(attention, query), keys, values, mask)
     return attention.out_proj(context.transpose(1, 2).flatten(2))
 
 
 def loss(model: nn.Module, source: Tensor, words: Tensor, target: Tensor) -> Tensor:
     logits = model(source, words)
-    return F.cross_entropy(
+    return functional.cross_entropy(
         logits.flatten(0, 1).float(), target.flatten(), ignore_index=PAD, reduction="sum"
     )
+
+
+@torch.inference_mode()
+def beam_search(model: nn.Module, source: Tensor, width: int, length: int) -> Tensor:
+    """The best of `width` hypotheses of `length` words, a row of the model for each of them."""
+    batch = len(source)
+    memory, state = model.encode(source.repeat_interleave(width, dim=0))
+    words = torch.full((batch * width, 1), BOS, device=source.device)
+    total = torch.full((batch, width), -math.inf, device=source.device)
+    total[:, 0] = 0
+    first = torch.arange(batch, device=source.device)[:, None] * width
+    for t in range(length):
+        logits, state = model.next(memory, state, words[:, -1], t)
+        log_p = logits.float().log_softmax(dim=-1)
+        log_p[:, [PAD, BOS, EOS]] = -math.inf
+        size = log_p.shape[-1]
+        grown = total.unsqueeze(2) + log_p.view(batch, width, size)
+        total, index = grown.view(batch, -1).topk(width)
+        rows = (first + index // size).flatten()
+        words = torch.cat([words[rows], (index % size).view(-1, 1)], dim=1)
+        state = _rows(state, rows)
+    return words.view(batch, width, -1)[:, 0]
+
+
+def _rows(state: Any, rows: Tensor) -> Any:
+    if isinstance(state, Tensor):
+        return state[rows]
+    return None if state is None else type(state)(_rows(part, rows) for part in state)

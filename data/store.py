@@ -104,24 +104,28 @@ class Split:
 
     def rectangles(self, indices: np.ndarray, lengths: Sequence[int]) -> Example:
         """The examples at `indices` as one array a field, with zeros up to `lengths`."""
-        own, together = self.lengths[indices], {}
+        together = {}
         for name, shape in shapes(self.fields, lengths).items():
-            column = (-1, *[1] * len(shape))
-            place, inside = self._starts[name][indices].reshape(column), np.bool_(True)
-            stride: Any = 1
-            for axis in reversed(range(len(shape))):
-                where, fixed = self._sides[name][axis]
-                length = fixed or own[:, where].reshape(column)
-                along = np.arange(shape[axis]).reshape(
-                    [-1 if a == axis else 1 for a in range(-1, len(shape))]
-                )
-                place, inside = place + along * stride, inside & (along < length)
-                stride = stride * length
+            place, inside = self._places(name, indices, shape)
             numbers = self._numbers[name]
             together[name] = np.where(
-                inside, numbers.take(place, mode="clip"), numbers.dtype.type(0)
+                inside, numbers.take(place, mode="clip"), numbers.dtype.type()
             )
         return together
+
+    def _places(
+        self, name: str, indices: np.ndarray, shape: tuple[int, ...]
+    ) -> tuple[np.ndarray, Any]:
+        """Where the numbers of a field of this shape are found, and which of them there are."""
+        own, column = self.lengths[indices], (-1, *[1] * len(shape))
+        place, inside, stride = self._starts[name][indices].reshape(column), np.True_, 1
+        for axis in reversed(range(len(shape))):
+            where, fixed = self._sides[name][axis]
+            length: Any = fixed or own[:, where].reshape(column)
+            along = np.arange(shape[axis]).reshape(-1, *[1] * (len(shape) - 1 - axis))
+            place, inside = place + along * stride, inside & (along < length)
+            stride = stride * length
+        return place, inside
 
     def texts(self) -> list[dict[str, Any]]:
         with self._texts.open(encoding="utf-8") as lines:

@@ -27,6 +27,13 @@ def likeliest(log_p: Float[Array, "b v"], t: Int[Array, ""]) -> Int[Array, " b"]
     return log_p.argmax(axis=-1)
 
 
+def allowed(log_p: Float[Array, "b v"], early: Bool[Array, " b"]) -> Float[Array, "b v"]:
+    """log p without padding and beginnings, which are no words, and without too early an end."""
+    word = jnp.arange(log_p.shape[-1])[None]
+    refused = (word == PAD) | (word == BOS) | ((word == EOS) & early[:, None])
+    return jnp.where(refused, -jnp.inf, log_p)
+
+
 def greedy(
     step: Step,
     state: Any,
@@ -51,9 +58,7 @@ def greedy(
     def advance(loop: tuple) -> tuple:
         t, state, last, done, out = loop
         logits, state, weights = step(state, last)
-        log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
-        log_p = log_p.at[:, jnp.array([PAD, BOS])].set(-jnp.inf)  # never words of a sentence
-        log_p = log_p.at[:, EOS].set(jnp.where(t < shortest, -jnp.inf, log_p[:, EOS]))
+        log_p = allowed(jax.nn.log_softmax(logits.astype(jnp.float32)), t < shortest)
         word = choose(log_p, t)
         gained = jnp.take_along_axis(log_p, word[:, None], axis=-1)[:, 0]
         word, gained = jnp.where(done, PAD, word), jnp.where(done, 0, gained)

@@ -53,7 +53,7 @@ class Translator:
         self.source, self.target = tasks[0].source, tasks[0].target
         self.dictionary = dictionary or {}
         # Results go to every host.
-        self._decode = jax.jit(
+        self.decode = jax.jit(
             self._search, static_argnames="attention", out_shardings=replicated(mesh)
         )
         self._score = jax.jit(self._forced)
@@ -73,14 +73,23 @@ class Translator:
         for i, found in enumerate(ids):
             if not found:
                 yield i, [Hypothesis("", np.zeros(0, int), [], 0.0, 0.0, None)]
-        weigh = attention or self.settings.replace_unknown
-        for batch in self._batches(ids):
-            batch["number"] = batch["index"] + first
-            outputs = self._decode(list(params), put(batch, self.mesh), attention=weigh)
-            whole, found = jax.device_get(outputs)
+        for whole, found in self._decoded(list(params), ids, attention, first):
             for row, i in enumerate(map(int, whole["index"])):
                 if i >= 0:
                     yield i, self._hypotheses(texts[i], len(ids[i]), found, row, attention)
+
+    def _decoded(
+        self, params: list[Params], ids: list[list[int]], attention: bool, first: int
+    ) -> Iterator[tuple[dict[str, np.ndarray], Hypotheses]]:
+        """Batches and what was found for them; the next one is searched while one is read."""
+        weigh, waiting = attention or self.settings.replace_unknown, None
+        for batch in self._batches(ids):
+            batch["number"] = batch["index"] + first
+            ready, waiting = waiting, self.decode(params, put(batch, self.mesh), attention=weigh)
+            if ready is not None:
+                yield jax.device_get(ready)
+        if waiting is not None:
+            yield jax.device_get(waiting)
 
     def in_order(
         self, params: Sequence[Params], texts: Sequence[str], attention: bool = False
@@ -142,7 +151,7 @@ class Translator:
                 yield {name: x[own] for name, x in batch.items()}
 
     def _search(
-        self, params: list[Params], batch: dict[str, Array], attention: bool
+        self, params: list[Params], batch: dict[str, Array], attention: bool = False
     ) -> tuple[dict[str, Array], Hypotheses]:
         settings, source = self.settings, batch["source"]
         words = (source != PAD).sum(axis=1) - 1

@@ -1,8 +1,9 @@
 """Recurrent cells, exactly as their papers define them.
 
 A step reads inputs of two kinds: x, which is known for all steps before a loop begins, so that
-models/scan.py takes its product out of the loop; and `fed`, which is made in the loop (the output of
-the layer below, a context, input feeding), so that it shares a product with the last hidden state.
+models/scan.py takes its product out of the loop; and `fed`, which is made in the loop (the output
+of the layer below, a context, input feeding), so that it shares a product with the last hidden
+state.
 A carry is a tuple whose last entry is the hidden state h.
 """
 

@@ -106,10 +106,9 @@ class Stack(nn.Module):
         def drop(part: Array | None) -> Array | None:
             return None if part is None else self.drop(part, deterministic=deterministic)
 
-        finals = []
-        for i, (cell, carry) in enumerate(zip(self.first, carries, strict=True)):
-            carry = cell.step(carry, drop(x), drop(fed))
-            h = carry[-1]
-            x, fed = None, h + fed if self.residual and i > 0 else h
-            finals.append(carry)
-        return fed, tuple(finals)
+        finals = [self.first[0].step(carries[0], drop(x), drop(fed))]
+        y = finals[0][-1]
+        for cell, carry in zip(self.first[1:], carries[1:], strict=True):
+            finals.append(cell.step(carry, None, drop(y)))
+            y = finals[-1][-1] + y if self.residual else finals[-1][-1]
+        return y, tuple(finals)

@@ -3,10 +3,10 @@
 A recurrent step is small, and a device waits for its kernels one after the other: what a loop costs
 is how much stands in it. So `scan` sorts the operations of a step by what they need.
 
-- What needs nothing but weights and other things that all steps share (a cast, the concatenation of
-  two kernels) is computed once, before the loop.
-- What needs the inputs of its step but no carry (the input's projection, a dropout mask) is computed
-  for all steps at once, before the loop.
+- What needs only weights and other things that all steps share (a cast, two kernels as one) is
+  computed once, before the loop.
+- What needs the inputs of its step but no carry (the input's projection, a dropout mask) is
+  computed for all steps at once, before the loop.
 - The rest is the loop. Its products with something shared, xₜ W, have gradients of two kinds. That
   of xₜ belongs to the backward loop. That of W is Σₜ xₜᵀ gₜ, with gₜ the gradient of the product: a
   plain scan adds up a matrix of W's size at every step. Here the forward loop keeps every xₜ, the
@@ -169,7 +169,8 @@ def scan_module(
 
     by_step = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), xs)
     carry, (ys, sown) = scan(body, carry, (by_step, rngs), reverse)
-    for path, values in traverse_util.flatten_dict(sown.get("reinforce", {})).items():
+    flat: Any = traverse_util.flatten_dict(sown.get("reinforce", {}))
+    for path, values in flat.items():
         module.sow("reinforce", path[-1], jnp.swapaxes(values[0], 0, 1))
     return carry, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), ys)
 
@@ -279,7 +280,7 @@ class Loop:
             return results[: len(carry)], (results[len(carry) :], factors)
 
         carry, (outputs, factors) = jax.lax.scan(
-            step, carry, (inputs, sinks), self.length, self.reverse, unroll=UNROLL
+            step, carry, (inputs, sinks), length=self.length, reverse=self.reverse, unroll=UNROLL
         )
         return [*carry, *outputs], factors
 

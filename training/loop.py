@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -122,6 +122,26 @@ def train(task: Task, evaluate: Evaluate, config: Config, workdir: Path, mesh: M
             return run.go(step, state, progress, batches)
 
 
+class Queued(NamedTuple):
+    """A step that was sent to the devices."""
+
+    number: int
+    done: Array  # there when the step was taken
+    told: tuple[Sums, dict[str, Array]] | None  # sums and counters, where a report is due
+
+
+class Clock:
+    """Time since the last report."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    def restart(self) -> float:
+        """The seconds that have passed."""
+        before, self._since = self._since, time.monotonic()
+        return self._since - before
+
+
 @dataclasses.dataclass(frozen=True)
 class Run:
     """What stays the same during one call of `train`."""
@@ -141,45 +161,56 @@ class Run:
     ) -> TrainState:
         settings, number = self.config.train, int(state.step)
         zeros = zero_sums(self.task.loss, state, batches[number], self.mesh)
-        sums, since = jax.tree.map(jnp.copy, zeros), time.monotonic()
-        ahead = collections.deque()
+        sums = jax.tree.map(jnp.copy, zeros)
+        ahead: collections.deque[Queued] = collections.deque()
+        clock = Clock()
         for batch in prefetch(train_iterator(batches, number), self.mesh):
             state, sums = step(state, sums, batch)
-            # Steps are queued, not awaited; two are enough to keep a device busy, and a signal
-            # should not wait for more.
-            ahead.append(jnp.copy(sums["count"]))
-            if len(ahead) > 2:
-                jax.block_until_ready(ahead.popleft())
             number += 1
             self.log.advance()
             evaluating = number % settings.eval_every == 0 or number >= self.steps
-            if number % settings.log_every == 0 or evaluating or self.signals:
-                progress = self._report(state, sums, progress, number, since)
-                self._stop_if_diverged(state, progress)
+            stopping = bool(self.signals)
+            due = number % settings.log_every == 0 or evaluating or stopping
+            # Copies, for the next step takes the state's memory.
+            told = jax.tree.map(jnp.copy, (sums, state.counters)) if due else None
+            ahead.append(Queued(number, jnp.copy(sums["count"]), told))
+            if due:
                 sums = jax.tree.map(jnp.copy, zeros)
-                if evaluating:
-                    state, progress = self._evaluate(state, progress, number)
-                since = time.monotonic()
+            # Steps are queued, not awaited; two are enough to keep a device busy, and a signal
+            # should not wait for more. What a step has to tell is read when it was awaited.
+            while len(ahead) > (0 if evaluating or stopping else 2):
+                progress = self._await(ahead.popleft(), state, progress, clock)
+            if evaluating:
+                state, progress = self._evaluate(state, progress, number)
+                clock.restart()
             if progress.done:
                 break
-            if self.signals:
+            if self.signals and not ahead:  # else it came just now: one step more
                 if not evaluating:
                     self.checkpoints.save(state, progress._asdict(), None)
                 raise Stopped(self.signals[0], number)
         return state
 
-    def _report(
-        self, state: TrainState, sums: Sums, progress: Progress, number: int, since: float
+    def _await(
+        self, queued: Queued, state: TrainState, progress: Progress, clock: Clock
     ) -> Progress:
-        values = means(jax.device_get(sums))
-        count, skipped = values.pop("count"), int(state.skipped)
-        speed = count / (time.monotonic() - since)
+        """Waits for a step and reports what it has to tell; `state` is as far as queued."""
+        jax.block_until_ready(queued.done)
+        if queued.told is None:
+            return progress
+        sums, counters = jax.device_get(queued.told)
+        values, number = means(sums), queued.number
+        count, skipped = values.pop("count"), int(counters["skipped"])
+        speed = count / clock.restart()
         # Skipped steps do not count for the optimiser, whose schedule they hold up.
-        rate = float(self.schedule(number - 1 - skipped)) * float(state.rate_scale)
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):  # the others are busy
+            rate = float(self.schedule(number - 1 - skipped)) * float(counters["rate_scale"])
         progress = progress._replace(count=progress.count + count)
         extra = {"learning_rate": rate, "skipped": skipped, "count": progress.count}
         self.log.scalars(number, "train", values | extra | {"count_per_second": speed})
         self.log.progress(number, values["loss"], speed)
+        if counters["longest_skipped"] >= self.config.train.max_skipped:
+            self._stop_diverged(int(counters["longest_skipped"]), state, progress)
         return progress
 
     def _evaluate(
@@ -208,11 +239,8 @@ class Run:
         self.checkpoints.save(state, progress._asdict(), None if math.isnan(score) else score)
         return state, progress
 
-    def _stop_if_diverged(self, state: TrainState, progress: Progress) -> None:
+    def _stop_diverged(self, in_row: int, state: TrainState, progress: Progress) -> NoReturn:
         """What was evaluated last is kept: weights that lead to NaN are no better for being new."""
-        in_row = int(state.longest_skipped)
-        if in_row < self.config.train.max_skipped:
-            return
         if self.checkpoints.latest is None:
             self.checkpoints.save(state, progress._asdict(), None)
         raise UserError(

@@ -132,7 +132,8 @@ def test_divergence_stops_with_a_sentence_and_keeps_what_was_evaluated(tmp_path,
 
 
 def test_divergence_before_any_evaluation_saves_the_last_finite_weights(tmp_path, mesh):
-    with pytest.raises(UserError, match=r"3 steps in a row .* checkpoint of step 7 is kept"):
+    # The report of step 7 is read when two more are queued, which change no weight.
+    with pytest.raises(UserError, match=r"3 steps in a row .* checkpoint of step 9 is kept"):
         train(
             Exploding(),
             constant_evaluation(1.0),

@@ -1,0 +1,92 @@
+"""Times, memory and arithmetic of compiled functions, and of PyTorch's where it is installed."""
+
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+REPEATS = 5  # of which the median counts
+
+
+class Measured(NamedTuple):
+    seconds: float
+    compile_seconds: float
+    bytes: int  # arguments, results and what is held between them
+
+
+def measure(function: Callable, *arguments: Any, **options: Any) -> Measured:
+    """A function as jit compiles it."""
+    began = time.perf_counter()
+    compiled = jax.jit(function, **options).lower(*arguments).compile()
+    compiling = time.perf_counter() - began
+    memory: Any = compiled.memory_analysis()
+    held = memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
+    seconds = timed(lambda: compiled(*arguments), jax.block_until_ready)
+    return Measured(seconds, compiling, held)
+
+
+def timed(call: Callable[[], Any], wait: Callable[[Any], Any], least: float = 0.5) -> float:
+    """Seconds a call: the median of a few rounds of so many calls as fill `least` seconds."""
+    wait(call())
+    began = time.perf_counter()
+    wait(call())
+    calls = max(1, int(least / (time.perf_counter() - began)))
+    rounds = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        for _ in range(calls):
+            last = call()
+        wait(last)
+        rounds.append((time.perf_counter() - began) / calls)
+    return statistics.median(rounds)
+
+
+def torch_timed(call: Callable[[], Any]) -> tuple[float, int]:
+    """Seconds a call and the most bytes that PyTorch held (0 on a CPU, which does not say)."""
+    import torch
+
+    gpu = torch.cuda.is_available()
+    call()
+    if gpu:
+        torch.cuda.reset_peak_memory_stats()
+    seconds = timed(call, lambda _: torch.cuda.synchronize() if gpu else None)
+    return seconds, torch.cuda.max_memory_allocated() if gpu else 0
+
+
+def matrix_rate() -> float:
+    """Multiplications and additions a second of a large product: what this machine can do."""
+    gpu = jax.default_backend() != "cpu"
+    size, dtype = (8192, jnp.bfloat16) if gpu else (2048, jnp.float32)
+    keys = jax.random.split(jax.random.key(0))
+    x, y = (jax.random.normal(key, (size, size), dtype) for key in keys)
+    return 2 * size**3 / measure(jnp.matmul, x, y).seconds
+
+
+def operations(function: Callable, *arguments: Any) -> int:
+    """Multiplications and additions in the matrix products of a function, loops counted out."""
+    return _count(jax.make_jaxpr(function)(*arguments).jaxpr)
+
+
+def _count(jaxpr: core.Jaxpr) -> int:
+    total = 0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            factor, result = equation.invars[0].aval, equation.outvars[0].aval
+            total += 2 * result.size * _product(factor.shape[axis] for axis in contracted)
+        times = equation.params["length"] if equation.primitive.name == "scan" else 1
+        total += times * sum(_count(inner) for inner in core.jaxprs_in_params(equation.params))
+    return total
+
+
+def _product(sizes: Any) -> int:
+    result = 1
+    for size in sizes:
+        result *= size
+    return result

@@ -1,0 +1,251 @@
+"""How fast it is: training and decoding, beside plain PyTorch in the same run.
+
+    python -m benchmarks.speed
+
+Measures, on the first device there is, a training step (loss and gradient), greedy and beam
+decoding, and the whole of `train.py` and of translating a test split, and writes
+docs/speed/<machine>.json; `python -m benchmarks.report` makes docs/speed.md of all such files.
+PyTorch's columns are there where PyTorch is installed. On a GPU it takes ten minutes.
+"""
+
+import json
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import flags
+
+from benchmarks.measure import HAS_TORCH, matrix_rate, measure, operations, timed, torch_timed
+from benchmarks.subjects import SUBJECTS, Subject
+from configs import luong2015, vaswani2017
+from configs.base import Config
+from decoding.translator import Translator
+from evaluation.runs import train_run
+from models import transformer
+from program import run
+from tasks.translation import Translation
+from training.checkpoints import Checkpoints
+from training.devices import make_mesh, prefetch, put
+from training.optimizers import make_optimizer, make_schedule
+from training.state import create_state
+from training.step import make_train_step, zero_sums
+
+_OUT = flags.DEFINE_string("out", "docs/speed", "Folder of the results.")
+_ONLY = flags.DEFINE_list("only", ["training", "decoding", "whole"], "Parts that are measured.")
+_SUBJECTS = flags.DEFINE_string("subjects", "", "A regular expression of the subjects' names.")
+_CORPORA = flags.DEFINE_string("corpora", "corpora", "Where multi30k and multi30k_bpe are.")
+
+BEAM, SENTENCES = 5, 64
+
+
+def training(subject: Subject, rate: float) -> dict[str, Any]:
+    """A step, loss and gradient, of ours and of PyTorch's."""
+    task = subject.task()
+    batch = {"source": subject.sentences(0), "target": subject.sentences(1)}
+    params = jax.jit(task.init)(jax.random.key(0))
+
+    def step(params: Any, batch: Any, key: Any) -> Any:
+        loss = lambda params: task.loss(params, batch, key)["loss"]  # noqa: E731
+        return jax.value_and_grad(loss)(params)
+
+    key, tokens = jax.random.key(1), subject.batch * subject.length
+    found = measure(step, params, jax.device_put(batch), key)
+    # cuDNN's attention hides its products, so they are counted in the plain one.
+    flash, transformer.FLASH_FROM = transformer.FLASH_FROM, 2**30
+    count = operations(step, params, batch, key)
+    transformer.FLASH_FROM = flash
+    row = {
+        "parameters": sum(x.size for x in jax.tree.leaves(params)),
+        "tokens_per_second": tokens / found.seconds,
+        "milliseconds": 1e3 * found.seconds,
+        "compile_seconds": found.compile_seconds,
+        "gigabytes": found.bytes / 1e9,
+        "teraflops": count / found.seconds / 1e12,
+        "share_of_matrix_rate": count / found.seconds / rate,
+    }
+    return row | (_torch_training(subject, batch, tokens) if HAS_TORCH else {})
+
+
+def _torch_training(subject: Subject, batch: dict, tokens: int) -> dict[str, Any]:
+    """The faster of PyTorch's two ways on a GPU; models without a loop in Python are compiled."""
+    import torch
+
+    from benchmarks import torch_models
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.allow_tf32 = True
+    source, target = (torch.tensor(batch[side], device=device).long() for side in batch)
+    ways = ["float32"] if device == "cpu" else ["float32 with TF32", "bfloat16 autocast"]
+    found: dict[str, Any] = {}
+    for way in ways:
+        model = subject.peer().to(device)
+        call = torch_models.loss
+        if device == "cuda" and isinstance(model, torch_models.Transformer):
+            call = torch.compile(call)
+
+        def step(model=model, call=call, way=way) -> None:
+            model.zero_grad(set_to_none=True)
+            with torch.autocast(device, torch.bfloat16, enabled="bfloat16" in way):
+                loss = call(model, source, target, target)
+            loss.backward()
+
+        seconds, held = torch_timed(step)
+        if tokens / seconds > found.get("torch_tokens_per_second", 0):
+            found = {
+                "torch_tokens_per_second": tokens / seconds,
+                "torch_way": way + (", compiled" if call is not torch_models.loss else ""),
+                "torch_gigabytes": held / 1e9,
+            }
+    return found
+
+
+def decoding(subject: Subject) -> dict[str, Any]:
+    """Sentences a second, each made as long as its source."""
+    task, row = subject.task(), {}
+    params = jax.jit(task.init)(jax.random.key(0))
+    sentences = subject.sentences()[:SENTENCES]
+    mesh = make_mesh(jax.devices()[:1])
+    batch = {"source": sentences, "index": np.arange(len(sentences), dtype=np.int32)}
+    batch = put(batch | {"number": batch["index"]}, mesh)
+    for name, beam in (("greedy", 1), ("beam", BEAM)):
+        settings = subject.config.decode.copy_and_resolve_references().unlock()
+        settings.update({"beam": beam, "min_ratio": 1.0, "max_ratio": 1.0, "max_extra": 0})
+        translator = Translator([task], mesh, settings)
+        began = time.perf_counter()
+        search: Callable = lambda t=translator: t.decode([params], batch)  # noqa: E731
+        jax.block_until_ready(search())
+        row[f"{name}_compile_seconds"] = time.perf_counter() - began
+        row[f"{name}_per_second"] = len(sentences) / timed(search, jax.block_until_ready)
+    return row | (_torch_decoding(subject, sentences) if HAS_TORCH else {})
+
+
+def _torch_decoding(subject: Subject, sentences: np.ndarray) -> dict[str, float]:
+    import torch
+
+    from benchmarks import torch_models
+
+    gpu = torch.cuda.is_available()
+    model = subject.peer().to("cuda" if gpu else "cpu").eval()
+    model = model.bfloat16() if gpu else model
+    source = torch.tensor(sentences, device="cuda" if gpu else "cpu").long()
+    length = source.shape[1] - 1
+    row = {}
+    for name, beam in (("greedy", 1), ("beam", BEAM)):
+        search = lambda beam=beam: torch_models.beam_search(model, source, beam, length)  # noqa: E731
+        row[f"torch_{name}_per_second"] = len(source) / torch_timed(search)[0]
+    return row
+
+
+def whole(config: Config, steps: int) -> dict[str, Any]:
+    """`train.py` from its log, its bare step on batches that wait on the device, and translating
+    the test split with a beam, from text to text, compiled before."""
+    config = config.copy_and_resolve_references().unlock()
+    config.train.update({"steps": steps, "epochs": 0.0, "eval_every": steps, "patience": 0})
+    mesh = make_mesh()
+    with tempfile.TemporaryDirectory() as folder:
+        workdir = Path(folder) / "run"
+        began = time.perf_counter()
+        train_run(config, workdir, mesh)
+        seconds = time.perf_counter() - began
+        lines = map(json.loads, (workdir / "log.jsonl").read_text("utf-8").splitlines())
+        speeds = [line["count_per_second"] for line in lines if line["kind"] == "train"]
+        task = Translation(config)
+        checkpoints = Checkpoints(workdir, read_only=True)
+        params = checkpoints.restore_params(task, config, mesh, checkpoints.find("latest"))
+        checkpoints.close()
+    row = {
+        "steps": steps,
+        "seconds": seconds,
+        "tokens_per_second": statistics.median(speeds[len(speeds) // 2 :]),
+        "bare_tokens_per_second": _bare(task, config, mesh),
+    }
+    settings = config.decode
+    settings.beam = BEAM
+    translator, sources = Translator([task], mesh, settings), [p.source for p in task.pairs("test")]
+    translator.in_order([params], sources)
+    began = time.perf_counter()
+    translator.in_order([params], sources)
+    return row | {"test_sentences": len(sources), "test_seconds": time.perf_counter() - began}
+
+
+def _bare(task: Translation, config: Config, mesh: Any) -> float:
+    """Target tokens a second of the compiled step, in the run's own order of batches."""
+    batches = task.train_batches(config.seed)
+    optimizer = make_optimizer(config.optimizer, make_schedule(config.optimizer, 1, 1))
+    state = create_state(jax.jit(task.init)(jax.random.key(0)), optimizer, bool(config.train.ema))
+    state = jax.tree.map(jnp.copy, state)
+    step = make_train_step(task.loss, optimizer, config, mesh)
+    waiting = list(prefetch(iter([batches[i] for i in range(400)]), mesh))
+    sums = zero_sums(task.loss, state, waiting[0], mesh)
+    rounds = []
+    for _ in range(3):  # the first compiles
+        sums, began = jax.tree.map(jnp.zeros_like, sums), time.perf_counter()
+        for batch in waiting:
+            state, sums = step(state, sums, batch)
+        rounds.append(float(sums["count"]) / (time.perf_counter() - began))
+    return max(rounds)
+
+
+def wholes(gpu: bool) -> dict[str, tuple[Config, int]]:
+    """Configs to train with `train.py`, and for how many steps."""
+    if not gpu:
+        dates = "data=dates"
+        return {
+            "luong2015, dates": (luong2015.get_config(dates), 600),
+            "vaswani2017, dates": (vaswani2017.get_config(dates), 600),
+        }
+    folder = Path(_CORPORA.value)
+    luong = luong2015.get_config("data=multi30k_de_en,size=small").unlock()
+    luong.data.dir = str(folder / "multi30k")
+    vaswani = vaswani2017.get_config("data=multi30k_bpe_en_de,size=tiny,norm=pre").unlock()
+    vaswani.data.dir = str(folder / "multi30k_bpe")
+    return {
+        "luong2015, Multi30k": (luong, 3000),
+        "vaswani2017 tiny, Multi30k": (vaswani, 3000),
+    }
+
+
+def main() -> None:
+    device = jax.devices()[0]
+    gpu = device.platform == "gpu"
+    machine = re.sub(r"\W+", "-", device.device_kind if gpu else "cpu").strip("-").lower()
+    path = Path(_OUT.value) / f"{machine}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    results |= {"device": device.device_kind, "jax": jax.__version__, "matrix_rate": matrix_rate()}
+    if HAS_TORCH:
+        import torch
+
+        results["torch"] = torch.__version__
+
+    def keep(part: str, name: str, row: dict[str, Any]) -> None:
+        results.setdefault(part, {})[name] = row
+        path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        print(f"{part}, {name}: " + ", ".join(f"{k} {_short(v)}" for k, v in row.items()))
+
+    for name, subject in SUBJECTS["gpu" if gpu else "cpu"].items():
+        if re.search(_SUBJECTS.value, name):
+            if "training" in _ONLY.value:
+                keep("training", name, training(subject, results["matrix_rate"]))
+            if "decoding" in _ONLY.value:
+                keep("decoding", name, decoding(subject))
+    if "whole" in _ONLY.value:
+        for name, (config, steps) in wholes(gpu).items():
+            if re.search(_SUBJECTS.value, name):
+                keep("whole", name, whole(config, steps))
+
+
+def _short(value: Any) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,87 @@
+"""What is measured: models by their config, the same in PyTorch, and the batches they are given."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from configs import luong2015, vaswani2017
+from configs.base import Config
+from configs.recipes import set_stacks
+from data.vocabulary import SPECIALS
+from tasks.translation import Translation
+
+
+class Subject(NamedTuple):
+    """Batches are `batch` sentences of `length` words on both sides, of vocabularies of `words`."""
+
+    config: Config
+    words: int
+    batch: int
+    length: int
+    peer: Callable[[], Any]  # the PyTorch model
+
+    def task(self) -> Translation:
+        """The model and its loss, without a corpus: a vocabulary of numbers will do."""
+        with tempfile.TemporaryDirectory() as folder:
+            numbers = "".join(f"{i}\n" for i in range(self.words - len(SPECIALS)))
+            for side in ("source", "target"):
+                (Path(folder) / f"{side}.vocab").write_text("\n".join(SPECIALS) + "\n" + numbers)
+            return Translation(self.config, Path(folder))
+
+    def sentences(self, seed: int = 0) -> np.ndarray:
+        rng = np.random.default_rng(seed)
+        shape = (self.batch, self.length)
+        return rng.integers(len(SPECIALS), self.words, shape, dtype=np.int32)
+
+
+def recurrent(
+    layers: int, features: int, words: int, batch: int, length: int, dtype: str
+) -> Subject:
+    """Luong 2015: global attention, general score, input feeding."""
+    config = luong2015.get_config("size=small").unlock()
+    set_stacks(config, layers, features)
+    config.model.dtype, config.model.dropout = dtype, DROPOUT
+    config.train.label_smoothing = 0.0
+
+    def peer() -> Any:
+        from benchmarks import torch_models
+
+        return torch_models.Recurrent(words, words, layers, features, DROPOUT)
+
+    return Subject(config.lock(), words, batch, length, peer)
+
+
+def transformer(size: str, words: int, batch: int, length: int, dtype: str) -> Subject:
+    """Vaswani 2017, with shared embeddings."""
+    config = vaswani2017.get_config(f"size={size}").unlock()
+    model = config.model
+    model.dtype, model.dropout, config.train.label_smoothing = dtype, DROPOUT, 0.0
+    model.share_embeddings = config.data.shared_vocab = True
+
+    def peer() -> Any:
+        from benchmarks import torch_models
+
+        return torch_models.Transformer(
+            words, model.layers, model.features, model.heads, model.feed_forward, DROPOUT
+        )
+
+    return Subject(config.lock(), words, batch, length, peer)
+
+
+DROPOUT = 0.1
+SUBJECTS: dict[str, dict[str, Subject]] = {
+    "gpu": {
+        "recurrent 4 × 1024": recurrent(4, 1024, 50_000, 128, 50, "bfloat16"),
+        "recurrent 2 × 512": recurrent(2, 512, 17_000, 128, 50, "bfloat16"),
+        "Transformer base": transformer("base", 37_000, 256, 64, "bfloat16"),
+        "Transformer tiny": transformer("tiny", 10_000, 256, 32, "bfloat16"),
+    },
+    "cpu": {
+        "recurrent 2 × 256": recurrent(2, 256, 5_000, 32, 20, "float32"),
+        "recurrent 1 × 128": recurrent(1, 128, 5_000, 32, 20, "float32"),
+        "Transformer tiny": transformer("tiny", 5_000, 32, 20, "float32"),
+    },
+}
