@@ -159,7 +159,7 @@ def whole(config: Config, steps: int) -> dict[str, Any]:
         speeds = [line["count_per_second"] for line in lines if line["kind"] == "train"]
         task = Translation(config)
         checkpoints = Checkpoints(workdir, read_only=True)
-        params = checkpoints.restore_params(task, config, mesh, checkpoints.find("latest"))
+        params = checkpoints.restore_params(task, config, mesh, checkpoints.find("last"))
         checkpoints.close()
     row = {
         "steps": steps,
