@@ -20,6 +20,11 @@ from errors import Stopped, UserError
 # Where JAX keeps compiled programs between runs; they are of one kind of machine.
 COMPILATIONS = Path("cache") / f"xla-{platform.machine()}"
 
+# On GPUs, products by cuBLAS and not by XLA's own (Triton) kernels, among which it searches for
+# long: an H200 compiles a training step of a 2 × 512 LSTM in 10 s instead of 17 and takes it in 8.2
+# ms instead of 8.5, that of a 4 × 1024 in 14 instead of 23 s and 24.5 instead of 26.4 ms.
+XLA_FLAGS = "--xla_gpu_enable_triton_gemm=false"
+
 
 def define_config() -> flags.FlagHolder:
     return config_flags.DEFINE_config_file(
@@ -63,6 +68,8 @@ def run(main: Callable[[], None]) -> None:
             _fail(f"what is {argv[1]!r}? This program takes flags alone, as --name=value")
         _show_messages()
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILATIONS.absolute()))
+        # Before JAX looks for devices; a user's flags come last and win.
+        os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} {os.environ.get('XLA_FLAGS', '')}"
         try:
             main()
         except UserError as error:

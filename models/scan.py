@@ -31,7 +31,11 @@ from jax.extend.core import primitives
 
 # What a value needs. Something made of literals alone is made again wherever it is read.
 NOTHING, SHARED, INPUT, CARRY = range(4)
-UNROLL = {"cpu": 1}.get(jax.default_backend(), 10)  # steps of a loop's body; fewer compile faster
+
+# Steps in a loop's body. A GPU is sent a body's kernels together, as one graph: on an H200 a step of
+# training a 2 × 512 LSTM takes 11.9 ms with 1, 8.8 with 5 and 8.7 with 10, and 4, 5 and 8 s to
+# compile. A CPU gains nothing.
+UNROLL = 5
 
 
 class Value:
@@ -280,7 +284,12 @@ class Loop:
             return results[: len(carry)], (results[len(carry) :], factors)
 
         carry, (outputs, factors) = jax.lax.scan(
-            step, carry, (inputs, sinks), length=self.length, reverse=self.reverse, unroll=UNROLL
+            step,
+            carry,
+            (inputs, sinks),
+            length=self.length,
+            reverse=self.reverse,
+            unroll=UNROLL.get(jax.default_backend(), UNROLL_ELSEWHERE),
         )
         return [*carry, *outputs], factors
 
