@@ -1,0 +1,162 @@
+"""models/scan.py against jax.lax.scan: the same numbers and gradients, and less in the loop."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.base import base_config
+from models import scan as scanning
+from models.scan import scan
+from models.seq2seq import make_seq2seq
+from tests.models.test_cells import random_params
+
+STEPS, ROWS, WIDTH, PLACES = 6, 3, 4, 5
+
+
+def plain(step, carry, xs, reverse=False):
+    return jax.lax.scan(step, carry, xs, reverse=reverse)
+
+
+def drawn(*shape, seed=0):
+    return jnp.array(np.random.default_rng(seed).normal(size=shape), jnp.float32)
+
+
+ARGUMENTS = {
+    "W": drawn(WIDTH, WIDTH),
+    "U": drawn(2 * WIDTH, WIDTH, seed=1),
+    "b": drawn(WIDTH, seed=2),
+    "keys": drawn(ROWS, PLACES, WIDTH, seed=3),
+    "h": drawn(ROWS, WIDTH, seed=4),
+    "xs": drawn(STEPS, ROWS, WIDTH, seed=5),
+}
+
+
+def everything(scan, reverse, W, U, b, keys, h, xs):
+    """A step with all there is: noise, a shared factor on either side and used twice, a bias, a
+    shared sum that is no bias, a counter, outputs of every kind."""
+
+    def step(carry, inputs):
+        h, t = carry
+        x, key = inputs
+        x = jnp.where(jax.random.bernoulli(key, 0.5, x.shape), x, 0)
+        ratings = jnp.einsum("bsd,bd->bs", keys, h @ W, preferred_element_type=jnp.float32)
+        weights = jax.nn.softmax(ratings)
+        context = jnp.einsum("bs,bsd->bd", weights, keys)
+        made = jnp.concatenate([context, h], axis=-1) @ U + b[None]
+        h = jnp.tanh(x @ W + made + jnp.tanh(keys + h[:, None]).sum(axis=1))
+        return (h, t + 1), (h * t, weights, x, jnp.ones(2), W[0])
+
+    noise = jax.random.split(jax.random.key(0), STEPS)
+    carry, outputs = scan(step, (h, jnp.zeros((), int)), (xs, noise), reverse)
+    return carry, outputs
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_it_is_jaxs_scan(reverse):
+    ours, theirs = (everything(s, reverse, **ARGUMENTS) for s in (scan, plain))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), ours, theirs)
+
+    def gradients(scan):
+        def loss(arguments):
+            (h, _), (y, weights, x, _, row) = everything(scan, reverse, **arguments)
+            return h.sum() + (y**2).sum() + (weights**3).sum() + (x * y).sum() + row.sum()
+
+        return jax.jit(jax.grad(loss))(ARGUMENTS)
+
+    ours, theirs = gradients(scan), gradients(plain)
+    for name, theirs_own in theirs.items():
+        np.testing.assert_allclose(ours[name], theirs_own, rtol=2e-5, atol=1e-5, err_msg=name)
+
+
+def inner(jaxpr):
+    """The equations in the loops of a jaxpr."""
+    for equation in jaxpr.eqns:
+        for called in jax.extend.core.jaxprs_in_params(equation.params):
+            yield from called.eqns if equation.primitive.name == "scan" else inner(called)
+
+
+def test_the_loops_hold_what_they_must():
+    def loss(scan, arguments):
+        (h, _), outputs = everything(scan, False, **arguments)
+        return h.sum() + (outputs[0] ** 2).sum()
+
+    def loops(scan):
+        return list(inner(jax.make_jaxpr(jax.grad(lambda a: loss(scan, a)))(ARGUMENTS).jaxpr))
+
+    def count(equations, name):
+        return sum(equation.primitive.name == name for equation in equations)
+
+    ours, theirs = loops(scan), loops(plain)
+    # Forward h W, ratings, context and U; backward the gradients of what each step has of its own.
+    assert count(ours, "dot_general") == 8 and count(theirs, "dot_general") > 12
+    assert count(ours, "random_bits") == 0 and count(theirs, "random_bits") == 1
+    sums = [e.outvars[0].aval.shape for e in ours if e.primitive.name == "add_any"]
+    assert (WIDTH, WIDTH) not in sums and (2 * WIDTH, WIDTH) not in sums
+
+
+def test_a_scan_can_be_mapped():
+    def run(scan, h):
+        step = lambda h, x: (jnp.tanh(h @ ARGUMENTS["W"] + x), h)  # noqa: E731
+        return scan(step, h, ARGUMENTS["xs"])[0].sum()
+
+    h = drawn(2, ROWS, WIDTH)
+    ours, theirs = (jax.vmap(jax.grad(lambda h, s=s: run(s, h)))(h) for s in (scan, plain))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+MODELS = {
+    "lstm, input feeding": {"decoder.residual": True, "encoder.residual": True},
+    "gru, bahdanau": {
+        "wiring": "bahdanau", "attention.score": "concat", "encoder.cell": "gru",
+        "decoder.cell": "gru", "encoder.bidirectional": True, "encoder.features": 2,
+    },
+    "elman, local_p": {
+        "encoder.cell": "elman", "decoder.cell": "elman", "attention.align": "local_p",
+        "attention.D": 1, "attention.score": "dot",
+    },
+    "hard": {"attention.align": "hard", "attention.score": "location", "attention.max_source": 8},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_of_whole_models_are_those_of_a_plain_scan(name, monkeypatch):
+    """Under dropout and padding, in float32."""
+    config = base_config().model
+    with config.unlocked():
+        for stack in (config.encoder, config.decoder):
+            stack.update({"layers": 2, "features": 4, "embedding": 3})
+        config.update({"dropout": 0.3})
+        config.decoder.maxout = 4
+        config.update_from_flattened_dict(MODELS[name])
+    model = make_seq2seq(config, 10, 10, reverse_source=False)
+    rng = np.random.default_rng(0)
+    source, words = rng.integers(4, 10, (3, 5)), rng.integers(4, 10, (3, 4))
+    source[1, 3:] = source[2, 1:] = 0
+    params = random_params(model.init, source, source != 0, words)
+
+    def loss(params):
+        def forward(model):
+            memory = model.encode(source, source != 0, False)
+            return model.decode(memory, words, False, attention=True)
+
+        rngs = {"dropout": jax.random.key(1), "sample": jax.random.key(2)}
+        (features, weights), sown = model.apply(
+            {"params": params}, method=forward, rngs=rngs, mutable="reinforce"
+        )
+        terms = [jnp.sum(x**2) for x in jax.tree.leaves((features, weights, sown))]
+        return sum(terms)
+
+    ours = jax.jit(jax.grad(loss))(params)
+    monkeypatch.setattr(scanning, "scan", plain)
+    theirs = jax.jit(jax.grad(lambda params: loss(params)))(params)
+
+    def distance(x, y):
+        return np.linalg.norm(np.subtract(x, y)) / (np.linalg.norm(y) or 1)
+
+    def joined(gradients):
+        return np.concatenate([np.ravel(x) for x in jax.tree.leaves(gradients)])
+
+    assert distance(joined(ours), joined(theirs)) < 1e-6
+    # A softmax's small gradients are differences of large ones, and rounded accordingly.
+    assert max(jax.tree.leaves(jax.tree.map(distance, ours, theirs))) < 1e-5
