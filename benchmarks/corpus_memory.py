@@ -16,9 +16,10 @@ import sys
 import time
 from pathlib import Path
 
-from absl import app, flags
+from absl import flags
 
 from data import dates
+from program import run
 
 _PAIRS = flags.DEFINE_integer("pairs", 5_000_000, "Training pairs.", lower_bound=1)
 _FOLDER = flags.DEFINE_string("folder", "cache/corpus_memory", "Where to write; a new folder.")
@@ -79,27 +80,33 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def main(_: list[str]) -> None:
+def prepare_and_read(pairs: int, folder: Path, keep: bool = False) -> dict[str, float]:
+    """The figures of a corpus of so many pairs, which is written into a new folder."""
+    folder.mkdir(parents=True)  # a new one, since it is deleted at the end
+    try:
+        write_corpus(folder, pairs)
+        text = sum(path.stat().st_size for path in folder.iterdir())
+        command = [sys.executable, "-m", "benchmarks.corpus_memory", f"--folder={folder}"]
+        result = subprocess.run([*command, "--measure"], stdout=subprocess.PIPE, check=True)
+        prepared = sum(path.stat().st_size for path in folder.glob("cache/*/*"))
+        sizes = {"text_mb": text / 1e6, "prepared_mb": prepared / 1e6}
+        return sizes | json.loads(result.stdout)
+    finally:
+        if not keep:
+            shutil.rmtree(folder)
+
+
+def main() -> None:
     folder = Path(_FOLDER.value)
     if _MEASURE.value:
         print(json.dumps(measure(folder)))
         return
-    folder.mkdir(parents=True)  # a new one, since it is deleted at the end
-    try:
-        write_corpus(folder, _PAIRS.value)
-        size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
-        command = [sys.executable, "-m", "benchmarks.corpus_memory", f"--folder={folder}"]
-        result = subprocess.run([*command, "--measure"], stdout=subprocess.PIPE, check=True)
-        found = json.loads(result.stdout)
-        cache = sum(path.stat().st_size for path in folder.glob("cache/*/*")) / 1e6
-    finally:
-        if not _KEEP.value:
-            shutil.rmtree(folder)
+    found = prepare_and_read(_PAIRS.value, folder, _KEEP.value)
     peak = found["read_mb"]
     for name, value in {
         "pairs": f"{_PAIRS.value:,}",
-        "text on disk": f"{size:,.0f} MB",
-        "prepared on disk": f"{cache:,.0f} MB",
+        "text on disk": f"{found['text_mb']:,.0f} MB",
+        "prepared on disk": f"{found['prepared_mb']:,.0f} MB",
         "prepare": f"{found['prepare_s']:,.0f} s, {_PAIRS.value / found['prepare_s']:,.0f} pairs/s",
         "first batch": f"{found['first_batch_s']:.1f} s",
         "batches": f"{(BATCHES - 1) / found['read_s']:,.0f}/s, "
@@ -112,4 +119,4 @@ def main(_: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run(main)

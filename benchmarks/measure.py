@@ -1,6 +1,10 @@
 """Times, memory and arithmetic of compiled functions, and of PyTorch's where it is installed."""
 
+# pyright: reportMissingImports=false
+
 import importlib.util
+import math
+import re
 import statistics
 import time
 from collections.abc import Callable
@@ -17,18 +21,26 @@ REPEATS = 5  # of which the median counts
 class Measured(NamedTuple):
     seconds: float
     compile_seconds: float
-    bytes: int  # arguments, results and what is held between them
+    working: int  # bytes held while it runs, beside
+    bytes: int  # those of arguments and results too
 
 
-def measure(function: Callable, *arguments: Any, **options: Any) -> Measured:
+def measure(function: Callable, *arguments: Any) -> Measured:
     """A function as jit compiles it."""
     began = time.perf_counter()
-    compiled = jax.jit(function, **options).lower(*arguments).compile()
+    compiled = jax.jit(function).lower(*arguments).compile()
     compiling = time.perf_counter() - began
     memory: Any = compiled.memory_analysis()
-    held = memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
+    working = memory.temp_size_in_bytes
+    ends = memory.argument_size_in_bytes + memory.output_size_in_bytes
     seconds = timed(lambda: compiled(*arguments), jax.block_until_ready)
-    return Measured(seconds, compiling, held)
+    return Measured(seconds, compiling, working, working + ends)
+
+
+def machine() -> str:
+    """A name for files."""
+    kind = "cpu" if jax.default_backend() == "cpu" else jax.devices()[0].device_kind
+    return re.sub(r"\W+", "-", kind).strip("-").lower()
 
 
 def timed(call: Callable[[], Any], wait: Callable[[Any], Any], least: float = 0.5) -> float:
@@ -40,9 +52,9 @@ def timed(call: Callable[[], Any], wait: Callable[[Any], Any], least: float = 0.
     rounds = []
     for _ in range(REPEATS):
         began = time.perf_counter()
-        for _ in range(calls):
-            last = call()
-        wait(last)
+        for _ in range(calls - 1):
+            call()
+        wait(call())
         rounds.append((time.perf_counter() - began) / calls)
     return statistics.median(rounds)
 
@@ -78,15 +90,9 @@ def _count(jaxpr: core.Jaxpr) -> int:
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
-            factor, result = equation.invars[0].aval, equation.outvars[0].aval
-            total += 2 * result.size * _product(factor.shape[axis] for axis in contracted)
+            factor: Any = equation.invars[0].aval
+            result: Any = equation.outvars[0].aval
+            total += 2 * result.size * math.prod(factor.shape[axis] for axis in contracted)
         times = equation.params["length"] if equation.primitive.name == "scan" else 1
         total += times * sum(_count(inner) for inner in core.jaxprs_in_params(equation.params))
     return total
-
-
-def _product(sizes: Any) -> int:
-    result = 1
-    for size in sizes:
-        result *= size
-    return result

@@ -8,6 +8,8 @@ docs/speed/<machine>.json; `python -m benchmarks.report` makes docs/speed.md of 
 PyTorch's columns are there where PyTorch is installed. On a GPU it takes ten minutes.
 """
 
+# pyright: reportMissingImports=false
+
 import json
 import re
 import statistics
@@ -22,7 +24,15 @@ import jax.numpy as jnp
 import numpy as np
 from absl import flags
 
-from benchmarks.measure import HAS_TORCH, matrix_rate, measure, operations, timed, torch_timed
+from benchmarks.measure import (
+    HAS_TORCH,
+    machine,
+    matrix_rate,
+    measure,
+    operations,
+    timed,
+    torch_timed,
+)
 from benchmarks.subjects import SUBJECTS, Subject
 from configs import luong2015, vaswani2017
 from configs.base import Config
@@ -47,16 +57,9 @@ BEAM, SENTENCES = 5, 64
 
 def training(subject: Subject, rate: float) -> dict[str, Any]:
     """A step, loss and gradient, of ours and of PyTorch's."""
-    task = subject.task()
-    batch = {"source": subject.sentences(0), "target": subject.sentences(1)}
-    params = jax.jit(task.init)(jax.random.key(0))
-
-    def step(params: Any, batch: Any, key: Any) -> Any:
-        loss = lambda params: task.loss(params, batch, key)["loss"]  # noqa: E731
-        return jax.value_and_grad(loss)(params)
-
-    key, tokens = jax.random.key(1), subject.batch * subject.length
-    found = measure(step, params, jax.device_put(batch), key)
+    step, params, batch, key = subject.training_step()
+    tokens = subject.batch * subject.length
+    found = measure(step, params, batch, key)
     # cuDNN's attention hides its products, so they are counted in the plain one.
     flash, transformer.FLASH_FROM = transformer.FLASH_FROM, 2**30
     count = operations(step, params, batch, key)
@@ -70,10 +73,10 @@ def training(subject: Subject, rate: float) -> dict[str, Any]:
         "teraflops": count / found.seconds / 1e12,
         "share_of_matrix_rate": count / found.seconds / rate,
     }
-    return row | (_torch_training(subject, batch, tokens) if HAS_TORCH else {})
+    return row | (_torch_training(subject, tokens) if HAS_TORCH else {})
 
 
-def _torch_training(subject: Subject, batch: dict, tokens: int) -> dict[str, Any]:
+def _torch_training(subject: Subject, tokens: int) -> dict[str, Any]:
     """On a GPU the faster of its two ways; torch.compile for what has no loop in Python."""
     import torch
 
@@ -82,7 +85,7 @@ def _torch_training(subject: Subject, batch: dict, tokens: int) -> dict[str, Any
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.allow_tf32 = True
-    source, target = (torch.tensor(batch[side], device=device).long() for side in batch)
+    source, target = (torch.tensor(subject.sentences(i), device=device).long() for i in (0, 1))
     model, call = subject.peer().to(device), torch_models.loss
     ways = ["float32"] if device == "cpu" else ["float32 with TF32", "bfloat16 autocast"]
     if device == "cuda" and isinstance(model, torch_models.Transformer):
@@ -215,8 +218,7 @@ def wholes(gpu: bool) -> dict[str, tuple[Config, int]]:
 def main() -> None:
     device = jax.devices()[0]
     gpu = device.platform == "gpu"
-    machine = re.sub(r"\W+", "-", device.device_kind if gpu else "cpu").strip("-").lower()
-    path = Path(_OUT.value) / f"{machine}.json"
+    path = Path(_OUT.value) / f"{machine()}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     results |= {"device": device.device_kind, "jax": jax.__version__, "matrix_rate": matrix_rate()}

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from configs import luong2015, vaswani2017
@@ -30,6 +31,18 @@ class Subject(NamedTuple):
             for side in ("source", "target"):
                 (Path(folder) / f"{side}.vocab").write_text("\n".join(SPECIALS) + "\n" + numbers)
             return Translation(self.config, Path(folder))
+
+    def training_step(self) -> tuple[Any, ...]:
+        """Loss and gradient as a function, and what it is called with."""
+        task = self.task()
+        params = jax.jit(task.init)(jax.random.key(0))
+        batch = jax.device_put({"source": self.sentences(0), "target": self.sentences(1)})
+
+        def step(params: Any, batch: Any, key: Any) -> Any:
+            loss = lambda params: task.loss(params, batch, key)["loss"]  # noqa: E731
+            return jax.value_and_grad(loss)(params)
+
+        return step, params, batch, jax.random.key(1)
 
     def sentences(self, seed: int = 0) -> np.ndarray:
         rng = np.random.default_rng(seed)

@@ -1,5 +1,7 @@
 """The models of the comparison in plain PyTorch, the way its tutorials write them."""
 
+# pyright: reportMissingImports=false
+
 import math
 from typing import Any
 

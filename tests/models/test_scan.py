@@ -69,11 +69,13 @@ def test_it_is_jaxs_scan(reverse):
         np.testing.assert_allclose(ours[name], theirs_own, rtol=2e-5, atol=1e-5, err_msg=name)
 
 
-def inner(jaxpr):
-    """The equations in the loops of a jaxpr."""
+def inner(jaxpr, looping=False):
+    """The equations in the loops of a jaxpr and in what they call."""
     for equation in jaxpr.eqns:
+        if looping:
+            yield equation
         for called in jax.extend.core.jaxprs_in_params(equation.params):
-            yield from called.eqns if equation.primitive.name == "scan" else inner(called)
+            yield from inner(called, looping or equation.primitive.name == "scan")
 
 
 def test_the_loops_hold_what_they_must():

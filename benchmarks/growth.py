@@ -1,0 +1,133 @@
+"""How cost grows: with the source, the vocabulary, the batch and the corpus.
+
+    python -m benchmarks.growth
+
+- source: one decoding step of Luong's model, global against local attention, which gathers 2D + 1
+  positions whatever the source's length, and the memory that the compiled step works in;
+- vocabulary: a training step, its time and memory, while the words grow;
+- batch: a training step, target tokens a second, while the sentences grow;
+- corpus: preparing it, its first batch and the rows read a second, in a process of its own, whose
+  memory must stay flat (`make memory` is the same for five million pairs).
+
+Writes docs/speed/<machine>-growth.json; `python -m benchmarks.report` draws it.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+from absl import flags
+
+from benchmarks import corpus_memory
+from benchmarks.measure import machine, measure
+from benchmarks.subjects import Subject, recurrent
+from program import run
+
+_OUT = flags.DEFINE_string("out", "docs/speed", "Folder of the results.")
+_ONLY = flags.DEFINE_list("only", ["source", "vocabulary", "batch", "corpus"], "What is to grow.")
+
+ALIGNMENTS = ("global", "local_m", "local_p")
+SOURCES = (128, 256, 512, 1024, 2048)
+SIZES = {  # layers, features, the batch and the type of the training steps
+    "cpu": (1, 128, 32, "float32"),
+    "gpu": (2, 512, 128, "bfloat16"),
+}
+LENGTH = {"cpu": 20, "gpu": 50}
+VOCABULARIES = {"cpu": (1000, 4000, 16_000, 64_000), "gpu": (4000, 16_000, 64_000, 256_000)}
+BATCHES = {"cpu": (1, 4, 16, 64), "gpu": (8, 32, 128, 512)}
+CORPORA = (10_000, 100_000, 1_000_000)
+
+
+def of_source(kind: str) -> list[dict[str, Any]]:
+    layers, features, _, dtype = SIZES[kind]
+    rows = []
+    for length in SOURCES:
+        row: dict[str, Any] = {"source": length}
+        for align in ALIGNMENTS:
+            subject = recurrent(layers, features, 1000, 32, length, dtype)
+            subject.config.unlock().model.attention.align = align
+            found = measure(*_decoding_step(subject))
+            row |= {f"{align} ms": 1e3 * found.seconds, f"{align} MB": found.working / 1e6}
+        rows.append(row)
+    return rows
+
+
+def _decoding_step(subject: Subject) -> tuple[Any, ...]:
+    task = subject.task()
+    params = jax.jit(task.init)(jax.random.key(0))
+    source = jax.device_put(subject.sentences())
+    memory = jax.jit(task.encode)(params, source)
+    state = jax.jit(task.start, static_argnums=2)(params, memory, 1)
+
+    def step(params: Any, memory: Any, state: Any, words: Any) -> Any:
+        return task.step(params, memory, state, words)[:2]  # nobody asks for the attention
+
+    return step, params, memory, state, source[:, 0]
+
+
+def of_vocabulary(kind: str) -> list[dict[str, Any]]:
+    layers, features, batch, dtype = SIZES[kind]
+    return [
+        {"vocabulary": words}
+        | _training_step(recurrent(layers, features, words, batch, LENGTH[kind], dtype))
+        for words in VOCABULARIES[kind]
+    ]
+
+
+def of_batch(kind: str) -> list[dict[str, Any]]:
+    layers, features, _, dtype = SIZES[kind]
+    return [
+        {"batch": batch}
+        | _training_step(recurrent(layers, features, 8000, batch, LENGTH[kind], dtype))
+        for batch in BATCHES[kind]
+    ]
+
+
+def _training_step(subject: Subject) -> dict[str, float]:
+    found = measure(*subject.training_step())
+    tokens = subject.batch * subject.length
+    return {
+        "ms": 1e3 * found.seconds,
+        "tokens per second": tokens / found.seconds,
+        "working MB": found.working / 1e6,
+    }
+
+
+def of_corpus(kind: str) -> list[dict[str, Any]]:
+    rows = []
+    for pairs in CORPORA:
+        found = corpus_memory.prepare_and_read(pairs, Path("cache") / "growth")
+        rows.append({
+            "pairs": pairs,
+            "pairs prepared per second": pairs / found["prepare_s"],
+            "rows read per second": found["rows"] / found["read_s"],
+            "first batch s": found["first_batch_s"],
+            "peak MiB": found["read_mb"],
+        })  # fmt: skip
+    return rows
+
+
+GROWING = {
+    "source": of_source,
+    "vocabulary": of_vocabulary,
+    "batch": of_batch,
+    "corpus": of_corpus,
+}
+
+
+def main() -> None:
+    kind = "gpu" if jax.default_backend() == "gpu" else "cpu"
+    path = Path(_OUT.value) / f"{machine()}-growth.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    results |= {"device": jax.devices()[0].device_kind, "jax": jax.__version__}
+    for name in _ONLY.value:
+        results[name] = GROWING[name](kind)
+        path.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
+        for row in results[name]:
+            print(", ".join(f"{key} {value:,.4g}" for key, value in row.items()))
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,142 @@
+"""docs/speed.md and its pictures, from the JSON files that the benchmarks left in docs/speed/.
+
+python -m benchmarks.report
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from program import run
+
+FOLDER = Path("docs/speed")
+HEAD = """# Speed
+
+Measured by `python -m benchmarks.speed` and `python -m benchmarks.growth`, which write
+`docs/speed/*.json`; this page is made of them by `python -m benchmarks.report`. A comparison is of
+one run on one machine. PyTorch's models are in `benchmarks/torch_models.py`; on GPUs the recurrent
+one had the faster of float32 with TF32 and bfloat16 autocast, the Transformer torch.compile and
+bfloat16. Times are medians of five rounds of half a second.
+"""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _number(row: dict[str, Any], name: str, form: str = ",.0f", scale: float = 1.0) -> str:
+    return format(row[name] * scale, form) if name in row else "–"
+
+
+def _ratio(row: dict[str, Any], ours: str, theirs: str) -> str:
+    return f"{row[ours] / row[theirs]:.2f} ×" if theirs in row else "–"
+
+
+def training(rows: dict[str, dict[str, Any]]) -> str:
+    """Loss and gradient of one batch."""
+    head = [
+        "training step", "parameters", "tokens/s", "PyTorch", "ratio", "ms", "TFLOP/s",
+        "of matrix rate", "GB", "PyTorch GB", "compile s",
+    ]  # fmt: skip
+    return table(head, (
+        [
+            name, _number(row, "parameters", ".1f", 1e-6) + " M", _number(row, "tokens_per_second"),
+            _number(row, "torch_tokens_per_second"),
+            _ratio(row, "tokens_per_second", "torch_tokens_per_second"),
+            _number(row, "milliseconds", ",.1f"), _number(row, "teraflops", ",.2f"),
+            _number(row, "share_of_matrix_rate", ".0%"), _number(row, "gigabytes", ".2f"),
+            _number(row, "torch_gigabytes", ".2f") if row.get("torch_gigabytes") else "–",
+            _number(row, "compile_seconds", ".1f"),
+        ]
+        for name, row in rows.items()
+    ))  # fmt: skip
+
+
+def decoding(rows: dict[str, dict[str, Any]]) -> str:
+    """Sentences a second, 64 at a time, each made as long as its source."""
+    head = ["decoding, sentences/s", "greedy", "PyTorch", "ratio", "beam 5", "PyTorch", "ratio"]
+
+    def cells(row: dict[str, Any]) -> list[str]:
+        pairs = ((f"{way}_per_second", f"torch_{way}_per_second") for way in ("greedy", "beam"))
+        return [
+            cell
+            for ours, theirs in pairs
+            for cell in (_number(row, ours), _number(row, theirs), _ratio(row, ours, theirs))
+        ]
+
+    return table(head, ([name, *cells(row)] for name, row in rows.items()))
+
+
+def whole(rows: dict[str, dict[str, Any]]) -> str:
+    """The programs themselves."""
+    head = [
+        "train.py", "tokens/s", "its bare step", "share", "steps", "seconds, compiling and all",
+        "test sentences", "beam 5, s",
+    ]  # fmt: skip
+    return table(head, (
+        [
+            name, _number(row, "tokens_per_second"), _number(row, "bare_tokens_per_second"),
+            f"{row['tokens_per_second'] / row['bare_tokens_per_second']:.0%}",
+            _number(row, "steps"), _number(row, "seconds"), _number(row, "test_sentences"),
+            _number(row, "test_seconds", ".2f"),
+        ]
+        for name, row in rows.items()
+    ))  # fmt: skip
+
+
+PARTS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
+    "training": training,
+    "decoding": decoding,
+    "whole": whole,
+}
+
+
+def growth(results: dict[str, Any], picture: Path) -> str:
+    """Tables, and a picture of what they say."""
+    names = [name for name in results if name not in ("device", "jax")]
+    figure, places = plt.subplots(1, len(names), figsize=(4 * len(names), 3.2), squeeze=False)
+    text = ""
+    for name, place in zip(names, places[0], strict=True):
+        rows = results[name]
+        head = list(rows[0])
+        text += table(head, ([f"{row[key]:,.4g}" for key in head] for row in rows)) + "\n"
+        for key in head[1:]:
+            first = rows[0][key] or 1
+            place.plot([r[head[0]] for r in rows], [r[key] / first for r in rows], "o-", label=key)
+        place.set(xscale="log", yscale="log", xlabel=head[0], ylabel="times the first")
+        place.legend(fontsize=6)
+    figure.tight_layout()
+    figure.savefig(picture, dpi=120)
+    plt.close(figure)
+    return f"![how cost grows](speed/{picture.name})\n\n{text}"
+
+
+def main() -> None:
+    text = HEAD
+    for path in sorted(FOLDER.glob("*.json")):
+        if path.stem.endswith("-growth"):
+            continue
+        results = json.loads(path.read_text("utf-8"))
+        torch = f", PyTorch {results['torch']}" if "torch" in results else ""
+        rate = results["matrix_rate"] / 1e12
+        text += f"\n## {results['device']}\n\njax {results['jax']}{torch}. A large matrix product "
+        text += f"runs at {rate:,.3g} TFLOP/s.\n"
+        for part, render in PARTS.items():
+            if part in results:
+                text += f"\n{render.__doc__}\n\n{render(results[part])}"
+        grown = path.with_name(f"{path.stem}-growth.json")
+        if grown.exists():
+            text += "\n### How cost grows\n\n"
+            text += growth(json.loads(grown.read_text("utf-8")), grown.with_suffix(".png"))
+    Path("docs/speed.md").write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    run(main)
