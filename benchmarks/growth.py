@@ -12,20 +12,15 @@
 Writes docs/speed/<machine>-growth.json; `python -m benchmarks.report` draws it.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 import jax
-from absl import flags
 
 from benchmarks import corpus_memory
-from benchmarks.measure import machine, measure
+from benchmarks.measure import Results, measure, show, wanted
 from benchmarks.subjects import Subject, recurrent
 from program import run
-
-_OUT = flags.DEFINE_string("out", "docs/speed", "Folder of the results.")
-_ONLY = flags.DEFINE_list("only", ["source", "vocabulary", "batch", "corpus"], "What is to grow.")
 
 ALIGNMENTS = ("global", "local_m", "local_p")
 SOURCES = (128, 256, 512, 1024, 2048)
@@ -118,15 +113,11 @@ GROWING = {
 
 def main() -> None:
     kind = "gpu" if jax.default_backend() == "gpu" else "cpu"
-    path = Path(_OUT.value) / f"{machine()}-growth.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    results |= {"device": jax.devices()[0].device_kind, "jax": jax.__version__}
-    for name in _ONLY.value:
-        results[name] = GROWING[name](kind)
-        path.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
-        for row in results[name]:
-            print(", ".join(f"{key} {value:,.4g}" for key, value in row.items()))
+    results = Results("-growth")
+    for name in wanted(GROWING):
+        rows = GROWING[name](kind)
+        results.keep(name, rows)
+        print(*map(show, rows), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,16 +3,22 @@
 # pyright: reportMissingImports=false
 
 import importlib.util
+import json
 import math
 import re
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from absl import flags
 from jax.extend import core
+
+_OUT = flags.DEFINE_string("out", "docs/speed", "Folder of the results.")
+_ONLY = flags.DEFINE_list("only", [], "Parts that are measured; by default all of them.")
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 REPEATS = 5  # of which the median counts
@@ -37,10 +43,35 @@ def measure(function: Callable, *arguments: Any) -> Measured:
     return Measured(seconds, compiling, working, working + ends)
 
 
-def machine() -> str:
-    """A name for files."""
-    kind = "cpu" if jax.default_backend() == "cpu" else jax.devices()[0].device_kind
-    return re.sub(r"\W+", "-", kind).strip("-").lower()
+class Results:
+    """A file of figures of this machine, which runs add to."""
+
+    def __init__(self, suffix: str = ""):
+        device = jax.devices()[0]
+        kind = "cpu" if device.platform == "cpu" else device.device_kind
+        machine = re.sub(r"\W+", "-", kind).strip("-").lower()
+        self._path = Path(_OUT.value) / f"{machine}{suffix}.json"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self.figures: dict[str, Any] = {}
+        if self._path.exists():
+            self.figures = json.loads(self._path.read_text("utf-8"))
+        self.figures |= {"device": device.device_kind, "jax": jax.__version__}
+
+    def keep(self, name: str, figures: Any) -> None:
+        self.figures[name] = figures
+        text = json.dumps(self.figures, indent=2, ensure_ascii=False)
+        self._path.write_text(text + "\n", "utf-8")
+
+
+def wanted(parts: Iterable[str]) -> list[str]:
+    """Those of the parts that --only names, or all."""
+    return [part for part in parts if not _ONLY.value or part in _ONLY.value]
+
+
+def show(row: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{k} {v:,.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()
+    )
 
 
 def timed(call: Callable[[], Any], wait: Callable[[Any], Any], least: float = 0.5) -> float:

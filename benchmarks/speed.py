@@ -10,12 +10,13 @@ PyTorch's columns are there where PyTorch is installed. On a GPU it takes ten mi
 
 # pyright: reportMissingImports=false
 
+import functools
 import json
 import re
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,14 @@ from absl import flags
 
 from benchmarks.measure import (
     HAS_TORCH,
-    machine,
+    Results,
     matrix_rate,
     measure,
     operations,
+    show,
     timed,
     torch_timed,
+    wanted,
 )
 from benchmarks.subjects import SUBJECTS, Subject
 from configs import luong2015, vaswani2017
@@ -47,8 +50,6 @@ from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
 from training.step import make_train_step, zero_sums
 
-_OUT = flags.DEFINE_string("out", "docs/speed", "Folder of the results.")
-_ONLY = flags.DEFINE_list("only", ["training", "decoding", "whole"], "Parts that are measured.")
 _SUBJECTS = flags.DEFINE_string("subjects", "", "A regular expression of the subjects' names.")
 _CORPORA = flags.DEFINE_string("corpora", "corpora", "Where multi30k and multi30k_bpe are.")
 
@@ -215,37 +216,29 @@ def wholes(gpu: bool) -> dict[str, tuple[Config, int]]:
     }
 
 
+def jobs(gpu: bool, rate: float) -> Iterator[tuple[str, str, Callable[[], dict[str, Any]]]]:
+    """Everything there is to measure: part, name, and the call that does it."""
+    for name, subject in SUBJECTS["gpu" if gpu else "cpu"].items():
+        yield "training", name, functools.partial(training, subject, rate)
+        yield "decoding", name, functools.partial(decoding, subject)
+    for name, (config, steps) in wholes(gpu).items():
+        yield "whole", name, functools.partial(whole, config, steps)
+
+
 def main() -> None:
-    device = jax.devices()[0]
-    gpu = device.platform == "gpu"
-    path = Path(_OUT.value) / f"{machine()}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    results |= {"device": device.device_kind, "jax": jax.__version__, "matrix_rate": matrix_rate()}
+    results = Results()
+    results.keep("matrix_rate", matrix_rate())
     if HAS_TORCH:
         import torch
 
-        results["torch"] = torch.__version__
-
-    def keep(part: str, name: str, row: dict[str, Any]) -> None:
-        results.setdefault(part, {})[name] = row
-        path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        print(f"{part}, {name}: " + ", ".join(f"{k} {_short(v)}" for k, v in row.items()))
-
-    for name, subject in SUBJECTS["gpu" if gpu else "cpu"].items():
-        if re.search(_SUBJECTS.value, name):
-            if "training" in _ONLY.value:
-                keep("training", name, training(subject, results["matrix_rate"]))
-            if "decoding" in _ONLY.value:
-                keep("decoding", name, decoding(subject))
-    if "whole" in _ONLY.value:
-        for name, (config, steps) in wholes(gpu).items():
-            if re.search(_SUBJECTS.value, name):
-                keep("whole", name, whole(config, steps))
-
-
-def _short(value: Any) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+        results.keep("torch", torch.__version__)
+    parts = wanted(("training", "decoding", "whole"))
+    gpu, rate = jax.default_backend() == "gpu", results.figures["matrix_rate"]
+    for part, name, job in jobs(gpu, rate):
+        if part in parts and re.search(_SUBJECTS.value, name):
+            row = job()
+            results.keep(part, results.figures.get(part, {}) | {name: row})
+            print(f"{part}, {name}: {show(row)}", flush=True)
 
 
 if __name__ == "__main__":

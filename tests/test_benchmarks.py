@@ -1,0 +1,62 @@
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchmarks import growth, report, speed
+from benchmarks.measure import operations
+from benchmarks.subjects import recurrent
+
+TINY = recurrent(layers=1, features=8, words=50, batch=4, length=5, dtype="float32")
+
+
+def test_products_are_counted_as_often_as_loops_make_them():
+    def loop(x, w):
+        return jax.lax.scan(lambda h, _: (h @ w, None), x, length=5)[0]
+
+    x, w = jnp.ones((3, 4)), jnp.ones((4, 4))
+    assert operations(loop, x, w) == 5 * 2 * 3 * 4 * 4
+    # Forward as often; backward one more product for x and one for w, each time.
+    gradient = jax.grad(lambda x, w: loop(x, w).sum(), argnums=(0, 1))
+    assert operations(gradient, x, w) == 3 * 5 * 2 * 3 * 4 * 4
+
+
+def test_training_and_decoding_are_measured_and_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.measure.REPEATS", 1)
+    monkeypatch.setattr(speed, "HAS_TORCH", False)
+    monkeypatch.setattr(speed, "BEAM", 2)
+    monkeypatch.chdir(tmp_path)
+    rows = {"training": {"tiny": speed.training(TINY, rate=1e12)}}
+    rows["decoding"] = {"tiny": speed.decoding(TINY)}
+    figures = [x for part in rows.values() for row in part.values() for x in row.values()]
+    assert all(x > 0 for x in figures)
+    rows["whole"] = {
+        "a run": {
+            "tokens_per_second": 95.0, "bare_tokens_per_second": 100.0, "steps": 10,
+            "seconds": 3.0, "test_sentences": 7, "test_seconds": 0.5,
+        }
+    }  # fmt: skip
+    report.FOLDER.mkdir(parents=True)
+    (report.FOLDER / "cpu.json").write_text(
+        json.dumps({"device": "here", "jax": "0", "matrix_rate": 1e12, **rows})
+    )
+    grown = [{"pairs": 1, "s": 2.0}, {"pairs": 10, "s": 3.0}]
+    (report.FOLDER / "cpu-growth.json").write_text(
+        json.dumps({"device": "here", "jax": "0", "corpus": grown})
+    )
+    report.main()
+    page = (tmp_path / "docs/speed.md").read_text("utf-8")
+    assert "| a run | 95 | 100 | 95% | 10 | 3 | 7 | 0.50 |" in page
+    assert "| tiny | " in page and "| 10 | 3 |" in page
+    assert (report.FOLDER / "cpu-growth.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("align", ["global", "local_p"])
+def test_a_decoding_step_is_measured(align, monkeypatch):
+    monkeypatch.setattr("benchmarks.measure.REPEATS", 1)
+    monkeypatch.setattr(growth, "SOURCES", (6,))
+    monkeypatch.setattr(growth, "ALIGNMENTS", (align,))
+    monkeypatch.setitem(growth.SIZES, "cpu", (1, 8, 4, "float32"))
+    (row,) = growth.of_source("cpu")
+    assert row["source"] == 6 and row[f"{align} ms"] > 0
