@@ -1,6 +1,9 @@
 """Layers of cells over time: uni- or bidirectional, stacked, with dropout and residuals."""
 
+from typing import Any
+
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
@@ -32,6 +35,34 @@ def run(
 
     carry, outputs = scan_module(step, cell, carry, (xs, mask), reverse)
     return outputs, carry
+
+
+def run_both_ways(
+    forward: Cell,
+    backward: Cell,
+    xs: Float[Array, "b t i"],
+    mask: Bool[Array, "b t"],
+    carry: Carry,
+) -> tuple[Float[Array, "b t 2h"], Carry]:
+    """`run` of two cells, one of them in reverse, side by side: each step is one product for both.
+    Outputs and carries are concatenated forward, backward."""
+    if forward.is_initializing():
+        pair = run(forward, xs, mask, carry), run(backward, xs, mask, carry, reverse=True)
+        outputs, carries = jax.tree.map(lambda *both: jnp.stack(both), *pair)
+    else:
+        alone, _ = forward.unbind()
+        weights = (cell.variables["params"] for cell in (forward, backward))
+
+        def one(weights: Any, xs: Array, mask: Array) -> Any:
+            return alone.apply({"params": weights}, xs, mask, carry, method=run)
+
+        outputs, carries = jax.vmap(one)(
+            jax.tree.map(lambda *both: jnp.stack(both), *weights),
+            jnp.stack([xs, xs[:, ::-1]]),
+            jnp.stack([mask, mask[:, ::-1]]),
+        )
+        outputs = jnp.stack([outputs[0], outputs[1, :, ::-1]])
+    return jax.tree.map(lambda x: jnp.concatenate([*x], axis=-1), (outputs, carries))
 
 
 class Stack(nn.Module):
@@ -84,12 +115,10 @@ class Stack(nn.Module):
         finals = []
         for i, cell in enumerate(self.first):
             y = self.drop(x, deterministic=deterministic)
-            output, final = run(cell, y, mask, carries[i], self.reverse)
             if self.bidirectional:
-                other, other_final = run(self.second[i], y, mask, carries[i], reverse=True)
-                output = jnp.concatenate([output, other], axis=-1)
-                both = zip(final, other_final, strict=True)
-                final = tuple(jnp.concatenate(pair, axis=-1) for pair in both)
+                output, final = run_both_ways(cell, self.second[i], y, mask, carries[i])
+            else:
+                output, final = run(cell, y, mask, carries[i], self.reverse)
             x = output + x if self.residual and i > 0 else output
             finals.append(final)
         return x, tuple(finals)
