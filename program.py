@@ -20,11 +20,6 @@ from errors import Stopped, UserError
 # Where JAX keeps compiled programs between runs; they are of one kind of machine.
 COMPILATIONS = Path("cache") / f"xla-{platform.machine()}"
 
-# On GPUs: products by cuBLAS as it chooses them, not the fastest in a trial of many kernels. On an
-# H200 a training step of a 2 × 512 LSTM compiles in 5 s instead of 22, and takes 8.8 instead of 9.3
-# ms.
-XLA_FLAGS = "--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=0"
-
 
 def define_config() -> flags.FlagHolder:
     return config_flags.DEFINE_config_file(
@@ -68,8 +63,6 @@ def run(main: Callable[[], None]) -> None:
             _fail(f"what is {argv[1]!r}? This program takes flags alone, as --name=value")
         _show_messages()
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILATIONS.absolute()))
-        # Before JAX looks for devices; a user's flags come last and win.
-        os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} {os.environ.get('XLA_FLAGS', '')}"
         try:
             main()
         except UserError as error:

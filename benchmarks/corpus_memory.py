@@ -1,4 +1,4 @@
-"""Peak memory of preparing a large corpus and reading batches of it.
+"""Memory of preparing a large corpus and of reading batches of it.
 
     python -m benchmarks.corpus_memory --pairs=5000000
 
@@ -73,11 +73,17 @@ def measure(folder: Path) -> dict[str, float]:
     start = time.perf_counter()
     rows = sum(len(batch["index"]) for batch in itertools.islice(batches, BATCHES - 1))
     figures["read_s"] = time.perf_counter() - start
-    return figures | {"rows": rows, "read_mb": _peak()}
+    return figures | {"rows": rows, "read_mb": _own()}
 
 
 def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _own() -> float:
+    """Memory of this process that is no page of a file: the system takes those back at will."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 def prepare_and_read(pairs: int, folder: Path, keep: bool = False) -> dict[str, float]:
@@ -102,7 +108,7 @@ def main() -> None:
         print(json.dumps(measure(folder)))
         return
     found = prepare_and_read(_PAIRS.value, folder, _KEEP.value)
-    peak = found["read_mb"]
+    peak = max(found["prepare_mb"], found["read_mb"])
     for name, value in {
         "pairs": f"{_PAIRS.value:,}",
         "text on disk": f"{found['text_mb']:,.0f} MB",
@@ -112,7 +118,8 @@ def main() -> None:
         "batches": f"{(BATCHES - 1) / found['read_s']:,.0f}/s, "
         f"{found['rows'] / found['read_s']:,.0f} rows/s",
         "peak, prepare": f"{found['prepare_mb']:,.0f} MiB",
-        "peak, in all": f"{peak:,.0f} MiB (limit {_LIMIT.value:,} MiB)",
+        "reading": f"{found['read_mb']:,.0f} MiB, mapped files not counted",
+        "limit": f"{_LIMIT.value:,} MiB",
     }.items():
         print(f"{name:18}{value}")
     sys.exit(peak > _LIMIT.value)

@@ -17,6 +17,10 @@ import jax.numpy as jnp
 from absl import flags
 from jax.extend import core
 
+from errors import UserError
+from training.devices import compiled as compiled_for
+from training.devices import make_mesh
+
 _OUT = flags.DEFINE_string("out", "docs/speed", "Folder of the results.")
 _ONLY = flags.DEFINE_list("only", [], "Parts that are measured; by default all of them.")
 
@@ -27,14 +31,15 @@ REPEATS = 5  # of which the median counts
 class Measured(NamedTuple):
     seconds: float
     compile_seconds: float
-    working: int  # bytes held while it runs, beside
-    bytes: int  # those of arguments and results too
+    working: int  # bytes of what it holds between arguments and results
+    bytes: int  # those, and the arguments' and results'
 
 
 def measure(function: Callable, *arguments: Any) -> Measured:
     """A function as jit compiles it."""
     began = time.perf_counter()
-    compiled = jax.jit(function).lower(*arguments).compile()
+    mesh = make_mesh(jax.devices()[:1])
+    compiled = compiled_for(mesh, function).lower(*arguments).compile()
     compiling = time.perf_counter() - began
     memory: Any = compiled.memory_analysis()
     working = memory.temp_size_in_bytes
@@ -55,7 +60,7 @@ class Results:
         self.figures: dict[str, Any] = {}
         if self._path.exists():
             self.figures = json.loads(self._path.read_text("utf-8"))
-        self.figures |= {"device": device.device_kind, "jax": jax.__version__}
+        self.figures["device"] = device.device_kind
 
     def keep(self, name: str, figures: Any) -> None:
         self.figures[name] = figures
@@ -65,6 +70,10 @@ class Results:
 
 def wanted(parts: Iterable[str]) -> list[str]:
     """Those of the parts that --only names, or all."""
+    parts = list(parts)
+    unknown = set(_ONLY.value) - set(parts)
+    if unknown:
+        raise UserError(f"--only={unknown.pop()}: the parts are {', '.join(parts)}")
     return [part for part in parts if not _ONLY.value or part in _ONLY.value]
 
 

@@ -60,7 +60,7 @@ def training(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def decoding(rows: dict[str, dict[str, Any]]) -> str:
-    """Sentences a second, 64 at a time, each made as long as its source."""
+    """Batches of 64 sentences (32 on a CPU), all made to be a word shorter than their sources."""
     head = ["decoding, sentences/s", "greedy", "PyTorch", "ratio", "beam 5", "PyTorch", "ratio"]
 
     def cells(row: dict[str, Any]) -> list[str]:
@@ -100,7 +100,7 @@ PARTS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
 
 def growth(results: dict[str, Any], picture: Path) -> str:
     """Tables, and a picture of what they say."""
-    names = [name for name in results if name not in ("device", "jax")]
+    names = [name for name in results if name != "device"]
     figure, places = plt.subplots(1, len(names), figsize=(4 * len(names), 3.2), squeeze=False)
     text = ""
     for name, place in zip(names, places[0], strict=True):
@@ -124,10 +124,11 @@ def main() -> None:
         if path.stem.endswith("-growth"):
             continue
         results = json.loads(path.read_text("utf-8"))
-        torch = f", PyTorch {results['torch']}" if "torch" in results else ""
+        rows = [row for part in PARTS for row in results.get(part, {}).values()]
+        versions = "; ".join(sorted({row["versions"] for row in rows}))
         rate = results["matrix_rate"] / 1e12
-        text += f"\n## {results['device']}\n\njax {results['jax']}{torch}. A large matrix product "
-        text += f"runs at {rate:,.3g} TFLOP/s.\n"
+        text += f"\n## {results['device']}\n\n{versions}. A large matrix product runs at "
+        text += f"{rate:,.3g} TFLOP/s.\n"
         for part, render in PARTS.items():
             if part in results:
                 text += f"\n{render.__doc__}\n\n{render(results[part])}"

@@ -2,8 +2,8 @@
 
     python -m benchmarks.speed
 
-Measures, on the first device there is, a training step (loss and gradient), greedy and beam
-decoding, and the whole of `train.py` and of translating a test split, and writes
+Measures a training step (loss and gradient), greedy and beam decoding, on the first device there
+is, and the whole of `train.py` and of translating a test split, on all of them, and writes
 docs/speed/<machine>.json; `python -m benchmarks.report` makes docs/speed.md of all such files.
 PyTorch's columns are there where PyTorch is installed. On a GPU it takes ten minutes.
 """
@@ -11,6 +11,7 @@ PyTorch's columns are there where PyTorch is installed. On a GPU it takes ten mi
 # pyright: reportMissingImports=false
 
 import functools
+import importlib.metadata
 import json
 import re
 import statistics
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -62,9 +64,8 @@ def training(subject: Subject, rate: float) -> dict[str, Any]:
     tokens = subject.batch * subject.length
     found = measure(step, params, batch, key)
     # cuDNN's attention hides its products, so they are counted in the plain one.
-    flash, transformer.FLASH_FROM = transformer.FLASH_FROM, 2**30
-    count = operations(step, params, batch, key)
-    transformer.FLASH_FROM = flash
+    with mock.patch.object(transformer, "FLASH_FROM", 2**30):
+        count = operations(step, params, batch, key)
     row = {
         "parameters": sum(x.size for x in jax.tree.leaves(params)),
         "tokens_per_second": tokens / found.seconds,
@@ -228,15 +229,13 @@ def jobs(gpu: bool, rate: float) -> Iterator[tuple[str, str, Callable[[], dict[s
 def main() -> None:
     results = Results()
     results.keep("matrix_rate", matrix_rate())
-    if HAS_TORCH:
-        import torch
-
-        results.keep("torch", torch.__version__)
+    torch = importlib.metadata.version("torch") if HAS_TORCH else ""
     parts = wanted(("training", "decoding", "whole"))
     gpu, rate = jax.default_backend() == "gpu", results.figures["matrix_rate"]
     for part, name, job in jobs(gpu, rate):
         if part in parts and re.search(_SUBJECTS.value, name):
             row = job()
+            row["versions"] = f"jax {jax.__version__}" + (f", PyTorch {torch}" if torch else "")
             results.keep(part, results.figures.get(part, {}) | {name: row})
             print(f"{part}, {name}: {show(row)}", flush=True)
 

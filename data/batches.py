@@ -136,10 +136,11 @@ def make_batch(
     """This host's rows of a batch, padded with zeros; rows without an example have index -1."""
     rows = bucket.rows // hosts
     members = members[host * rows : (host + 1) * rows]
-    batch = {}
-    for name, numbers in split.rectangles(members, bucket.lengths).items():
-        batch[name] = np.zeros((rows, *numbers.shape[1:]), numbers.dtype)
-        batch[name][: len(members)] = numbers
+    batch = split.rectangles(members, bucket.lengths)
+    if len(members) < rows:
+        for name, numbers in batch.items():
+            batch[name] = np.zeros((rows, *numbers.shape[1:]), numbers.dtype)
+            batch[name][: len(members)] = numbers
     batch["index"] = np.full(rows, -1, np.int32)
     batch["index"][: len(members)] = members
     return batch

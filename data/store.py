@@ -23,6 +23,7 @@ import hashlib
 import json
 import logging
 import math
+import mmap
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -139,7 +140,12 @@ def _map(path: Path, dtype: DTypeLike, count: int) -> np.ndarray:
             f"{path} is missing or damaged: delete the folder {path.parent}, and the corpus will "
             "be prepared again"
         )
-    return np.memmap(path, dtype, "r") if size else np.zeros(1, dtype)
+    if not size:
+        return np.zeros(1, dtype)  # an empty file cannot be mapped; nobody reads this number
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    mapped.madvise(mmap.MADV_RANDOM)  # reading ahead would be for nothing
+    return np.frombuffer(mapped, dtype)
 
 
 class Writer:

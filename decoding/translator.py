@@ -21,7 +21,7 @@ from decoding.sampling import sampled
 from errors import UserError
 from tasks.task import Params
 from tasks.translation import Translation
-from training.devices import put, replicated
+from training.devices import compiled, put
 
 
 class Hypothesis(NamedTuple):
@@ -52,11 +52,9 @@ class Translator:
         self.tasks, self.mesh, self.settings = tasks, mesh, settings
         self.source, self.target = tasks[0].source, tasks[0].target
         self.dictionary = dictionary or {}
-        # Results go to every host.
-        self.decode = jax.jit(
-            self._search, static_argnames="attention", out_shardings=replicated(mesh)
-        )
-        self._score = jax.jit(self._forced)
+        # decode(params, batch): what was found for a batch of source ids, and the batch.
+        self.decode = compiled(mesh, self._search, static_argnames="attention")
+        self._score = compiled(mesh, self._forced)
 
     def translate(
         self,

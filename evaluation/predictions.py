@@ -8,7 +8,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from tasks.task import Params, Task
-from training.devices import put, replicated
+from training.devices import compiled, put
 from training.loop import Evaluate, Evaluation, means
 
 Prediction = dict[str, np.ndarray]
@@ -33,7 +33,7 @@ class Predictor:
     def __init__(self, task: Any, mesh: Mesh):
         self.task, self.mesh = task, mesh
         # Results go to every host, for each of them scores the whole split.
-        self._run = jax.jit(self._all, static_argnums=2, out_shardings=replicated(mesh))
+        self._run = compiled(mesh, self._all, static_argnums=2)
 
     def _all(self, params: Params, batch: dict[str, jax.Array], attention: bool) -> tuple[Any, ...]:
         predicted, weights = self.task.predict(params, batch)

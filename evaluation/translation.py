@@ -16,7 +16,7 @@ from evaluation.predictions import mean_losses, split_batches
 from evaluation.scores import text_scores
 from tasks.task import Params
 from tasks.translation import Translation
-from training.devices import put, replicated
+from training.devices import compiled, put
 from training.loop import Evaluation
 
 Attentions = dict[str, np.ndarray]  # [target, source] by name
@@ -41,8 +41,8 @@ class Evaluator:
         self.task, self.mesh = task, mesh
         self.translator = Translator([task], mesh, decode)
         # Results go to every host, for each of them scores the whole split.
-        self._loss = jax.jit(task.loss, out_shardings=replicated(mesh))
-        self._force = jax.jit(self._attentions, out_shardings=replicated(mesh))
+        self._loss = compiled(mesh, task.loss)
+        self._force = compiled(mesh, self._attentions)
 
     def _attentions(
         self, params: Params, batch: dict[str, jax.Array]

@@ -65,13 +65,14 @@ class ScaledDot(Score):
 
 
 class General(Score):
-    """h_tᵀ W_a h̄_s."""
+    """h_tᵀ W_a h̄_s, with so many features of h_t."""
 
     features: int = 0
 
     @nn.compact
     def keys(self, states: Array) -> Array:
         # W_a meets the memory: one product a sentence, none a step.
+        assert self.features, "the general score wants the width of h_t"
         init = self.start_weights.score
         if self.zero_half:
             init = with_zeros(init, rows=slice(states.shape[-1] // 2, None))

@@ -50,12 +50,14 @@ class Cell(nn.Module):
         W = self.param("W", in_blocks(start.kernel, self.gates), (known + made, columns))
         U = self.param("U", in_blocks(start.recurrent, self.gates), (self.features, columns))
         W, U = W.astype(self.dtype), U.astype(self.dtype)
-        total = jnp.zeros(columns, self.dtype)
+        total = jnp.zeros((1, columns))
         if self.bias:
-            total = self.param("b", nn.initializers.zeros, (columns,)).astype(self.dtype)
+            total = self.param("b", nn.initializers.zeros, (columns,))[None]
         if x is not None:
-            total = x.astype(self.dtype) @ W[:known] + total[None]
-        return jnp.atleast_2d(total), W[known:], U
+            # The sum with b is of float32, and so is the sum of b's gradients over all steps.
+            x = x.astype(self.dtype)
+            total = jnp.matmul(x, W[:known], preferred_element_type=jnp.float32) + total
+        return total.astype(self.dtype), W[known:], U
 
 
 def _product(fed: Array | None, h: Array, W: Array, U: Array) -> Array:

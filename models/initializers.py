@@ -69,10 +69,10 @@ def in_blocks(init: Initializer, blocks: int) -> Initializer:
     return blockwise
 
 
-def with_zeros(init: Initializer, rows: slice = slice(None), columns: slice = slice(None)):
-    """The same start but for a part that begins at zero (Mino 2017's unsplit network)."""
+def with_zeros(init: Initializer, rows: slice) -> Initializer:
+    """The same start but for rows that begin at zero (Mino 2017's unsplit network)."""
 
     def partly_zero(key, shape, dtype=None, out_sharding=None):
-        return init(key, shape, dtype).at[rows, columns].set(0)
+        return init(key, shape, dtype).at[rows].set(0)
 
     return partly_zero

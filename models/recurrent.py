@@ -83,6 +83,8 @@ class Stack(nn.Module):
     dtype: DTypeLike = jnp.float32
 
     def setup(self) -> None:
+        assert not (self.bidirectional and self.reverse), "both ways have no reverse"
+
         def cells(direction: str) -> list[Cell]:
             make = CELLS[self.cell]
             return [
@@ -126,16 +128,16 @@ class Stack(nn.Module):
     def step(
         self,
         carries: tuple[Carry, ...],
-        x: Float[Array, "b i"] | None,
+        x: Float[Array, "b i"],
         fed: Float[Array, "b j"] | None = None,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b h"], tuple[Carry, ...]]:
         """One time step through all layers, for decoders. The first layer reads x and `fed`."""
 
-        def drop(part: Array | None) -> Array | None:
-            return None if part is None else self.drop(part, deterministic=deterministic)
+        def drop(part: Array) -> Array:
+            return self.drop(part, deterministic=deterministic)
 
-        finals = [self.first[0].step(carries[0], drop(x), drop(fed))]
+        finals = [self.first[0].step(carries[0], drop(x), None if fed is None else drop(fed))]
         y = finals[0][-1]
         for cell, carry in zip(self.first[1:], carries[1:], strict=True):
             finals.append(cell.step(carry, None, drop(y)))

@@ -14,11 +14,13 @@ is how much stands in it. So `scan` sorts the operations of a step by what they 
   reads at every step are shared things like weights; biases are alike, with a sum in place of the
   contraction.
 
-Steps are written as if none of this existed.
+Steps are written as if none of this existed; but what they print comes in no order of steps, and
+only the first derivative is right, by reverse mode. The price is memory: some gₜ are written twice,
+for they are the gradients of a step's inputs as well (376 instead of 277 MB for a 2 × 256 model and
+64 sentences of 50 words).
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -43,8 +45,10 @@ def scan(
     step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any, reverse: bool = False
 ) -> tuple[Any, Any]:
     """`jax.lax.scan(step, carry, xs, reverse=reverse)`, faster."""
-    first = jax.tree.map(lambda x: x[0], xs)
+    first = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
     jaxpr, shapes = jax.make_jaxpr(step, return_shape=True)(carry, first)
+    if jax.tree.structure(shapes[0]) != jax.tree.structure(carry):
+        raise TypeError("a step must return a carry of the structure that it was given")
     carried, inputs = jax.tree.leaves(carry), jax.tree.leaves(xs)
     constants = [Value(SHARED) for _ in jaxpr.consts]
     carries, own = [Value(CARRY) for _ in carried], [Value(INPUT) for _ in inputs]
@@ -80,8 +84,9 @@ def scan_module(
     xs: Any,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
-    """`scan` of `step(module, carry, x)` along axis 1 of `xs`. Each step draws numbers of its own;
-    what it sows for REINFORCE is sown for all steps."""
+    """`scan` of `step(module, carry, x)` along axis 1 of `xs`. Each step draws numbers of its own
+    (dropout, samples); what it sows for REINFORCE, once by each name, is sown for all steps. Of
+    variables it has parameters alone."""
     length = jax.tree.leaves(xs)[0].shape[1]
     if module.is_initializing():  # one step makes all weights, which a loop could not do
         carry, y = step(module, carry, jax.tree.map(lambda x: x[:, 0], xs))
@@ -127,6 +132,12 @@ class Operation(NamedTuple):
     call: Callable[..., list[Any]]
     inputs: list[Any]  # Values, or numbers
     outputs: list[Value]
+
+    @property
+    def shapes(self) -> list[jax.ShapeDtypeStruct]:
+        """Of inputs, then of outputs."""
+        avals: list[Any] = [x.aval for x in (*self.equation.invars, *self.equation.outvars)]
+        return [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
 
     @property
     def needs(self) -> int:
@@ -183,7 +194,7 @@ class Loop:
 
     def __call__(self, shared: list[Array], carry: list[Array], inputs: list[Array]) -> list[Array]:
         """The last carry and the outputs of all steps."""
-        linears = list(filter(None, map(_as_linear, self.operations)))
+        linears = [linear for linear in map(_as_linear, self.operations) if linear is not None]
 
         @jax.custom_vjp
         def run(shared: list[Array], carry: list[Array], inputs: list[Array]) -> list[Array]:
@@ -211,9 +222,9 @@ class Loop:
         carry: list[Array],
         inputs: list[Array],
         sinks: list[Array] | None,
-    ) -> tuple[list[Array], list[Array]]:
+    ) -> tuple[list[Array], list[Array | None]]:
         """With sinks, `Linear` operations leave their gradients gₜ there, and none in what is
-        shared; their xₜ are returned beside the outputs."""
+        shared; the xₜ of products are returned beside the outputs."""
         fixed = dict(zip(self.shared, map(jax.lax.stop_gradient, shared), strict=True))
 
         def step(carry: list[Array], own: Any) -> tuple[list[Array], Any]:
@@ -229,7 +240,7 @@ class Loop:
                 else:
                     x = values[1 - linear.side]
                     outputs = [linear.with_sink(x, fixed[linear.shared], sinks[len(kept)])]
-                    kept.append(x)
+                    kept.append(None if linear.adds else x)
                 known.update(zip(op.outputs, outputs, strict=True))
             results = _look_up(self.outputs, known)
             return results[: len(carry)], (results[len(carry) :], kept)
@@ -252,15 +263,14 @@ class Linear(NamedTuple):
         return self.operation.inputs[self.side]
 
     @property
-    def x(self) -> jax.ShapeDtypeStruct:
-        aval: Any = self.operation.equation.invars[1 - self.side].aval
-        return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
-
-    @property
     def sink(self) -> jax.ShapeDtypeStruct:
         """The shape of gₜ. It has xₜ's type, though the product may be of a finer one."""
-        aval: Any = self.operation.equation.outvars[0].aval
-        return jax.ShapeDtypeStruct(aval.shape, self.x.dtype)
+        return jax.ShapeDtypeStruct(self.operation.shapes[-1].shape, self._own.dtype)
+
+    @property
+    def _own(self) -> jax.ShapeDtypeStruct:
+        """The shape of xₜ."""
+        return self.operation.shapes[1 - self.side]
 
     @property
     def adds(self) -> bool:
@@ -275,22 +285,21 @@ class Linear(NamedTuple):
             g = g.astype(self.sink.dtype)
             if self.adds:
                 return g, None, g
-            of_x = jax.linear_transpose(lambda x: self._multiply(x, shared), self.x)
+            of_x = jax.linear_transpose(lambda x: self._multiply(x, shared), self._own)
             return of_x(g)[0], None, g
 
         result = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
         result.defvjp(forward, backward)
         return result(x, shared, sink)
 
-    def shared_gradient(self, xs: Array, gs: Array, shared: Array) -> Array:
-        """From every xₜ and gₜ."""
-
-        def every(shared: Array) -> Array:
-            if self.adds:
-                return jnp.broadcast_to(shared, gs.shape)
-            return jax.vmap(lambda x: self._multiply(x, shared))(xs)
-
-        return jax.linear_transpose(every, shared)(gs)[0]
+    def shared_gradient(self, xs: Array | None, gs: Array, shared: Array) -> Array:
+        """From every xₜ, where it is a product's, and gₜ."""
+        if xs is None:  # summed in float32: thousands of bfloat16 do not add up
+            broad = lambda x: jnp.broadcast_to(x, gs.shape)  # noqa: E731
+            fine = jax.ShapeDtypeStruct(shared.shape, jnp.float32)
+            return jax.linear_transpose(broad, fine)(gs.astype(fine.dtype))[0].astype(shared.dtype)
+        products = jax.vmap(self._multiply, in_axes=(0, None))
+        return jax.linear_transpose(lambda x: products(xs, x), shared)(gs)[0]
 
     def _multiply(self, x: Array, shared: Array) -> Array:
         params = self.operation.equation.params
@@ -303,8 +312,10 @@ def _as_linear(op: Operation) -> Linear | None:
     if sorted(sides) != [SHARED, CARRY]:
         return None
     linear = Linear(op, sides.index(SHARED))
+    if not jnp.issubdtype(linear.sink.dtype, jnp.inexact):
+        return None  # numbers that have no gradients
     if linear.adds:
         # A bias. Of something as large as the sum, every step's gₜ would be as large as their sum.
-        shared: Any = op.equation.invars[linear.side].aval
-        return linear if shared.size < math.prod(linear.x.shape) else None
+        shared, own, result = op.shapes[linear.side], op.shapes[1 - linear.side], op.shapes[-1]
+        return linear if shared.size < own.size == result.size else None
     return linear if op.equation.primitive is primitives.dot_general_p else None

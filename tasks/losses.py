@@ -44,7 +44,8 @@ def cross_entropy(
 
     Label smoothing mixes the reference with the uniform distribution over the vocabulary. Logits
     are many, so at most `held` (HELD on each device) are there at a time, those of a few target
-    positions; the gradient is formed while they are, and they are not computed again.
+    positions; the gradient is formed while they are, and they are not computed again. (Several
+    devices add up the kernel's gradient once a part.)
     """
     batch, length = target.shape
     width = max(1, (held or HELD * jax.device_count()) // (batch * kernel.shape[-1]))

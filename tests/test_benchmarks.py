@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import growth, report, speed
 from benchmarks.measure import operations
-from benchmarks.subjects import recurrent
+from benchmarks.subjects import recurrent, transformer
 
 TINY = recurrent(layers=1, features=8, words=50, batch=4, length=5, dtype="float32")
 
@@ -31,20 +31,20 @@ def test_training_and_decoding_are_measured_and_shown(tmp_path, monkeypatch):
     rows["decoding"] = {"tiny": speed.decoding(TINY)}
     figures = [x for part in rows.values() for row in part.values() for x in row.values()]
     assert all(x > 0 for x in figures)
+    for part in rows.values():
+        part["tiny"]["versions"] = "jax 0"
     rows["whole"] = {
         "a run": {
             "tokens_per_second": 95.0, "bare_tokens_per_second": 100.0, "steps": 10,
-            "seconds": 3.0, "test_sentences": 7, "test_seconds": 0.5,
+            "seconds": 3.0, "test_sentences": 7, "test_seconds": 0.5, "versions": "jax 0",
         }
     }  # fmt: skip
     report.FOLDER.mkdir(parents=True)
     (report.FOLDER / "cpu.json").write_text(
-        json.dumps({"device": "here", "jax": "0", "matrix_rate": 1e12, **rows})
+        json.dumps({"device": "here", "matrix_rate": 1e12, **rows})
     )
     grown = [{"pairs": 1, "s": 2.0}, {"pairs": 10, "s": 3.0}]
-    (report.FOLDER / "cpu-growth.json").write_text(
-        json.dumps({"device": "here", "jax": "0", "corpus": grown})
-    )
+    (report.FOLDER / "cpu-growth.json").write_text(json.dumps({"device": "here", "corpus": grown}))
     report.main()
     page = (tmp_path / "docs/speed.md").read_text("utf-8")
     assert "| a run | 95 | 100 | 95% | 10 | 3 | 7 | 0.50 |" in page
@@ -60,3 +60,14 @@ def test_a_decoding_step_is_measured(align, monkeypatch):
     monkeypatch.setitem(growth.SIZES, "cpu", (1, 8, 4, "float32"))
     (row,) = growth.of_source("cpu")
     assert row["source"] == 6 and row[f"{align} ms"] > 0
+
+
+def test_the_models_of_pytorch_run():
+    torch = pytest.importorskip("torch")
+    from benchmarks import torch_models
+
+    for subject in (TINY, transformer("tiny_cpu", 50, 4, 5, "float32")):
+        model, words = subject.peer(), torch.tensor(subject.sentences()).long()
+        torch_models.loss(model, words, words, words).backward()
+        found = torch_models.beam_search(model.eval(), words, 2, 3)
+        assert found.shape == (4, 4)

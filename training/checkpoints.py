@@ -63,12 +63,17 @@ class Checkpoints:
 
     def restore(self, like: TrainState, step: int) -> tuple[TrainState, dict[str, Any]]:
         """The state saved at `step`, with shapes and shardings of `like`."""
-        restored = self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardRestore(like), progress=ocp.args.JsonRestore()
-            ),
+        args = ocp.args.Composite(
+            state=ocp.args.StandardRestore(like), progress=ocp.args.JsonRestore()
         )
+        try:
+            restored = self._manager.restore(step, args=args)
+        except ValueError as error:
+            raise UserError(
+                f"the checkpoint of step {step} in {self._manager.directory} does not fit this "
+                "model: it is of another version of this program (run.json beside it names its "
+                f"commit) or damaged ({str(error).splitlines()[0]})"
+            ) from None
         return restored["state"], restored["progress"]
 
     def progress(self, step: int) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import collections
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -10,6 +11,10 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from configs.base import Config
 from data.batches import Batch
 from errors import UserError
+
+# Products by cuBLAS as it chooses them, not the fastest in a trial of many kernels: on an H200 a
+# training step of a 2 × 512 LSTM compiles in 5 s instead of 22, and takes 8.8 instead of 9.3 ms.
+GPU_OPTIONS = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0}
 
 
 def make_mesh(devices: list | None = None) -> Mesh:
@@ -19,6 +24,17 @@ def make_mesh(devices: list | None = None) -> Mesh:
 
 def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
+
+
+def compiled(mesh: Mesh, function: Callable, **options: Any) -> Any:
+    """`jax.jit` for this mesh, with results on every device, and so on every host."""
+    gpu = mesh.devices.flat[0].platform == "gpu"
+    return jax.jit(
+        function,
+        out_shardings=replicated(mesh),
+        compiler_options=GPU_OPTIONS if gpu else None,
+        **options,
+    )
 
 
 def spread(mesh: Mesh) -> NamedSharding:

@@ -22,7 +22,7 @@ from configs.base import Config
 from data.batches import train_iterator
 from errors import Stopped, UserError
 from training.checkpoints import Checkpoints
-from training.devices import prefetch, replicated
+from training.devices import compiled, prefetch
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule
 from training.state import Params, TrainState, create_state, purpose_key
@@ -92,7 +92,7 @@ def train(task: Task, evaluate: Evaluate, config: Config, workdir: Path, mesh: M
     def initial(key: Array) -> TrainState:
         return create_state(task.init(key), optimizer, bool(config.train.ema), task.averages)
 
-    state = jax.jit(initial, out_shardings=replicated(mesh))(purpose_key(config.seed, "weights"))
+    state = compiled(mesh, initial)(purpose_key(config.seed, "weights"))
     with contextlib.closing(Checkpoints(workdir, config.train.keep)) as checkpoints:
         progress = Progress()
         if checkpoints.latest is not None:
@@ -171,11 +171,11 @@ class Run:
             evaluating = number % settings.eval_every == 0 or number >= self.steps
             stopping = bool(self.signals)
             due = number % settings.log_every == 0 or evaluating or stopping
-            # Copies, for the next step takes the state's memory.
-            told = jax.tree.map(jnp.copy, (sums, state.counters)) if due else None
-            ahead.append(Queued(number, jnp.copy(sums["count"]), told))
+            told = None
             if due:
+                told = sums, self._counters(state, number)
                 sums = jax.tree.map(jnp.copy, zeros)
+            ahead.append(Queued(number, jnp.copy(state.step), told))
             # Steps are queued, not awaited; two are enough to keep a device busy, and a signal
             # should not wait for more. What a step has to tell is read when it was awaited.
             while len(ahead) > (0 if evaluating or stopping else 2):
@@ -191,6 +191,17 @@ class Run:
                 raise Stopped(self.signals[0], number)
         return state
 
+    def _counters(self, state: TrainState, number: int) -> dict[str, Array]:
+        """What a report tells beside the sums, on the devices: it waits for nothing."""
+        # Skipped steps do not count for the optimiser, whose schedule they hold up.
+        rate = self.schedule(number - 1 - state.skipped) * state.rate_scale
+        # Copies, for the next step takes the state's memory.
+        return {
+            "learning_rate": rate,
+            "skipped": jnp.copy(state.skipped),
+            "longest_skipped": jnp.copy(state.longest_skipped),
+        }
+
     def _await(
         self, queued: Queued, state: TrainState, progress: Progress, clock: Clock
     ) -> Progress:
@@ -202,10 +213,8 @@ class Run:
         values, number = means(sums), queued.number
         count, skipped = values.pop("count"), int(counters["skipped"])
         speed = count / clock.restart()
-        # Skipped steps do not count for the optimiser, whose schedule they hold up.
-        with jax.default_device(jax.local_devices(backend="cpu")[0]):  # the others are busy
-            rate = float(self.schedule(number - 1 - skipped)) * float(counters["rate_scale"])
         progress = progress._replace(count=progress.count + count)
+        rate = float(counters["learning_rate"])
         extra = {"learning_rate": rate, "skipped": skipped, "count": progress.count}
         self.log.scalars(number, "train", values | extra | {"count_per_second": speed})
         self.log.progress(number, values["loss"], speed)
@@ -240,7 +249,8 @@ class Run:
         return state, progress
 
     def _stop_diverged(self, in_row: int, state: TrainState, progress: Progress) -> NoReturn:
-        """What was evaluated last is kept: weights that lead to NaN are no better for being new."""
+        """What was evaluated last is kept: weights that lead to NaN are no better for being new.
+        Where nothing was, the state is saved as it is by now, two steps after the report."""
         if self.checkpoints.latest is None:
             self.checkpoints.save(state, progress._asdict(), None)
         raise UserError(

@@ -25,15 +25,6 @@ class TrainState:
     longest_skipped: Array  # and the longest such row
 
     @property
-    def counters(self) -> dict[str, Array]:
-        """What reports want to know beside the sums."""
-        return {
-            "rate_scale": self.rate_scale,
-            "skipped": self.skipped,
-            "longest_skipped": self.longest_skipped,
-        }
-
-    @property
     def eval_params(self) -> Params:
         return self.params if self.ema is None else self.ema
 

@@ -11,7 +11,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from configs.base import Config
-from training.devices import replicated
+from training.devices import compiled, replicated
 from training.state import Params, TrainState, purpose_key
 
 # Sums over a batch. "count" is what the others are divided by where they are reported (target
@@ -57,7 +57,7 @@ def make_train_step(
         return new, total
 
     # Outputs are placed as inputs are, or the second step would compile anew.
-    return jax.jit(step, donate_argnums=(0, 1), out_shardings=replicated(mesh))
+    return compiled(mesh, step, donate_argnums=(0, 1))
 
 
 def _gradients(

@@ -93,6 +93,17 @@ def test_ids_are_those_of_the_texts(data: Config) -> None:
     assert list(test.examples(np.array([], int))) == []
 
 
+def test_numbers_that_are_gone_or_cut_short_are_named(data: Config) -> None:
+    prepared = prepare(data)
+    path = prepared.folder / "train.target.bin"
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(UserError, match=rf"{path} is missing or damaged: delete the folder"):
+        prepared.split("train")
+    path.unlink()
+    with pytest.raises(UserError, match=rf"{path} is missing or damaged"):
+        prepare(data).split("train")
+
+
 def test_what_is_left_out_is_counted(data: Config, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "alignax"):
         prepared = prepare(data)

@@ -13,7 +13,7 @@ from ml_collections import FrozenConfigDict
 
 from configs.base import base_config
 from data.vocabulary import BOS, EOS, PAD
-from decoding.beam import beam_search
+from decoding.beam import beam_search, largest
 from decoding.greedy import greedy
 
 WORDS = 6  # PAD, BOS, EOS, UNK and two more
@@ -242,3 +242,13 @@ def test_neighbours_that_go_on_change_nothing():
             longest = [6 if i == row else 0 for i in range(BATCH)]
             alone = search(seed, longest, decode)
             np.testing.assert_array_equal(alone.tokens[row], together.tokens[row])
+
+
+@hypothesis.given(hypothesis.strategies.integers(0, 1000))
+@hypothesis.settings(max_examples=30, deadline=None)
+def test_the_largest_of_long_rows_are_jaxs(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-9, 9, (2, rng.integers(40, 90))).astype(np.float32)  # so with many equals
+    x[rng.random(x.shape) < 0.3] = -np.inf
+    for ours, theirs in zip(largest(x, 3, block=4), jax.lax.top_k(x, 3), strict=True):
+        np.testing.assert_array_equal(ours, theirs)

@@ -7,6 +7,7 @@ import pytest
 
 from configs.base import base_config
 from models import scan as scanning
+from models.cells import LSTM
 from models.scan import scan
 from models.seq2seq import make_seq2seq
 from tests.models.test_cells import random_params
@@ -67,6 +68,46 @@ def test_it_is_jaxs_scan(reverse):
     ours, theirs = gradients(scan), gradients(plain)
     for name, theirs_own in theirs.items():
         np.testing.assert_allclose(ours[name], theirs_own, rtol=2e-5, atol=1e-5, err_msg=name)
+
+
+def test_integers_and_sums_that_spread_have_gradients_too():
+    """A shared integer has none, and a sum that spreads both of its sides is no bias."""
+    number, spread = jnp.array([2, 3]), drawn(1, 2, WIDTH)
+
+    def loss(scan, h):
+        def step(carry, x):
+            h, t = carry
+            h = jnp.tanh((h[:, None] + spread).sum(axis=1) + x) * t.sum()
+            return (h, t + number - 1), None
+
+        return scan(step, (h, jnp.zeros(2, int) + 1), ARGUMENTS["xs"])[0][0].sum()
+
+    ours, theirs = (jax.grad(lambda h, s=s: loss(s, h))(ARGUMENTS["h"]) for s in (scan, plain))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_many_small_gradients_add_up_in_bfloat16():
+    """3,200 equal ones to a bias, in the loop and in what is computed before it."""
+    ones = jnp.ones((50, 64, 8), jnp.bfloat16)
+
+    def loss(bias):
+        step = lambda h, x: (x, h + bias.astype(h.dtype))  # noqa: E731
+        return scan(step, ones[0], ones)[1].astype(jnp.float32).sum()
+
+    np.testing.assert_array_equal(jax.grad(loss)(jnp.zeros((1, 8))), 3200)
+    cell = LSTM(8, dtype=jnp.bfloat16)
+    variables = cell.init(jax.random.key(0), cell.start(64), ones[0], None, method="step")
+
+    def known(params):
+        total, _, _ = cell.apply({"params": params}, ones.reshape(-1, 8), None, method="parts")
+        return total.astype(jnp.float32).sum()
+
+    np.testing.assert_array_equal(jax.grad(known)(variables["params"])["b"], 3200)
+
+
+def test_a_carry_of_another_structure_is_refused():
+    with pytest.raises(TypeError, match="a carry of the structure"):
+        scan(lambda h, x: ((h, h), x), ARGUMENTS["h"], ARGUMENTS["xs"])
 
 
 def inner(jaxpr, looping=False):

@@ -28,6 +28,24 @@ def test_cross_entropy_equals_its_equation():
     assert sums["count"] == 5
 
 
+def test_the_gradient_of_cross_entropy_is_that_of_its_equation():
+    rng = np.random.default_rng(2)
+    features, kernel = jnp.array(rng.normal(size=(3, 7, 4))), jnp.array(rng.normal(size=(4, 9)))
+    target = rng.integers(0, 9, (3, 7))
+
+    def ours(features, kernel):
+        return 3 * cross_entropy(features, kernel, target, 0.1, 60)[1]["loss"]
+
+    def theirs(features, kernel):
+        log_p = jax.nn.log_softmax(features @ kernel)
+        wanted = 0.9 * jax.nn.one_hot(target, 9) + 0.1 / 9
+        return -3 * jnp.sum((log_p * wanted).sum(axis=-1), where=target != PAD)
+
+    gradients = [jax.grad(f, argnums=(0, 1))(features, kernel) for f in (ours, theirs)]
+    for x, y in zip(*gradients, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
 def test_cross_entropy_by_parts_is_the_same():
     rng = np.random.default_rng(1)
     features, kernel = jnp.array(rng.normal(size=(3, 7, 4))), jnp.array(rng.normal(size=(4, 9)))
