@@ -19,7 +19,9 @@ class Recurrent(nn.Module):
     def __init__(self, source: int, target: int, layers: int, features: int, dropout: float):
         super().__init__()
         self.source, self.target = (nn.Embedding(size, features) for size in (source, target))
-        self.encoder = nn.LSTM(features, features, layers, batch_first=True, dropout=dropout)
+        self.encoder = nn.LSTM(
+            features, features, layers, batch_first=True, dropout=dropout * (layers > 1)
+        )
         self.cells = nn.ModuleList(
             nn.LSTMCell(2 * features if i == 0 else features, features) for i in range(layers)
         )

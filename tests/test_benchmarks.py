@@ -62,6 +62,7 @@ def test_a_decoding_step_is_measured(align, monkeypatch):
     assert row["source"] == 6 and row[f"{align} ms"] > 0
 
 
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own
 def test_the_models_of_pytorch_run():
     torch = pytest.importorskip("torch")
     from benchmarks import torch_models
