@@ -1,5 +1,6 @@
 """Losses: sums over the words or texts of a batch, divided where they are reported."""
 
+import functools
 from typing import Any
 
 import jax
@@ -49,53 +50,70 @@ def cross_entropy(
     """
     batch, length = target.shape
     width = max(1, (held or HELD * jax.device_count()) // (batch * kernel.shape[-1]))
-    parts = -(-length // width)
-    width = -(-length // parts)
-
-    def cut(x: Array) -> Array:
-        """[parts, b, width, ...] with padding at the end."""
-        x = jnp.pad(x, ((0, 0), (0, parts * width - length), *[(0, 0)] * (x.ndim - 2)))
-        return jnp.moveaxis(x.reshape(batch, parts, width, *x.shape[2:]), 1, 0)
-
-    def join(x: Array) -> Array:
-        return jnp.moveaxis(x, 0, 1).reshape(batch, parts * width, *x.shape[3:])[:, :length]
-
-    def of_parts(features: Array, kernel: Array) -> dict[str, Array]:
-        def part(xs: tuple[Array, Array]) -> dict[str, Array]:
-            return class_values(logits(xs[0], kernel), xs[1], smoothing)
-
-        return jax.tree.map(join, jax.lax.map(part, (cut(features), cut(target))))
-
-    @jax.custom_vjp
-    def sums_of(features: Array, kernel: Array) -> tuple[dict[str, Array], Array]:
-        values = of_parts(features, kernel)
-        return summed(values, real), values["nll"]
-
-    def forward(features: Array, kernel: Array) -> tuple[Any, tuple[Array, Array]]:
-        def part(of_kernel: Array, xs: tuple[Array, Array]) -> tuple[Array, Any]:
-            features, target = xs
-            ratings = logits(features, kernel)
-            slope = _slope(ratings, target, smoothing).astype(features.dtype)
-            of_kernel += jnp.einsum(
-                "btd,btv->dv", features, slope, preferred_element_type=jnp.float32
-            )
-            of_features = jnp.einsum("btv,dv->btd", slope, kernel.astype(features.dtype))
-            return of_kernel, (class_values(ratings, target, smoothing), of_features)
-
-        nothing = jnp.zeros(kernel.shape, jnp.float32)
-        of_kernel, joint = jax.lax.scan(part, nothing, (cut(features), cut(target)))
-        values, of_features = jax.tree.map(join, joint)
-        return (summed(values, real), values["nll"]), (of_features, of_kernel.astype(kernel.dtype))
-
-    def backward(gradients: tuple[Array, Array], cotangents: Any) -> tuple[Array, ...]:
-        scale = cotangents[0]["loss"]
-        return tuple((scale * x).astype(x.dtype) for x in gradients)
-
-    sums_of.defvjp(forward, backward)
-    real = target != PAD
-    sums, nll = sums_of(features, kernel)
+    found: Any = _by_parts(-(-length // width), smoothing, features, kernel, target)
+    (values, loss), real = found, target != PAD
+    sums = summed(values, real) | {"loss": loss}
     sums["examples"] = jnp.sum(real.any(axis=1), dtype=jnp.float32)
-    return jnp.where(real, nll, 0), sums
+    return jnp.where(real, values["nll"], 0), sums
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _by_parts(
+    parts: int, smoothing: float, features: Array, kernel: Array, target: Array
+) -> tuple[dict[str, Array], Array]:
+    """The values [b, t] of every target position, and the sum of the loss over the real ones."""
+
+    def part(own: tuple[Array, Array]) -> dict[str, Array]:
+        return class_values(logits(own[0], kernel), own[1], smoothing)
+
+    values = jax.lax.map(part, (_cut(features, parts), _cut(target, parts)))
+    return _total(values, target)
+
+
+def _by_parts_forward(
+    parts: int, smoothing: float, features: Array, kernel: Array, target: Array
+) -> tuple[Any, tuple[Array, Array]]:
+    """The same, and the gradients of the loss by features and kernel."""
+
+    def part(of_kernel: Array, own: tuple[Array, Array]) -> tuple[Array, Any]:
+        features, target = own
+        ratings = logits(features, kernel)
+        slope = _slope(ratings, target, smoothing).astype(features.dtype)
+        of_features = jnp.einsum("btv,dv->btd", slope, kernel.astype(features.dtype))
+        of_kernel += jnp.einsum("btd,btv->dv", features, slope, preferred_element_type=jnp.float32)
+        return of_kernel, (class_values(ratings, target, smoothing), of_features)
+
+    nothing = jnp.zeros(kernel.shape, jnp.float32)
+    own = _cut(features, parts), _cut(target, parts)
+    of_kernel, (values, of_features) = jax.lax.scan(part, nothing, own)
+    of_features = _join(of_features, target.shape[1])
+    return _total(values, target), (of_features, of_kernel.astype(kernel.dtype))
+
+
+def _by_parts_backward(
+    parts: int, smoothing: float, gradients: tuple[Array, Array], of_outputs: Any
+) -> tuple[Array, Array, None]:
+    of_features, of_kernel = ((of_outputs[1] * x).astype(x.dtype) for x in gradients)
+    return of_features, of_kernel, None
+
+
+_by_parts.defvjp(_by_parts_forward, _by_parts_backward)
+
+
+def _cut(x: Array, parts: int) -> Array:
+    """[b, t, ...] as [parts, b, t / parts, ...], with padding at the end."""
+    x = jnp.pad(x, ((0, 0), (0, -x.shape[1] % parts), *[(0, 0)] * (x.ndim - 2)))
+    return jnp.moveaxis(x.reshape(len(x), parts, -1, *x.shape[2:]), 1, 0)
+
+
+def _join(x: Array, length: int) -> Array:
+    x = jnp.moveaxis(x, 0, 1)
+    return x.reshape(len(x), -1, *x.shape[3:])[:, :length]
+
+
+def _total(values: dict[str, Array], target: Array) -> tuple[dict[str, Array], Array]:
+    joined = {name: _join(x, target.shape[1]) for name, x in values.items()}
+    return joined, jnp.sum(joined["loss"], where=target != PAD, dtype=jnp.float32)
 
 
 def _slope(ratings: Float[Array, "b t v"], target: Array, smoothing: float) -> Array:
