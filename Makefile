@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint slow memory clean
+.PHONY: demo test lint slow memory speed clean
 
 demo: .venv/installed  ## train on the embedded corpus, score it, draw its attention
 	$(BIN)/python train.py --config=configs/luong2015.py:data=dates --workdir=runs/demo
@@ -21,6 +21,11 @@ slow: .venv/installed-dev  ## tests that take minutes
 
 memory: .venv/installed  ## prepares five million pairs and measures the memory that took
 	$(BIN)/python -m benchmarks.corpus_memory
+
+speed: .venv/installed  ## measures speed here, beside PyTorch where it is installed: docs/speed.md
+	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.growth
+	$(BIN)/python -m benchmarks.report
 
 .venv/installed: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \

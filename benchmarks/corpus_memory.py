@@ -9,7 +9,6 @@ ever larger than the limit.
 
 import itertools
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -53,7 +52,7 @@ def measure(folder: Path) -> dict[str, float]:
     data.source_vocab.tokenizer = data.target_vocab.tokenizer = "split"
     start = time.perf_counter()
     prepared = prepare(data)
-    figures = {"prepare_s": time.perf_counter() - start, "prepare_mb": _peak()}
+    figures = {"prepare_s": time.perf_counter() - start, "prepare_mb": _status("VmHWM")}
 
     start = time.perf_counter()
     split = prepared.split("train")
@@ -73,17 +72,14 @@ def measure(folder: Path) -> dict[str, float]:
     start = time.perf_counter()
     rows = sum(len(batch["index"]) for batch in itertools.islice(batches, BATCHES - 1))
     figures["read_s"] = time.perf_counter() - start
-    return figures | {"rows": rows, "read_mb": _own()}
+    # Pages of mapped files are not counted: the system takes them back at will.
+    return figures | {"rows": rows, "read_mb": _status("RssAnon")}
 
 
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def _own() -> float:
-    """Memory of this process that is no page of a file: the system takes those back at will."""
+def _status(name: str) -> float:
+    """A figure of this process in MiB. (getrusage would count what our parent was before us.)"""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
 
 
 def prepare_and_read(pairs: int, folder: Path, keep: bool = False) -> dict[str, float]:

@@ -21,6 +21,7 @@ for they are the gradients of a step's inputs as well (376 instead of 277 MB for
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -132,16 +133,13 @@ class Operation(NamedTuple):
     call: Callable[..., list[Any]]
     inputs: list[Any]  # Values, or numbers
     outputs: list[Value]
+    needs: int
 
     @property
     def shapes(self) -> list[jax.ShapeDtypeStruct]:
         """Of inputs, then of outputs."""
         avals: list[Any] = [x.aval for x in (*self.equation.invars, *self.equation.outvars)]
         return [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-
-    @property
-    def needs(self) -> int:
-        return max(map(_needs, self.inputs), default=NOTHING)
 
 
 def _flatten(jaxpr: core.Jaxpr, inputs: Sequence[Any], operations: list[Operation]) -> list[Any]:
@@ -158,14 +156,15 @@ def _flatten(jaxpr: core.Jaxpr, inputs: Sequence[Any], operations: list[Operatio
             called = equation.params["jaxpr"]
             outputs = _flatten(called.jaxpr, [*called.consts, *own], operations)
         else:
-            outputs = [Value(max(map(_needs, own), default=NOTHING)) for _ in equation.outvars]
+            needs = max(map(_needs, own), default=NOTHING)
+            outputs = [Value(needs) for _ in equation.outvars]
             variables = list(dict.fromkeys(x for x in equation.invars if isinstance(x, core.Var)))
             alone = jaxpr.replace(
                 constvars=[], invars=variables, outvars=equation.outvars, eqns=[equation]
             )
             call = core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))
             read = [values[x] for x in variables]
-            operations.append(Operation(equation, call, read, outputs))
+            operations.append(Operation(equation, call, read, outputs, needs))
         values.update(zip(equation.outvars, outputs, strict=True))
     return [value(x) for x in jaxpr.outvars]
 
@@ -192,9 +191,13 @@ class Loop:
     length: int
     reverse: bool
 
+    @functools.cached_property
+    def linears(self) -> list["Linear | None"]:
+        return [_as_linear(op) for op in self.operations]
+
     def __call__(self, shared: list[Array], carry: list[Array], inputs: list[Array]) -> list[Array]:
         """The last carry and the outputs of all steps."""
-        linears = [linear for linear in map(_as_linear, self.operations) if linear is not None]
+        linears = [linear for linear in self.linears if linear is not None]
 
         @jax.custom_vjp
         def run(shared: list[Array], carry: list[Array], inputs: list[Array]) -> list[Array]:
@@ -233,8 +236,8 @@ class Loop:
             known.update(zip(self.carry, carry, strict=True))
             known.update(zip(self.inputs, inputs, strict=True))
             kept = []
-            for op in self.operations:
-                values, linear = _look_up(op.inputs, known), _as_linear(op)
+            for op, linear in zip(self.operations, self.linears, strict=True):
+                values = _look_up(op.inputs, known)
                 if linear is None or sinks is None:
                     outputs = op.call(*values)
                 else:
