@@ -5,6 +5,8 @@
 import importlib.util
 import json
 import math
+import os
+import platform
 import re
 import statistics
 import time
@@ -60,7 +62,8 @@ class Results:
         self.figures: dict[str, Any] = {}
         if self._path.exists():
             self.figures = json.loads(self._path.read_text("utf-8"))
-        self.figures["device"] = device.device_kind
+        name = f"{platform.machine()}, {os.cpu_count()} CPU cores"
+        self.figures["device"] = name if device.platform == "cpu" else device.device_kind
 
     def keep(self, name: str, figures: Any) -> None:
         self.figures[name] = figures

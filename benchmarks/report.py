@@ -35,6 +35,11 @@ def _number(row: dict[str, Any], name: str, form: str = ",.0f", scale: float = 1
     return format(row[name] * scale, form) if name in row else "–"
 
 
+def _short(value: float) -> str:
+    """Three digits, and none of them in powers of ten."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _ratio(row: dict[str, Any], ours: str, theirs: str) -> str:
     return f"{row[ours] / row[theirs]:.2f} ×" if theirs in row else "–"
 
@@ -106,11 +111,14 @@ def growth(results: dict[str, Any], picture: Path) -> str:
     for name, place in zip(names, places[0], strict=True):
         rows = results[name]
         head = list(rows[0])
-        text += table(head, ([f"{row[key]:,.4g}" for key in head] for row in rows)) + "\n"
+        text += table(head, ([_short(row[key]) for key in head] for row in rows)) + "\n"
         for key in head[1:]:
             first = rows[0][key] or 1
             place.plot([r[head[0]] for r in rows], [r[key] / first for r in rows], "o-", label=key)
         place.set(xscale="log", yscale="log", xlabel=head[0], ylabel="times the first")
+        ticks = [row[head[0]] for row in rows]
+        place.set_xticks(ticks, labels=map(_short, ticks), fontsize=7)
+        place.set_xticks([], minor=True)
         place.legend(fontsize=6)
     figure.tight_layout()
     figure.savefig(picture, dpi=120)
