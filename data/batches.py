@@ -121,6 +121,15 @@ class Batches:
             ]
         return [batches[i] for i in rng.permutation(len(batches))]
 
+    @property
+    def shapes(self) -> list[Batch]:
+        """An empty batch of every shape there is."""
+        nobody = np.zeros(0, int)
+        return [
+            make_batch(self._split, bucket, nobody, self._host, self._hosts)
+            for bucket in self.buckets
+        ]
+
     def __len__(self) -> int:
         return 2**48  # without end; grain wants a number
 

@@ -61,6 +61,17 @@ def put(batch: Batch, mesh: Mesh) -> dict[str, jax.Array]:
     }
 
 
+def abstract(batch: Batch, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
+    """What `put` would make of a batch, without its numbers."""
+    hosts = jax.process_count()
+    return {
+        name: jax.ShapeDtypeStruct(
+            (len(rows) * hosts, *rows.shape[1:]), rows.dtype, sharding=spread(mesh)
+        )
+        for name, rows in batch.items()
+    }
+
+
 def prefetch(batches: Iterator[Batch], mesh: Mesh, depth: int = 2) -> Iterator[dict]:
     """Batches on the devices, `depth` ahead of their use, so that copying hides behind work."""
     queue = collections.deque(put(batch, mesh) for batch in itertools.islice(batches, depth))

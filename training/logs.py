@@ -30,8 +30,14 @@ class Log:
         self._board = SummaryWriter(str(workdir / "tensorboard"), purge_step=start + 1)
         terminal = sys.stderr.isatty()
         self._bar = tqdm(initial=start, total=steps, unit=" steps", disable=not terminal)
-        self._steps, self._began, self._start = steps, time.monotonic(), start
-        self._counted = counted
+        self._steps, self._start, self._counted = steps, start, counted
+        self.start()
+
+    def start(self) -> None:
+        """Time is counted from here, in what is said to be left."""
+        self._began = time.monotonic()
+        self._bar.reset()
+        self._bar.update(self._start)
 
     def advance(self) -> None:
         self._bar.update()

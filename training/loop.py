@@ -22,11 +22,11 @@ from configs.base import Config
 from data.batches import train_iterator
 from errors import Stopped, UserError
 from training.checkpoints import Checkpoints
-from training.devices import compiled, prefetch
+from training.devices import abstract, compiled, prefetch
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule
 from training.state import Params, TrainState, create_state, purpose_key
-from training.step import Sums, make_train_step, zero_sums
+from training.step import CompiledStep, Sums, make_train_step, zero_sums
 
 logger = logging.getLogger("alignax")
 
@@ -37,8 +37,8 @@ class BatchSource(Protocol):
     @property
     def steps_per_epoch(self) -> int: ...
     @property
-    def buckets(self) -> Sequence[Any]:
-        """As many as there are shapes of batches."""
+    def shapes(self) -> Sequence[dict[str, Any]]:
+        """A batch of every shape there is."""
         ...
 
     def __getitem__(self, index: int, /) -> dict[str, Any]: ...
@@ -101,7 +101,7 @@ def train(task: Task, evaluate: Evaluate, config: Config, workdir: Path, mesh: M
         start = int(state.step)
         parameters = sum(x.size for x in jax.tree.leaves(state.params))
         logger.info(
-            f"{parameters:,} parameters, {len(batches.buckets)} batch shapes, "
+            f"{parameters:,} parameters, {len(batches.shapes)} batch shapes, "
             f"{batches.steps_per_epoch:,} steps an epoch, {steps:,} steps in all"
             + (f", resuming after step {start:,}" if start else "")
         )
@@ -160,8 +160,13 @@ class Run:
         self, step: Callable, state: TrainState, progress: Progress, batches: BatchSource
     ) -> TrainState:
         settings, number = self.config.train, int(state.step)
-        zeros = zero_sums(self.task.loss, state, batches[number], self.mesh)
+        shapes = [abstract(batch, self.mesh) for batch in batches.shapes]
+        zeros = zero_sums(self.task.loss, state, shapes[0], self.mesh)
         sums = jax.tree.map(jnp.copy, zeros)
+        began = time.monotonic()
+        step = CompiledStep(step, state, sums, shapes)
+        self.log.say(f"compiled for {len(step)} batch shapes in {time.monotonic() - began:.0f} s")
+        self.log.start()
         ahead: collections.deque[Queued] = collections.deque()
         clock = Clock()
         for batch in prefetch(train_iterator(batches, number), self.mesh):

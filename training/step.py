@@ -1,7 +1,8 @@
 """One optimiser step, jit-compiled over the mesh: the only place where weights change."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -58,6 +59,26 @@ def make_train_step(
 
     # Outputs are placed as inputs are, or the second step would compile anew.
     return compiled(mesh, step, donate_argnums=(0, 1))
+
+
+class CompiledStep:
+    """A step that is compiled for all shapes of batches before the first is taken, side by side."""
+
+    def __init__(self, step: Any, state: TrainState, sums: Sums, batches: Sequence[Any]):
+        """`batches` stand for the shapes there are."""
+        with ThreadPoolExecutor() as pool:
+            compiled = pool.map(lambda batch: step.lower(state, sums, batch).compile(), batches)
+            self._by_shape = dict(zip(map(_shape, batches), compiled, strict=True))
+
+    def __len__(self) -> int:
+        return len(self._by_shape)
+
+    def __call__(self, state: TrainState, sums: Sums, batch: Any) -> tuple[TrainState, Sums]:
+        return self._by_shape[_shape(batch)](state, sums, batch)
+
+
+def _shape(batch: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
+    return tuple(batch[name].shape for name in sorted(batch))
 
 
 def _gradients(
