@@ -160,15 +160,9 @@ class Run:
         self, step: Callable, state: TrainState, progress: Progress, batches: BatchSource
     ) -> TrainState:
         settings, number = self.config.train, int(state.step)
-        shapes = [abstract(batch, self.mesh) for batch in batches.shapes]
-        zeros = zero_sums(self.task.loss, state, shapes[0], self.mesh)
-        sums = jax.tree.map(jnp.copy, zeros)
-        began = time.monotonic()
-        step = CompiledStep(step, state, sums, shapes)
-        self.log.say(f"compiled for {len(step)} batch shapes in {time.monotonic() - began:.0f} s")
-        self.log.start()
+        step, zeros = self._compile(step, state, batches)
+        sums, clock = jax.tree.map(jnp.copy, zeros), Clock()
         ahead: collections.deque[Queued] = collections.deque()
-        clock = Clock()
         for batch in prefetch(train_iterator(batches, number), self.mesh):
             state, sums = step(state, sums, batch)
             number += 1
@@ -195,6 +189,19 @@ class Run:
                     self.checkpoints.save(state, progress._asdict(), None)
                 raise Stopped(self.signals[0], number)
         return state
+
+    def _compile(
+        self, step: Callable, state: TrainState, batches: BatchSource
+    ) -> tuple[CompiledStep, Sums]:
+        """The step for all shapes of batches, and the sums to start from."""
+        shapes = [abstract(batch, self.mesh) for batch in batches.shapes]
+        zeros = zero_sums(self.task.loss, state, shapes[0], self.mesh)
+        self.log.say(f"compiling for {len(shapes)} batch shapes")
+        clock = Clock()
+        ready = CompiledStep(step, state, zeros, shapes)
+        self.log.say(f"compiled in {clock.restart():.0f} s")
+        self.log.start()
+        return ready, zeros
 
     def _counters(self, state: TrainState, number: int) -> dict[str, Array]:
         """What a report tells beside the sums, on the devices: it waits for nothing."""
