@@ -9,7 +9,7 @@ demo: .venv/installed  ## train on the embedded corpus, score it, draw its atten
 	$(BIN)/python eval.py --workdir=runs/demo --split=test
 
 test: lint  ## lint, types and the whole suite but the slow tests
-	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

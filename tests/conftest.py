@@ -23,6 +23,12 @@ from training.devices import make_mesh
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+def pytest_collection_modifyitems(items):
+    """Files whose few tests take long come first, so that no process is left alone with them."""
+    long = ("test_programs.py", "test_loop.py", "test_step.py")
+    items.sort(key=lambda item: item.path.name not in long)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def compilations(tmp_path_factory):
     """What one test compiled, another one need not, in whichever process it runs."""
