@@ -5,7 +5,7 @@
 Measures a training step (loss and gradient), greedy and beam decoding, on the first device there
 is, and the whole of `train.py` and of translating a test split, on all of them, and writes
 docs/speed/<machine>.json; `python -m benchmarks.report` makes docs/speed.md of all such files.
-PyTorch's columns are there where PyTorch is installed. On a GPU it takes ten minutes.
+PyTorch's columns are there where PyTorch is installed.
 """
 
 # pyright: reportMissingImports=false
