@@ -47,10 +47,10 @@ from models import transformer
 from program import run
 from tasks.translation import Translation
 from training.checkpoints import Checkpoints
-from training.devices import make_mesh, prefetch, put
+from training.devices import abstract, make_mesh, prefetch, put
 from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
-from training.step import make_train_step, zero_sums
+from training.step import CompiledStep, make_train_step, zero_sums
 
 _SUBJECTS = flags.DEFINE_string("subjects", "", "A regular expression of the subjects' names.")
 _CORPORA = flags.DEFINE_string("corpora", "corpora", "Where multi30k and multi30k_bpe are.")
@@ -186,11 +186,13 @@ def _bare(task: Translation, config: Config, mesh: Any) -> float:
     optimizer = make_optimizer(config.optimizer, make_schedule(config.optimizer, 1, 1))
     state = create_state(jax.jit(task.init)(jax.random.key(0)), optimizer, bool(config.train.ema))
     state = jax.tree.map(jnp.copy, state)
+    shapes = [abstract(batch, mesh) for batch in batches.shapes]
+    sums = zero_sums(task.loss, state, shapes[0], mesh)
     step = make_train_step(task.loss, optimizer, config, mesh)
+    step = CompiledStep(step, state, sums, shapes)
     waiting = list(prefetch(iter([batches[i] for i in range(400)]), mesh))
-    sums = zero_sums(task.loss, state, waiting[0], mesh)
     rounds = []
-    for _ in range(3):  # the first compiles
+    for _ in range(3):
         sums, began = jax.tree.map(jnp.zeros_like, sums), time.perf_counter()
         for batch in waiting:
             state, sums = step(state, sums, batch)
