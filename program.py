@@ -62,6 +62,9 @@ def run(main: Callable[[], None]) -> None:
         if len(argv) > 1:
             _fail(f"what is {argv[1]!r}? This program takes flags alone, as --name=value")
         _show_messages()
+        # Steps go to a device in short calls, each of which would wait 5 ms for its turn behind a
+        # thread that reads batches: luong2015 on Multi30k trains 8 % faster on an H200 so.
+        sys.setswitchinterval(5e-4)
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILATIONS.absolute()))
         try:
             main()

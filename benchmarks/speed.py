@@ -47,7 +47,7 @@ from models import transformer
 from program import run
 from tasks.translation import Translation
 from training.checkpoints import Checkpoints
-from training.devices import abstract, make_mesh, prefetch, put
+from training.devices import abstract, make_mesh, put
 from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
 from training.step import CompiledStep, make_train_step, zero_sums
@@ -190,7 +190,7 @@ def _bare(task: Translation, config: Config, mesh: Any) -> float:
     sums = zero_sums(task.loss, state, shapes[0], mesh)
     step = make_train_step(task.loss, optimizer, config, mesh)
     step = CompiledStep(step, state, sums, shapes)
-    waiting = list(prefetch(iter([batches[i] for i in range(400)]), mesh))
+    waiting = [put(batches[i], mesh) for i in range(400)]
     rounds = []
     for _ in range(3):
         sums, began = jax.tree.map(jnp.zeros_like, sums), time.perf_counter()

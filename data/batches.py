@@ -155,9 +155,12 @@ def make_batch(
     return batch
 
 
-def train_iterator(batches: Any, start: int) -> Iterator[Batch]:
-    """Batches start, start + 1, ..., read ahead by a few threads."""
-    dataset = grain.MapDataset.source(batches)[start:]
+def train_iterator(
+    batches: Any, start: int, place: Callable[[Batch], Any] = lambda batch: batch
+) -> Iterator[Any]:
+    """Batches start, start + 1, ..., read ahead and placed (on devices, say) by a few threads, so
+    that neither takes the time of the thread that sends steps."""
+    dataset = grain.MapDataset.source(batches)[start:].map(place)
     options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=16)
     return iter(dataset.to_iter_dataset(options))
 

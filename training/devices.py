@@ -1,8 +1,6 @@
 """Devices as a mesh with one axis, over which batches are spread."""
 
-import collections
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -71,11 +69,3 @@ def abstract(batch: Batch, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
         )
         for name, rows in batch.items()
     }
-
-
-def prefetch(batches: Iterator[Batch], mesh: Mesh, depth: int = 2) -> Iterator[dict]:
-    """Batches on the devices, `depth` ahead of their use, so that copying hides behind work."""
-    queue = collections.deque(put(batch, mesh) for batch in itertools.islice(batches, depth))
-    while queue:
-        yield queue.popleft()
-        queue.extend(put(batch, mesh) for batch in itertools.islice(batches, 1))

@@ -22,7 +22,7 @@ from configs.base import Config
 from data.batches import train_iterator
 from errors import Stopped, UserError
 from training.checkpoints import Checkpoints
-from training.devices import abstract, compiled, prefetch
+from training.devices import abstract, compiled, put
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule
 from training.state import Params, TrainState, create_state, purpose_key
@@ -161,9 +161,9 @@ class Run:
     ) -> TrainState:
         settings, number = self.config.train, int(state.step)
         step, zeros = self._compile(step, state, batches)
-        sums, clock = jax.tree.map(jnp.copy, zeros), Clock()
+        sums, clock = copied(zeros), Clock()
         ahead: collections.deque[Queued] = collections.deque()
-        for batch in prefetch(train_iterator(batches, number), self.mesh):
+        for batch in train_iterator(batches, number, lambda batch: put(batch, self.mesh)):
             state, sums = step(state, sums, batch)
             number += 1
             self.log.advance()
@@ -173,8 +173,8 @@ class Run:
             told = None
             if due:
                 told = sums, self._counters(state, number)
-                sums = jax.tree.map(jnp.copy, zeros)
-            ahead.append(Queued(number, jnp.copy(state.step), told))
+                sums = copied(zeros)
+            ahead.append(Queued(number, copied(state.step), told))
             # Steps are queued, not awaited; two are enough to keep a device busy, and a signal
             # should not wait for more. What a step has to tell is read when it was awaited.
             while len(ahead) > (0 if evaluating or stopping else 2):
@@ -207,12 +207,8 @@ class Run:
         """What a report tells beside the sums, on the devices: it waits for nothing."""
         # Skipped steps do not count for the optimiser, whose schedule they hold up.
         rate = self.schedule(number - 1 - state.skipped) * state.rate_scale
-        # Copies, for the next step takes the state's memory.
-        return {
-            "learning_rate": rate,
-            "skipped": jnp.copy(state.skipped),
-            "longest_skipped": jnp.copy(state.longest_skipped),
-        }
+        counters = {"skipped": state.skipped, "longest_skipped": state.longest_skipped}
+        return copied(counters) | {"learning_rate": rate}
 
     def _await(
         self, queued: Queued, state: TrainState, progress: Progress, clock: Clock
@@ -270,6 +266,12 @@ class Run:
             f"{int(state.step):,}): the checkpoint of step {self.checkpoints.latest} is kept; "
             "lower optimizer.learning_rate or optimizer.clip_norm in a new workdir"
         )
+
+
+@jax.jit  # a fifth of the time it takes without
+def copied(tree: Any) -> Any:
+    """What the next step may not take away, as it does with the memory of its arguments."""
+    return jax.tree.map(jnp.copy, tree)
 
 
 def means(sums: dict[str, Any]) -> dict[str, float]:
