@@ -73,6 +73,8 @@ def run(main: Callable[[], None]) -> None:
         except MemoryError as error:
             _fail(f"{error or 'there is not enough memory'}: make the model or its batches smaller")
         except RuntimeError as error:  # JAX's own, which this file does not import
+            if "Unsupported element type" in str(error) and "BF16" in str(error):
+                _fail("XLA has no bfloat16 for this CPU: --config.model.dtype=float32")
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             _fail(
