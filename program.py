@@ -27,6 +27,33 @@ def define_config() -> flags.FlagHolder:
     )
 
 
+def define_hosts() -> None:
+    flags.DEFINE_bool(
+        "distributed", False, "One of several processes, which JAX finds by itself: under SLURM, "
+        "Open MPI or Kubernetes, or on Cloud TPU.",
+    )  # fmt: skip
+    flags.DEFINE_string("coordinator", None, "HOST:PORT of the first of several processes.")
+    flags.DEFINE_integer("processes", None, "How many there are.", lower_bound=1)
+    flags.DEFINE_integer("process", None, "Which of them this one is, from 0.", lower_bound=0)
+
+
+def connect_hosts() -> None:
+    """Joins the other processes of the run, if the command line speaks of any."""
+    names = ("coordinator", "processes", "process")
+    given = [flags.FLAGS[name].value for name in names]
+    missing = [name for name, value in zip(names, given, strict=True) if value is None]
+    if not flags.FLAGS["distributed"].value:
+        if len(missing) == len(names):
+            return
+        if missing:
+            raise UserError(
+                f"--{missing[0]} is missing: --coordinator, --processes and --process go together"
+            )
+    from training.hosts import connect
+
+    connect(*given)
+
+
 def define_decode() -> None:
     decode = base_config().decode
     for word in sys.argv[1:]:  # before the definition, which reads them already

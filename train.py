@@ -8,16 +8,19 @@ from absl import flags
 import program
 
 program.define_config()
+program.define_hosts()
 _WORKDIR = flags.DEFINE_string("workdir", "", "Folder of this run, made if it is not there.")
 
 
 def main() -> None:
     config, overrides = program.checked_config()
     # After the checks: a slip should not wait for JAX.
+    workdir = program.folder(_WORKDIR.value)
+    program.connect_hosts()
     from evaluation.runs import train_run
     from training.devices import make_mesh
 
-    train_run(config, program.folder(_WORKDIR.value), make_mesh(), overrides)
+    train_run(config, workdir, make_mesh(fsdp=config.mesh.fsdp), overrides)
 
 
 if __name__ == "__main__":

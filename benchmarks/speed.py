@@ -188,7 +188,7 @@ def _bare(task: Translation, config: Config, mesh: Any) -> float:
     state = jax.tree.map(jnp.copy, state)
     shapes = [abstract(batch, mesh) for batch in batches.shapes]
     sums = zero_sums(task.loss, state, shapes[0], mesh)
-    step = make_train_step(task.loss, optimizer, config, mesh)
+    step = make_train_step(task.loss, optimizer, config, mesh, state)
     step = CompiledStep(step, state, sums, shapes)
     waiting = [put(batches[i], mesh) for i in range(400)]
     rounds = []

@@ -17,6 +17,7 @@ def base_config(model: str = "seq2seq") -> Config:
     config.model = TASKS[task][model]()
     config.optimizer = _optimizer()
     config.train = {**_any_training(), **_TRAINING[task]}
+    config.mesh = {"fsdp": 1}  # devices that share one copy of the parameters and their moments
     if task == "translation":
         config.decode = _decode()
     return config.lock()  # so that a slip in a config file is no new field

@@ -11,18 +11,21 @@ from evaluation.results import Wanted
 from tasks.registry import make_task
 from training.checkpoints import Checkpoints
 from training.devices import check_rows
+from training.hosts import first, together
 from training.loop import train
-from training.workdir import VOCABULARIES, check_data, check_workdir, open_workdir
+from training.workdir import VOCABULARIES, check_data, check_workdir, open_workdir, writing
 
 
 def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str] = ()) -> None:
     """Trains to the end, from where `workdir` stopped."""
-    check_workdir(workdir, config)
-    check_rows(mesh, config)
-    task = make_task(config)
-    open_workdir(workdir, config, list(overrides), task.data_name)
-    task.save_vocabularies(workdir / VOCABULARIES)
-    train(task, EVALUATIONS[config.task](task, mesh), config, workdir, mesh)
+    with together():
+        check_workdir(workdir, config)
+        check_rows(mesh, config)
+        task = make_task(config)
+    with open_workdir(workdir, config, list(overrides), task.data_name), writing(workdir):
+        if first():
+            task.save_vocabularies(workdir / VOCABULARIES)
+        train(task, EVALUATIONS[config.task](task, mesh), config, workdir, mesh)
 
 
 def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted: Wanted) -> None:

@@ -1,5 +1,7 @@
 """Checkpoints of a run: the latest ones and the best, through orbax."""
 
+import hashlib
+import logging
 import operator
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,26 +12,36 @@ import jax.numpy as jnp
 import optax
 import orbax.checkpoint as ocp
 from jax import Array
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 from orbax.checkpoint import checkpoint_managers as policies
 
 from configs.base import Config
 from errors import UserError
 from training.devices import replicated
+from training.hosts import all_agree, first
 from training.optimizers import make_optimizer
 from training.state import Params, TrainState, create_state
+
+logger = logging.getLogger("alignax")
+
+
+class Damaged(UserError):
+    """A checkpoint that cannot be read, or has not the numbers that were written."""
 
 
 class Checkpoints:
     """The folder `checkpoints` of a workdir.
 
     A checkpoint is the train state (arrays) and the run's progress (a small JSON: scores, what
-    early stopping counts). Orbax writes beside and renames, so a checkpoint is whole or absent.
+    early stopping counts, and a seal of the state). Orbax writes beside and renames, so a
+    checkpoint is whole or absent when a run is killed; what happens to its files later, the seal
+    shows.
     """
 
     def __init__(self, workdir: Path, keep: int = 1, read_only: bool = False):
-        folder = (workdir / "checkpoints").absolute()
-        if read_only and not folder.is_dir():
+        self._folder = (workdir / "checkpoints").absolute()
+        if read_only and not self._folder.is_dir():
             raise UserError(f"{workdir} has no checkpoints: train first with --workdir={workdir}")
         self._keep = keep
         score = operator.itemgetter("score")
@@ -40,9 +52,10 @@ class Checkpoints:
             preservation_policy=policy,
             read_only=read_only,
             create=not read_only,
+            cleanup_tmp_directories=not read_only,  # what a killed run had begun
         )
         self._manager = ocp.CheckpointManager(
-            folder, options=options, item_names=("state", "progress")
+            self._folder, options=options, item_names=("state", "progress")
         )
 
     @property
@@ -51,30 +64,69 @@ class Checkpoints:
 
     def save(self, state: TrainState, progress: dict[str, Any], score: float | None) -> None:
         """Writes in the background; `score` is higher for better, None for an interrupted run."""
+        seal = {"structure": structure(state), "bits": int(bits(state))}
         # A copy, because training donates the state's buffers while the writer still reads them.
         state = jax.tree.map(jnp.copy, state)
-        self._manager.save(
-            int(state.step),
-            args=ocp.args.Composite(
-                state=ocp.args.StandardSave(state), progress=ocp.args.JsonSave(progress)
-            ),
-            metrics=None if score is None else {"score": score},
-        )
-
-    def restore(self, like: TrainState, step: int) -> tuple[TrainState, dict[str, Any]]:
-        """The state saved at `step`, with shapes and shardings of `like`."""
         args = ocp.args.Composite(
-            state=ocp.args.StandardRestore(like), progress=ocp.args.JsonRestore()
+            state=ocp.args.StandardSave(state), progress=ocp.args.JsonSave(progress | seal)
         )
         try:
-            restored = self._manager.restore(step, args=args)
-        except ValueError as error:
+            self._manager.save(
+                int(state.step), args=args, metrics=None if score is None else {"score": score}
+            )
+        except Exception as error:  # of this save, or of the one before, in the background
+            raise self._unwritten(error) from error
+
+    def restore(self, like: TrainState, step: int) -> tuple[TrainState, dict[str, Any]]:
+        """The state saved at `step`, with shapes and shardings of `like`, and its progress."""
+        name = f"the checkpoint of step {step} in {self._folder}"
+        try:
+            progress = self.progress(step)
+            expected = progress.pop("structure"), progress.pop("bits")
+        except Exception as error:
+            raise Damaged(f"{name} is damaged ({_sentence(error)})") from error
+        if expected[0] != structure(like):
             raise UserError(
-                f"the checkpoint of step {step} in {self._manager.directory} does not fit this "
-                "model: it is of another version of this program (run.json beside it names its "
-                f"commit) or damaged ({str(error).splitlines()[0]})"
-            ) from None
-        return restored["state"], restored["progress"]
+                f"{name} does not fit this model: it is of another version of this program "
+                "(run.json beside it names its commit)"
+            )
+        try:
+            args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
+            state = self._manager.restore(step, args=args)["state"]
+        except Exception as error:
+            raise Damaged(f"{name} is damaged ({_sentence(error)})") from error
+        if int(bits(state)) != expected[1]:
+            raise Damaged(f"{name} is damaged: its numbers are not those that were written")
+        return state, progress
+
+    def restore_latest(self, like: TrainState) -> tuple[TrainState, dict[str, Any]] | None:
+        """The newest state that is whole; None where nothing was saved yet. Damaged checkpoints
+        are named, and put aside under another name."""
+        steps = sorted(self._manager.all_steps(), reverse=True)
+        for step in steps:
+            found, problem = None, ""
+            try:
+                found = self.restore(like, step)
+            except Damaged as error:
+                problem = str(error)
+            if all_agree(found is not None):
+                return found
+            self._put_aside(step, problem or "another process cannot read it")
+        if steps:
+            raise UserError(
+                f"no checkpoint in {self._folder} can be read: take another --workdir, or delete "
+                "this one to begin again"
+            )
+        return None
+
+    def _put_aside(self, step: int, problem: str) -> None:
+        aside = self._folder / f"damaged-{step}"
+        logger.warning("%s: it is put aside as %s", problem, aside)
+        if first():
+            (self._folder / str(step)).rename(aside)
+        if jax.process_count() > 1:
+            multihost_utils.sync_global_devices("put aside")
+        self._manager.reload()
 
     def progress(self, step: int) -> dict[str, Any]:
         """What was saved beside the state at `step`."""
@@ -86,7 +138,7 @@ class Checkpoints:
         ones that are kept (train.keep)."""
         steps = sorted(self._manager.all_steps())
         if not steps:
-            raise UserError(f"{self._manager.directory} holds no checkpoint yet")
+            raise UserError(f"{self._folder} holds no checkpoint yet")
         if which == "average":
             if self._keep == 1:
                 raise UserError("there is but one checkpoint to average: train with train.keep=5")
@@ -118,5 +170,40 @@ class Checkpoints:
         return jax.tree.map(lambda x: x / len(steps), total)
 
     def close(self) -> None:
-        self._manager.wait_until_finished()
-        self._manager.close()
+        try:
+            self._manager.wait_until_finished()
+        except Exception as error:
+            raise self._unwritten(error) from error
+        finally:
+            self._manager.close()
+
+    def _unwritten(self, error: Exception) -> UserError:
+        return UserError(
+            f"a checkpoint could not be written to {self._folder} ({_sentence(error)}): those "
+            "before it are kept; make room, and the same command goes on from the latest"
+        )
+
+
+def _sentence(error: Exception) -> str:
+    """The first line of what libraries say in many."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def structure(tree: Any) -> str:
+    """A digest of names, shapes and types: what a model's checkpoint must have to fit it."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    named = [(jax.tree_util.keystr(path), x.shape, str(x.dtype)) for path, x in leaves]
+    return hashlib.sha256(repr(named).encode()).hexdigest()[:16]
+
+
+@jax.jit
+def bits(tree: Any) -> Array:
+    """A sum over the bits of all numbers, each with a weight of its place, modulo 2³²: whole
+    numbers, so the same however the arrays are divided over devices."""
+    total = jnp.uint32(0)
+    for i, x in enumerate(jax.tree.leaves(tree)):
+        words = jax.lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}"))
+        place = jnp.arange(x.size, dtype=jnp.uint32).reshape(x.shape)
+        weight = 2 * (place + jnp.uint32(i)) + 1  # odd, so that no bit's change is lost
+        total += jnp.sum(words.astype(jnp.uint32) * weight, dtype=jnp.uint32)
+    return total

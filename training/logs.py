@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -11,25 +12,30 @@ from pathlib import Path
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
+from training.hosts import first
+from training.workdir import write_whole
+
 logger = logging.getLogger("alignax")
 
 
 class Log:
-    """Writes scalars to `log.jsonl` and `tensorboard/` of a workdir, and shows them.
+    """Writes scalars to `log.jsonl` and `tensorboard/` of a workdir, and shows them: the first of
+    several hosts does, the others are silent.
 
     A resumed run first drops the lines past its checkpoint, since those steps are taken again.
     """
 
     def __init__(self, workdir: Path, start: int, steps: int, counted: str):
-        self._path = workdir / "log.jsonl"
-        if self._path.exists():
-            lines = self._path.read_text("utf-8").splitlines(keepends=True)
-            kept = [line for line in lines if _step(line) <= start]
-            self._path.write_text("".join(kept), "utf-8")
-        self._file = self._path.open("a", encoding="utf-8")
-        self._board = SummaryWriter(str(workdir / "tensorboard"), purge_step=start + 1)
-        terminal = sys.stderr.isatty()
-        self._bar = tqdm(initial=start, total=steps, unit=" steps", disable=not terminal)
+        path, board = workdir / "log.jsonl", str(workdir / "tensorboard")
+        if not first():
+            path = Path(os.devnull)
+        elif path.exists():
+            lines = path.read_text("utf-8").splitlines(keepends=True)
+            write_whole(path, "".join(line for line in lines if _step(line) <= start))
+        self._file = path.open("a", encoding="utf-8")
+        self._board = SummaryWriter(board, purge_step=start + 1, write_to_disk=first())
+        shown = sys.stderr.isatty() and first()
+        self._bar = tqdm(initial=start, total=steps, unit=" steps", disable=not shown)
         self._steps, self._start, self._counted = steps, start, counted
         self.start()
 

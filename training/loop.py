@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import functools
 import logging
 import math
 import signal
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
@@ -22,7 +24,7 @@ from configs.base import Config
 from data.batches import train_iterator
 from errors import Stopped, UserError
 from training.checkpoints import Checkpoints
-from training.devices import abstract, compiled, put
+from training.devices import abstract, compiled, divided, put, replicated, spread
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule
 from training.state import Params, TrainState, create_state, purpose_key
@@ -92,12 +94,12 @@ def train(task: Task, evaluate: Evaluate, config: Config, workdir: Path, mesh: M
     def initial(key: Array) -> TrainState:
         return create_state(task.init(key), optimizer, bool(config.train.ema), task.averages)
 
-    state = compiled(mesh, initial)(purpose_key(config.seed, "weights"))
+    key = purpose_key(config.seed, "weights")
+    state = compiled(mesh, initial, divided(mesh, jax.eval_shape(initial, key)))(key)
     with contextlib.closing(Checkpoints(workdir, config.train.keep)) as checkpoints:
-        progress = Progress()
-        if checkpoints.latest is not None:
-            state, saved = checkpoints.restore(state, checkpoints.latest)
-            progress = Progress(**saved)
+        progress, saved = Progress(), checkpoints.restore_latest(state)
+        if saved is not None:
+            state, progress = saved[0], Progress(**saved[1])
         start = int(state.step)
         parameters = sum(x.size for x in jax.tree.leaves(state.params))
         logger.info(
@@ -113,7 +115,7 @@ def train(task: Task, evaluate: Evaluate, config: Config, workdir: Path, mesh: M
                 f"optimizer.warmup_steps={config.optimizer.warmup_steps} is not over when these "
                 f"{steps:,} steps are: the learning rate never gets to its height"
             )
-        step = make_train_step(task.loss, optimizer, config, mesh)
+        step = make_train_step(task.loss, optimizer, config, mesh, state)
         with (
             contextlib.closing(Log(workdir, start, steps, task.counted)) as log,
             stop_signals() as signals,
@@ -127,6 +129,7 @@ class Queued(NamedTuple):
 
     number: int
     done: Array  # there when the step was taken
+    stopping: bool | Array  # whether any host has heard a signal by then
     told: tuple[Sums, dict[str, Array]] | None  # sums and counters, where a report is due
 
 
@@ -168,27 +171,46 @@ class Run:
             number += 1
             self.log.advance()
             evaluating = number % settings.eval_every == 0 or number >= self.steps
-            stopping = bool(self.signals)
-            due = number % settings.log_every == 0 or evaluating or stopping
             told = None
-            if due:
+            if number % settings.log_every == 0 or evaluating:
                 told = sums, self._counters(state, number)
                 sums = copied(zeros)
-            ahead.append(Queued(number, copied(state.step), told))
+            ahead.append(Queued(number, copied(state.step), self._stopping(), told))
             # Steps are queued, not awaited; two are enough to keep a device busy, and a signal
-            # should not wait for more. What a step has to tell is read when it was awaited.
+            # should not wait for more. What a step has to tell is read when it was awaited, and
+            # so is a signal: by all hosts after the same step.
+            stopping = False
             while len(ahead) > (0 if evaluating or stopping else 2):
-                progress = self._await(ahead.popleft(), state, progress, clock)
+                queued = ahead.popleft()
+                progress = self._await(queued, state, progress, clock)
+                stopping = stopping or bool(queued.stopping)
+            if stopping and told is None:
+                rest = Queued(number, state.step, True, (sums, self._counters(state, number)))
+                progress = self._await(rest, state, progress, clock)
             if evaluating:
                 state, progress = self._evaluate(state, progress, number)
+                stopping = stopping or bool(self._stopping())  # evaluations take long
                 clock.restart()
             if progress.done:
                 break
-            if self.signals and not ahead:  # else it came just now: one step more
+            if stopping:
                 if not evaluating:
                     self.checkpoints.save(state, progress._asdict(), None)
-                raise Stopped(self.signals[0], number)
+                raise Stopped(self.signals[0] if self.signals else signal.SIGTERM, number)
         return state
+
+    def _stopping(self) -> bool | Array:
+        """Whether this host, or where there are several any of them, has heard a signal."""
+        heard = bool(self.signals)
+        if jax.process_count() == 1:
+            return heard
+        flags = np.full(len(self.mesh.local_devices), heard)
+        votes = jax.make_array_from_process_local_data(spread(self.mesh), flags)
+        return self._any(votes)
+
+    @functools.cached_property
+    def _any(self) -> Callable[[Array], Array]:
+        return compiled(self.mesh, jnp.any)
 
     def _compile(
         self, step: Callable, state: TrainState, batches: BatchSource
@@ -234,7 +256,7 @@ class Run:
         self, state: TrainState, progress: Progress, number: int
     ) -> tuple[TrainState, Progress]:
         settings, optimizer = self.config.train, self.config.optimizer
-        scores, samples = self.evaluate(state.eval_params)
+        scores, samples = self.evaluate(jax.device_put(state.eval_params, replicated(self.mesh)))
         self.log.scalars(number, "valid", scores)
         shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
         self.log.say(f"step {number:,}, validation: {shown}")

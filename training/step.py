@@ -12,7 +12,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from configs.base import Config
-from training.devices import compiled, replicated
+from training.devices import compiled, divided, replicated
 from training.state import Params, TrainState, purpose_key
 
 # Sums over a batch. "count" is what the others are divided by where they are reported (target
@@ -23,19 +23,29 @@ AVERAGE_DECAY = 0.9  # of TrainState.averages: Xu 2015's baseline b ← .9 b + .
 
 
 def make_train_step(
-    loss: Loss, optimizer: optax.GradientTransformation, config: Config, mesh: Mesh
+    loss: Loss,
+    optimizer: optax.GradientTransformation,
+    config: Config,
+    mesh: Mesh,
+    like: TrainState,
 ) -> Callable[[TrainState, Sums, dict[str, Array]], tuple[TrainState, Sums]]:
     """`step(state, sums, batch)`: the next state, and `sums` with this batch's added.
 
     Losses and counts are summed over micro-batches and, by the compiler, over devices; gradients
-    are divided once by the whole batch's count, so uneven lengths cannot tilt them.
+    are divided once by the whole batch's count, so uneven lengths cannot tilt them. States are
+    placed as `like` should be.
     """
     dropout_key, clip_norm = purpose_key(config.seed, "dropout"), config.optimizer.clip_norm
     divisor = {"token": "count", "sentence": "examples"}[config.train.loss_per]
 
     def step(state: TrainState, total: Sums, batch: dict[str, Array]) -> tuple[TrainState, Sums]:
         key = jax.random.fold_in(dropout_key, state.step)
-        grads, sums = _gradients(loss, state, batch, key, config.train.accumulation)
+        # Where parameters are divided over devices, each gathers them for its rows, and keeps its
+        # part of the summed gradients.
+        params = jax.lax.with_sharding_constraint(state.params, replicated(mesh))
+        whole = dataclasses.replace(state, params=params)
+        grads, sums = _gradients(loss, whole, batch, key, config.train.accumulation)
+        grads = jax.lax.with_sharding_constraint(grads, divided(mesh, grads))
         grads = jax.tree.map(lambda g: g / jnp.maximum(sums[divisor], 1), grads)
         norm = optax.tree.norm(grads)
         finite = jnp.isfinite(norm) & jnp.isfinite(sums["loss"])
@@ -58,7 +68,8 @@ def make_train_step(
         return new, total
 
     # Outputs are placed as inputs are, or the second step would compile anew.
-    return compiled(mesh, step, donate_argnums=(0, 1))
+    placed = divided(mesh, like), replicated(mesh)
+    return compiled(mesh, step, placed, donate_argnums=(0, 1))
 
 
 class CompiledStep:

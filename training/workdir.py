@@ -1,5 +1,7 @@
 """The folder of a run: what was asked for, by which code, and what came out.
 
+lock            who trains there: held as long as the process lives, however it ends
+
 config.json     the resolved config
 run.json        command, overrides, package versions, commit and devices, a run or resume each
 log.jsonl       scalars by step; tensorboard/ holds the same
@@ -8,18 +10,24 @@ vocabulary/     what turns text to ids and back
 eval/SPLIT/     scores, hypotheses and pictures
 """
 
+import contextlib
+import errno
+import fcntl
 import importlib.metadata
 import json
+import os
 import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 
 from configs.base import MODELS, Config, base_config
 from errors import UserError
+from training.hosts import first, together
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
 VOCABULARIES = "vocabulary"
@@ -32,19 +40,84 @@ def check_workdir(workdir: Path, config: Config) -> None:
         _refuse_other_config(load_config(workdir), config, workdir)
 
 
-def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str) -> None:
-    """Makes the folder, where it is new, and records this run and the data it is on."""
+# What a disk or its rights can refuse.
+_REFUSALS = {
+    getattr(errno, name)
+    for name in [
+        "ENOSPC",
+        "EDQUOT",
+        "EFBIG",
+        "EROFS",
+        "EIO",
+        "EACCES",
+        "EPERM",
+        "EEXIST",
+        "ENOTDIR",
+        "EISDIR",
+    ]
+}
+
+
+@contextlib.contextmanager
+def writing(workdir: Path) -> Iterator[None]:
+    """A full disk, say, is no fault of the program's."""
     try:
-        workdir.mkdir(parents=True, exist_ok=True)
-        path = workdir / "config.json"
-        if not path.exists():
-            path.write_text(config.to_json(indent=2, sort_keys=True) + "\n")
-        runs_path = workdir / "run.json"
-        runs = json.loads(runs_path.read_text()) if runs_path.exists() else []
-        check_data(workdir, data)
-        runs_path.write_text(json.dumps([*runs, _this_run(overrides, data)], indent=2) + "\n")
+        yield
     except OSError as error:
-        raise UserError(f"cannot write to the workdir {workdir}: {error.strerror}") from None
+        if error.errno not in _REFUSALS:
+            raise
+        raise UserError(
+            f"cannot write to the workdir {workdir}: {error.strerror or error}; what was saved "
+            "there is kept, and the same command goes on from it"
+        ) from error
+
+
+@contextlib.contextmanager
+def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str) -> Iterator[None]:
+    """Makes the folder, where it is new, records this run and the data it is on, and keeps other
+    runs out. Of several hosts, the first does it."""
+    with contextlib.ExitStack() as stack:
+        with together(), writing(workdir):
+            if first():
+                workdir.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(_locked(workdir))
+                check_workdir(workdir, config)  # again: somebody may have been faster
+                _record(workdir, config, overrides, data)
+        yield
+
+
+def _record(workdir: Path, config: Config, overrides: list[str], data: str) -> None:
+    path = workdir / "config.json"
+    if not path.exists():
+        write_whole(path, config.to_json(indent=2, sort_keys=True) + "\n")
+    path = workdir / "run.json"
+    runs = json.loads(path.read_text()) if path.exists() else []
+    check_data(workdir, data)
+    write_whole(path, json.dumps([*runs, _this_run(overrides, data)], indent=2) + "\n")
+
+
+@contextlib.contextmanager
+def _locked(workdir: Path) -> Iterator[None]:
+    with (workdir / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise UserError(
+                f"{workdir} is in use by {file.read().strip() or 'another run'}: wait for its end, "
+                "or take another --workdir"
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}\n")
+        file.flush()
+        yield  # the system takes the lock back when the process ends, killed or not
+
+
+def write_whole(path: Path, text: str) -> None:
+    """The file as it was or as it should be, whenever the process is killed."""
+    scratch = path.with_name(path.name + ".new")
+    scratch.write_text(text, "utf-8")
+    os.replace(scratch, path)
 
 
 def check_data(workdir: Path, data: str) -> None:
@@ -87,11 +160,12 @@ def _flat(config: Config) -> dict[str, object]:
 
 
 def _refuse_other_config(old: Config, new: Config, workdir: Path) -> None:
+    """What is computed must be the same; how it is divided over devices may change."""
     before, after = _flat(old), _flat(new)
     differences = [
         f"{name}: {before.get(name, 'absent')!r} there, {after.get(name, 'absent')!r} here"
         for name in sorted(before.keys() | after.keys())
-        if before.get(name) != after.get(name)
+        if before.get(name) != after.get(name) and not name.startswith("mesh.")
     ]
     if differences:
         raise UserError(

@@ -193,7 +193,7 @@ def test_both_norms_train(transformer_task, mesh, norm):
     optimizer = optax.adam(0.01)
     params = jax.jit(task.init)(jax.random.key(0))
     state = jax.device_put(create_state(params, optimizer, ema=False), replicated(mesh))
-    step = make_train_step(task.loss, optimizer, config, mesh)
+    step = make_train_step(task.loss, optimizer, config, mesh, state)
     batch = put(task.train_batches()[0], mesh)
     sums, totals = zero_sums(task.loss, state, batch, mesh), [0.0]
     for _ in range(40):

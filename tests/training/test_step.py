@@ -21,7 +21,7 @@ def one_step(task, config, batch, devices, optimizer=None):
     state = jax.device_put(state, replicated(mesh))
     batch = put(batch, mesh)
     zeros = zero_sums(task.loss, state, batch, mesh)
-    state, sums = make_train_step(task.loss, optimizer, config, mesh)(state, zeros, batch)
+    state, sums = make_train_step(task.loss, optimizer, config, mesh, state)(state, zeros, batch)
     return jax.device_get(state), jax.device_get(sums)
 
 
@@ -96,7 +96,7 @@ def test_noise_differs_by_step_micro_batch_and_seed():
             create_state(Line().init(None), optax.sgd(1.0), False), replicated(mesh)
         )
         batch = put(Points()[0], mesh)
-        step = make_train_step(loss, optax.sgd(1.0), config, mesh)
+        step = make_train_step(loss, optax.sgd(1.0), config, mesh, state)
         values = []
         for _ in range(2):
             before = float(state.params["w"])
@@ -127,7 +127,7 @@ def test_averages_move_a_tenth_of_the_way():
     state = jax.device_put(state, replicated(mesh))
     batch = put(Points()[0], mesh)
     mean = float(Line().loss(Line().init(None), Points()[0])["loss"]) / 8
-    step = make_train_step(Line().loss, optax.sgd(0.0), toy_config(), mesh)
+    step = make_train_step(Line().loss, optax.sgd(0.0), toy_config(), mesh, state)
     for expected in (0.1 * mean, 0.19 * mean):
         state, _ = step(state, zero_sums(Line().loss, state, batch, mesh), batch)
         np.testing.assert_allclose(state.averages["loss"], expected, rtol=1e-5)
