@@ -85,11 +85,14 @@ class Split:
         self._texts = folder / f"{name}.jsonl"
         self._starts: dict[str, np.ndarray] = {}  # of every example in its field's numbers
         self._numbers: dict[str, np.ndarray] = {}
+        self._maps: dict[Path, mmap.mmap] = {}
         for field, shape in shapes(fields, list(self.lengths.T)).items():
             sizes = np.broadcast_to(math.prod(shape), len(self))
             self._starts[field] = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
             path = folder / f"{name}.{field}.bin"
-            self._numbers[field] = _map(path, fields[field].dtype, int(self._starts[field][-1]))
+            self._numbers[field] = self._map(
+                path, fields[field].dtype, int(self._starts[field][-1])
+            )
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -105,6 +108,9 @@ class Split:
 
     def rectangles(self, indices: np.ndarray, lengths: Sequence[int]) -> Example:
         """The examples at `indices` as one array a field, with zeros up to `lengths`."""
+        for path, mapped in self._maps.items():
+            if mapped.size() < len(mapped):  # to read past the end would be a bus error
+                raise _damaged(path)
         together = {}
         for name, shape in shapes(self.fields, lengths).items():
             place, inside = self._places(name, indices, shape)
@@ -132,20 +138,23 @@ class Split:
         with self._texts.open(encoding="utf-8") as lines:
             return [json.loads(line) for line in lines]
 
+    def _map(self, path: Path, dtype: DTypeLike, count: int) -> np.ndarray:
+        size = path.stat().st_size if path.exists() else -1
+        if size != count * np.dtype(dtype).itemsize:
+            raise _damaged(path)
+        if not size:
+            return np.zeros(1, dtype)  # an empty file cannot be mapped; nobody reads this number
+        with path.open("rb") as file:
+            mapped = self._maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        mapped.madvise(mmap.MADV_RANDOM)  # reading ahead would be for nothing
+        return np.frombuffer(mapped, dtype)
 
-def _map(path: Path, dtype: DTypeLike, count: int) -> np.ndarray:
-    size = path.stat().st_size if path.exists() else -1
-    if size != count * np.dtype(dtype).itemsize:
-        raise UserError(
-            f"{path} is missing or damaged: delete the folder {path.parent}, and the corpus will "
-            "be prepared again"
-        )
-    if not size:
-        return np.zeros(1, dtype)  # an empty file cannot be mapped; nobody reads this number
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    mapped.madvise(mmap.MADV_RANDOM)  # reading ahead would be for nothing
-    return np.frombuffer(mapped, dtype)
+
+def _damaged(path: Path) -> UserError:
+    return UserError(
+        f"{path} is missing or damaged: delete the folder {path.parent}, and the corpus will be "
+        "prepared again"
+    )
 
 
 class Writer:
