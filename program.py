@@ -205,8 +205,10 @@ def _unknown_field(argv: list[str]) -> str:
 
 
 def _show_messages() -> None:
-    """Our own messages in full; of the libraries', which share absl's log, only errors."""
-    absl.logging.set_verbosity(absl.logging.ERROR)
+    """Our own messages in full, of the libraries' none: what they cannot do is an exception, and
+    becomes a message of ours."""
+    absl.logging.set_verbosity(absl.logging.FATAL)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("alignax")
@@ -216,5 +218,9 @@ def _show_messages() -> None:
 
 
 def _fail(message: str) -> NoReturn:
+    """The sentence is the last word. Threads that still write, or wait for other hosts, could only
+    add tracebacks to it, so nobody asks them."""
     sys.stderr.write(f"error: {message}\n")
-    sys.exit(1)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)

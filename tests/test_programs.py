@@ -1,46 +1,12 @@
 """The programs as a user runs them, in processes of their own."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
-import jax
-import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 
-ROOT = Path(__file__).parent.parent
-SMALL = [
-    "--config=configs/luong2015.py:score=dot,data=dates,feed=no",
-    "--config.data.examples.train=64",
-    "--config.data.examples.valid=8",
-    "--config.data.examples.test=8",
-    "--config.data.buckets=1",
-    "--config.data.batch_size=16",
-    "--config.train.steps=4",
-    "--config.train.eval_every=2",
-]
-
-
-# Processes of one test run share what they compiled, outside the checkout.
-ENVIRONMENT = os.environ | {
-    "JAX_COMPILATION_CACHE_DIR": tempfile.mkdtemp(),
-    "XLA_FLAGS": "--xla_backend_optimization_level=0",
-}
-
-
-def call(program, *flags, check=True):
-    command = [sys.executable, program, *flags]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=ENVIRONMENT
-    )
-    if check:
-        assert done.returncode == 0, done.stderr
-    return done
+from tests.programs import ENVIRONMENT, ROOT, SMALL, call
 
 
 @pytest.fixture(scope="module")
@@ -69,32 +35,6 @@ def test_the_same_command_again_has_nothing_to_do_and_another_config_is_refused(
     assert other.returncode == 1
     assert "another config (model.dropout: 0.0 there, 0.5 here)" in other.stderr
     assert len(json.loads((workdir / "run.json").read_text())) == 2
-
-
-def leaves(workdir):
-    """Every array of the last checkpoint, as bytes."""
-    with ocp.StandardCheckpointer() as checkpointer:
-        state = checkpointer.restore(workdir / "checkpoints" / "400" / "state")
-    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
-
-
-def test_a_process_that_was_stopped_ends_in_the_same_bits(run, tmp_path):
-    flags, _, _ = run
-    flags = [f for f in flags if "steps" not in f and "workdir" not in f and "eval_every" not in f]
-    flags += [f"--config.train.{x}" for x in ("steps=400", "eval_every=200", "log_every=50")]
-    call("train.py", *flags, f"--workdir={tmp_path}/whole")
-    command = [sys.executable, "train.py", *flags, f"--workdir={tmp_path}/parts"]
-    pipe = {"stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT}
-    with subprocess.Popen(command, cwd=ROOT, **pipe) as process:
-        for line in process.stderr:
-            if line.startswith("step 50/400"):
-                process.send_signal(signal.SIGTERM)
-                break
-        rest = process.stderr.read()
-    assert process.returncode == 128 + signal.SIGTERM
-    assert "SIGTERM: saved after step" in rest and "Traceback" not in rest
-    call("train.py", *flags, f"--workdir={tmp_path}/parts")
-    assert leaves(tmp_path / "whole") == leaves(tmp_path / "parts")
 
 
 def test_a_changed_corpus_is_refused_and_a_missing_one_leaves_no_workdir(tmp_path):

@@ -1,8 +1,11 @@
 """Checkpoints of a run: the latest ones and the best, through orbax."""
 
+import errno
 import hashlib
+import json
 import logging
 import operator
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -44,6 +47,7 @@ class Checkpoints:
         if read_only and not self._folder.is_dir():
             raise UserError(f"{workdir} has no checkpoints: train first with --workdir={workdir}")
         self._keep = keep
+        self._check_scores(read_only)
         score = operator.itemgetter("score")
         best = policies.BestN(get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False)
         policy = policies.AnyPreservationPolicy([policies.LatestN(n=keep), best])
@@ -58,17 +62,33 @@ class Checkpoints:
             self._folder, options=options, item_names=("state", "progress")
         )
 
+    def _check_scores(self, read_only: bool) -> None:
+        """Orbax reads the scores of all checkpoints when it begins, or does not begin."""
+        for path in sorted(self._folder.glob("[0-9]*/metrics/metrics")):
+            step = int(path.parts[-3])
+            try:
+                float(json.loads(path.read_bytes())["score"])
+            except (ValueError, KeyError, TypeError) as error:
+                problem = f"{self._name(step)} is damaged ({_sentence(error)})"
+                if read_only:
+                    raise Damaged(f"{problem}: take {path.parents[1]} away") from error
+                self._put_aside(step, problem)
+
+    def _name(self, step: int) -> str:
+        return f"the checkpoint of step {step} in {self._folder}"
+
     @property
     def latest(self) -> int | None:
         return self._manager.latest_step()
 
     def save(self, state: TrainState, progress: dict[str, Any], score: float | None) -> None:
         """Writes in the background; `score` is higher for better, None for an interrupted run."""
-        seal = {"structure": structure(state), "bits": int(bits(state))}
+        record = progress | {"structure": structure(state), "bits": int(bits(state))}
+        record["seal"] = _seal(record)
         # A copy, because training donates the state's buffers while the writer still reads them.
         state = jax.tree.map(jnp.copy, state)
         args = ocp.args.Composite(
-            state=ocp.args.StandardSave(state), progress=ocp.args.JsonSave(progress | seal)
+            state=ocp.args.StandardSave(state), progress=ocp.args.JsonSave(record)
         )
         try:
             self._manager.save(
@@ -79,9 +99,11 @@ class Checkpoints:
 
     def restore(self, like: TrainState, step: int) -> tuple[TrainState, dict[str, Any]]:
         """The state saved at `step`, with shapes and shardings of `like`, and its progress."""
-        name = f"the checkpoint of step {step} in {self._folder}"
+        name = self._name(step)
         try:
             progress = self.progress(step)
+            if progress.pop("seal") != _seal(progress):
+                raise ValueError("its progress is not what was written")
             expected = progress.pop("structure"), progress.pop("bits")
         except Exception as error:
             raise Damaged(f"{name} is damaged ({_sentence(error)})") from error
@@ -111,7 +133,8 @@ class Checkpoints:
                 problem = str(error)
             if all_agree(found is not None):
                 return found
-            self._put_aside(step, problem or "another process cannot read it")
+            self._put_aside(step, problem or f"another process cannot read {self._name(step)}")
+            self._manager.reload()
         if steps:
             raise UserError(
                 f"no checkpoint in {self._folder} can be read: take another --workdir, or delete "
@@ -126,7 +149,6 @@ class Checkpoints:
             (self._folder / str(step)).rename(aside)
         if jax.process_count() > 1:
             multihost_utils.sync_global_devices("put aside")
-        self._manager.reload()
 
     def progress(self, step: int) -> dict[str, Any]:
         """What was saved beside the state at `step`."""
@@ -186,7 +208,14 @@ class Checkpoints:
 
 def _sentence(error: Exception) -> str:
     """The first line of what libraries say in many."""
+    full = os.strerror(errno.ENOSPC)
+    if full in str(error):
+        return full
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _seal(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def structure(tree: Any) -> str:
@@ -198,12 +227,18 @@ def structure(tree: Any) -> str:
 
 @jax.jit
 def bits(tree: Any) -> Array:
-    """A sum over the bits of all numbers, each with a weight of its place, modulo 2³²: whole
-    numbers, so the same however the arrays are divided over devices."""
+    """A sum over all numbers of a hash of their bits and places, modulo 2³²: of whole numbers, so
+    the same however the arrays are divided over devices."""
     total = jnp.uint32(0)
     for i, x in enumerate(jax.tree.leaves(tree)):
         words = jax.lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}"))
-        place = jnp.arange(x.size, dtype=jnp.uint32).reshape(x.shape)
-        weight = 2 * (place + jnp.uint32(i)) + 1  # odd, so that no bit's change is lost
-        total += jnp.sum(words.astype(jnp.uint32) * weight, dtype=jnp.uint32)
+        places = jnp.arange(x.size, dtype=jnp.uint32).reshape(x.shape)
+        total += jnp.sum(_hash(words.astype(jnp.uint32) ^ _hash(places + _hash(jnp.uint32(i)))))
     return total
+
+
+def _hash(x: Array) -> Array:
+    """Every bit of a number moves about half of the result's."""
+    for _ in range(2):
+        x = (x ^ (x >> 15)) * jnp.uint32(0x9E3779B1)  # odd, so that no two become one
+    return x ^ (x >> 16)

@@ -19,6 +19,7 @@ from data.batches import (
 from data.store import Field, Prepared
 from data.translation import FIELDS, prepare
 from data.vocabulary import EOS, PAD
+from errors import UserError
 
 MULTIPLE = 4
 Lengths = list[tuple[int, int]]
@@ -193,6 +194,23 @@ def test_reading_ahead_gives_the_same_as_asking(corpus: Prepared, start: int) ->
     batches, fresh = make_batches(corpus, seed=3), make_batches(corpus, seed=3)
     for step, batch in enumerate(itertools.islice(train_iterator(batches, start), 25), start):
         assert_equal(batch, fresh[step])
+
+
+def test_what_goes_wrong_in_a_reading_thread_is_told_to_the_one_that_waits() -> None:
+    class Broken:
+        def __len__(self) -> int:
+            return 10
+
+        def __getitem__(self, index: int) -> dict:
+            if index == 3:
+                raise UserError("train.source.bin is cut short")
+            return {"x": np.zeros(1)}
+
+    batches = train_iterator(Broken(), 0)
+    for _ in range(3):
+        next(batches)
+    with pytest.raises(UserError, match="is cut short"):
+        next(batches)
 
 
 def test_batches_can_be_asked_for_in_any_order(corpus: Prepared) -> None:

@@ -1,6 +1,7 @@
 import gzip
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -359,3 +360,19 @@ def test_what_a_killed_process_left_is_cleared_away(dates: Config, start) -> Non
     assert cached(dates) == [".lock", "folder"]
     assert len(decoded(prepared, "train")) == 1500
     assert not (prepared.folder / "stray").exists()
+
+
+def test_a_file_that_is_cut_short_while_it_is_read_is_named(data: Config) -> None:
+    prepared = prepare(data)
+    split, path = prepared.split("train"), prepared.folder / "train.target.bin"
+    os.truncate(path, 4)
+    with pytest.raises(UserError, match=rf"{path} is missing or damaged: delete the folder"):
+        split.rectangles(np.array([0]), [8, 8])
+
+
+def test_prepared_data_that_could_run_code_is_not_loaded(data: Config) -> None:
+    prepared = prepare(data)
+    lengths = np.array([[1, {}]], dtype=object)
+    np.save(prepared.folder / "train.lengths.npy", lengths, allow_pickle=True)
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        prepared.split("train")

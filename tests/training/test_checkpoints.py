@@ -1,10 +1,13 @@
+import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 
 from errors import UserError
 from tests.toy import Line, toy_config
-from training.checkpoints import Checkpoints
+from training.checkpoints import Checkpoints, Damaged, bits
+from training.devices import divided, make_mesh
 from training.optimizers import make_optimizer
 from training.state import create_state
 
@@ -55,3 +58,100 @@ def test_an_average_is_of_the_latest_kept(saved, mesh):
     assert checkpoints.find("average") == [4, 5]  # the best, 2, is older
     params = checkpoints.restore_params(Line(), toy_config(), mesh, [4, 5])
     assert params["w"] == 4.5
+
+
+# What happens to files: bits that turn, the rest of a file or all of it lost, other content.
+DAMAGES = {
+    "a bit": lambda data: (
+        data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 16]) + data[len(data) // 2 + 1 :]
+    ),
+    "cut": lambda data: data[: len(data) // 2],
+    "zeros": lambda data: bytes(len(data)),
+    "gone": None,
+}
+
+
+def damage(path, how):
+    data = path.read_bytes()
+    if DAMAGES[how] is None:
+        path.unlink()
+    else:
+        path.write_bytes(DAMAGES[how](data))
+    return data
+
+
+def files_of(workdir, step):
+    return sorted(p for p in (workdir / "checkpoints" / str(step)).rglob("*") if p.is_file())
+
+
+# Of what tensorstore still tells a loop that has ended, nothing is missed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("how", sorted(DAMAGES))
+def test_a_damaged_file_never_gives_other_numbers(tmp_path, how):
+    state = state_at(1, w=np.pi)
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(state, {"best": 1.0}, None)
+    checkpoints.close()
+    found = {"whole": 0, "damaged": 0}
+    for path in files_of(tmp_path, 1):
+        if not path.stat().st_size:
+            continue
+        data = damage(path, how)
+        checkpoints = Checkpoints(tmp_path, read_only=True)
+        try:
+            restored, progress = checkpoints.restore(state, 1)
+            jax.tree.map(np.testing.assert_array_equal, restored, state)
+            assert progress == {"best": 1.0}
+            found["whole"] += 1  # nobody needs that file
+        except Damaged as error:
+            assert "the checkpoint of step 1" in str(error) and "is damaged" in str(error)
+            found["damaged"] += 1
+        checkpoints.close()
+        path.write_bytes(data)
+    assert found["damaged"] >= 3
+
+
+def test_numbers_of_another_order_or_place_have_other_bits():
+    x = jnp.arange(4.0)
+    several = [{"a": x, "b": x[::-1]}, {"a": x[::-1], "b": x}, {"a": -x, "b": x[::-1]}]
+    assert len({int(bits(tree)) for tree in several}) == 3
+
+
+def test_bits_are_the_same_on_any_number_of_devices():
+    x = jax.random.normal(jax.random.key(0), (64, 128))
+    meshes = [make_mesh(jax.devices()[:n], fsdp) for n, fsdp in ((1, 1), (8, 8), (8, 2))]
+    assert len({int(bits(jax.device_put(x, divided(mesh, x)))) for mesh in meshes}) == 1
+
+
+def largest_file(workdir, step):
+    return max(files_of(workdir, step), key=lambda path: path.stat().st_size)
+
+
+def test_a_damaged_newest_is_named_and_put_aside_and_the_one_before_is_used(saved, caplog):
+    for path in files_of(saved, 5):
+        if path.stat().st_size:
+            damage(path, "a bit")
+    checkpoints = Checkpoints(saved, keep=2)
+    state, progress = checkpoints.restore_latest(state_at(0, 0))
+    assert (state.params["w"], progress) == (4, {"best": None})
+    assert "the checkpoint of step 5" in caplog.text and "put aside as" in caplog.text
+    assert (saved / "checkpoints" / "damaged-5").is_dir() and checkpoints.latest == 4
+    checkpoints.save(state_at(5, w=5), {"best": 1.0}, 0.2)  # its place is free
+    checkpoints.close()
+    assert Checkpoints(saved, read_only=True).find("last") == [5]
+
+
+def test_where_all_are_damaged_nothing_begins_anew_by_itself(saved):
+    for step in (2, 4, 5):
+        damage(saved / "checkpoints" / str(step) / "progress" / "metadata", "cut")
+    with pytest.raises(UserError, match=r"no checkpoint in .* can be read: take another --workdir"):
+        Checkpoints(saved, keep=2).restore_latest(state_at(0, 0))
+
+
+def test_a_checkpoint_of_another_model_is_not_taken_for_damaged(saved):
+    other = state_at(0, 0)
+    other = other.replace(params=other.params | {"c": jnp.zeros(3)})
+    with pytest.raises(UserError, match="does not fit this model") as caught:
+        Checkpoints(saved, keep=2).restore_latest(other)
+    assert not isinstance(caught.value, Damaged)
+    assert (saved / "checkpoints" / "5").is_dir()

@@ -1,0 +1,36 @@
+"""The programs as a user runs them, in processes of their own."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SMALL = [
+    "--config=configs/luong2015.py:score=dot,data=dates,feed=no",
+    "--config.data.examples.train=64",
+    "--config.data.examples.valid=8",
+    "--config.data.examples.test=8",
+    "--config.data.buckets=1",
+    "--config.data.batch_size=16",
+    "--config.train.steps=4",
+    "--config.train.eval_every=2",
+]
+
+
+# Processes of one test run share what they compiled, outside the checkout.
+ENVIRONMENT = os.environ | {
+    "JAX_COMPILATION_CACHE_DIR": tempfile.mkdtemp(),
+    "XLA_FLAGS": "--xla_backend_optimization_level=0",
+}
+
+
+def call(program, *flags, check=True):
+    command = [sys.executable, program, *flags]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=ENVIRONMENT
+    )
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done

@@ -1,0 +1,100 @@
+"""What clusters do to runs. `make faults` does it longer: FAULTS is the number of kills."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tests.programs import ENVIRONMENT, ROOT, SMALL, call
+from tests.saved import saved_arrays
+
+KILLS = int(os.environ.get("FAULTS", "2"))
+STEPS = 40 if KILLS < 10 else 400
+
+
+def assert_same_bits(left, right):
+    assert left.keys() == right.keys()
+    for name, array in left.items():
+        np.testing.assert_array_equal(array, right[name], err_msg=name)
+
+
+def is_compiled(told):
+    return "compiled in" in told.read_text()
+
+
+def killed(command, told, rng, life, training):
+    """Runs and kills at a random moment: of its whole life, or of the time in which it trains and
+    writes. Returns when; None where it was faster."""
+    with told.open("w") as file:
+        process = subprocess.Popen(command, cwd=ROOT, stderr=file, env=ENVIRONMENT)
+        began, delay = time.monotonic(), rng.uniform(0, life)
+        if training:
+            while process.poll() is None and not is_compiled(told):
+                time.sleep(0.02)
+            delay = rng.uniform(0, life / 4)
+        try:
+            process.wait(delay)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return time.monotonic() - began
+    assert process.returncode == 0, told.read_text()
+    return None
+
+
+def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bits(tmp_path):
+    flags = [*SMALL, f"--config.data.cache={tmp_path}/cache", "--config.model.dropout=0.2"]
+    flags += [f"--config.train.{x}" for x in (f"steps={STEPS}", "eval_every=4", "log_every=4")]
+    began = time.monotonic()
+    call("train.py", *flags, f"--workdir={tmp_path}/whole")
+    life, expected = time.monotonic() - began, saved_arrays(tmp_path / "whole", STEPS)
+    workdir, rng, kills = tmp_path / "parts", random.Random(KILLS), 0
+    command = [sys.executable, "train.py", *flags, f"--workdir={workdir}"]
+    while kills < KILLS:
+        seconds = killed(command, tmp_path / "told", rng, life, training=kills % 2 == 0)
+        if seconds is None:  # it came to its end: again from the start
+            assert_same_bits(expected, saved_arrays(workdir, STEPS))
+            shutil.rmtree(workdir)
+            continue
+        kills += 1
+        names = sorted(path.name for path in workdir.glob("checkpoints/*"))
+        print(f"kill {kills}: after {seconds:.1f} of {life:.1f} s; checkpoints {names}")
+    done = call("train.py", *flags, f"--workdir={workdir}")
+    assert "damaged" not in done.stderr
+    assert_same_bits(expected, saved_arrays(workdir, STEPS))
+    assert not list(workdir.glob("checkpoints/*tmp*"))  # what was half written is gone
+    whole, parts = ((path / "log.jsonl").read_text() for path in (tmp_path / "whole", workdir))
+    assert whole.count('"valid"') == parts.count('"valid"') == STEPS // 4
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk with room for one checkpoint, and a way to make it larger."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(options):
+        command = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
+        return subprocess.run(command, capture_output=True).returncode == 0
+
+    if not mount("size=1800k"):
+        pytest.skip("mounting a small disk needs root")
+    yield folder, lambda: mount("remount,size=64m")
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_a_sentence_and_what_was_saved_is_kept(small_disk, tmp_path):
+    folder, enlarge = small_disk
+    flags = [*SMALL, f"--config.data.cache={tmp_path}/cache", f"--workdir={folder}/run"]
+    full = call("train.py", *flags, check=False)
+    assert full.returncode == 1
+    *_, last = full.stderr.splitlines()
+    assert last.startswith("error: ") and "No space left on device" in last
+    assert enlarge()
+    assert "resuming after step 2" in call("train.py", *flags).stderr
+    assert saved_arrays(folder / "run", 4)

@@ -1,0 +1,83 @@
+"""Several real processes on this machine, joined as hosts are, against one process alone."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+
+import numpy as np
+
+from tests.programs import ENVIRONMENT, ROOT, SMALL, call
+from tests.saved import saved_arrays
+
+LONGER = [
+    f"--config.{x}"
+    for x in ("train.steps=60", "train.eval_every=10", "train.log_every=5", "model.dropout=0.2")
+]
+
+
+def start(count, flags, devices=1, of_last=()):
+    """So many processes of one run, with so many devices each; the last has its own flags too."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    xla = f"{ENVIRONMENT['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
+    return [
+        subprocess.Popen(
+            [sys.executable, "train.py", *flags, *of_last[: count * (i == count - 1)],
+             f"--coordinator=localhost:{port}",
+             f"--processes={count}", f"--process={i}"],
+            cwd=ROOT, env=ENVIRONMENT | {"XLA_FLAGS": xla}, stderr=subprocess.PIPE, text=True,
+        )
+        for i in range(count)
+    ]  # fmt: skip
+
+
+def ends(processes):
+    """What each of them said from here on, and how it ended."""
+    return [(process.communicate(timeout=300)[1], process.returncode) for process in processes]
+
+
+def validations(workdir):
+    lines = map(json.loads, (workdir / "log.jsonl").read_text().splitlines())
+    return {line["step"]: line["loss"] for line in lines if line["kind"] == "valid"}
+
+
+def test_four_processes_stop_together_and_two_with_divided_parameters_end_as_one_alone(tmp_path):
+    flags = [*SMALL, *LONGER, f"--config.data.cache={tmp_path}/cache"]
+    call("train.py", *flags, f"--workdir={tmp_path}/one")
+    flags.append(f"--workdir={tmp_path}/many")
+    four = start(4, flags)
+    for line in four[0].stderr:
+        if line.startswith("step 10, validation"):
+            four[3].send_signal(signal.SIGTERM)
+            break
+    for told, code in ends(four):
+        assert code == 128 + signal.SIGTERM, told
+        assert "SIGTERM: saved after step" in told
+    (stopped,) = (int(path.name) for path in (tmp_path / "many" / "checkpoints").glob("1[0-9]"))
+    assert 10 <= stopped < 20
+    for told, code in ends(start(2, [*flags, "--config.mesh.fsdp=2"], devices=2)):
+        assert code == 0, told
+    alone, together = (validations(tmp_path / name) for name in ("one", "many"))
+    assert list(alone) == list(together) == [10, 20, 30, 40, 50, 60]
+    np.testing.assert_allclose(list(alone.values()), list(together.values()), rtol=1e-4)
+    expected, found = (saved_arrays(tmp_path / name, 60) for name in ("one", "many"))
+    assert expected.keys() == found.keys()
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-2, atol=1e-4, err_msg=name)
+    assert len(json.loads((tmp_path / "many" / "run.json").read_text())) == 2
+
+
+def test_what_one_process_cannot_do_ends_all(tmp_path):
+    for split in ("train", "valid", "test"):
+        for language in ("en", "de"):
+            (tmp_path / f"{split}.{language}").write_text("a b\n" * 8)
+    flags = ["--config=configs/luong2015.py:data=text", f"--config.data.cache={tmp_path}/cache"]
+    flags += [f"--workdir={tmp_path}/run", f"--config.data.dir={tmp_path}"]
+    (told, code), (other_told, other_code) = ends(start(2, flags, of_last=[f"{flags[-1]}/gone"]))
+    assert (code, other_code) == (1, 1)
+    assert "error: another process of this run stopped: its message says why" in told
+    assert "gone does not exist" in other_told
+    assert not (tmp_path / "run").exists()
