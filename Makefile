@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint slow memory speed clean
+.PHONY: demo test lint slow faults soak memory speed clean
 
 demo: .venv/installed  ## train on the embedded corpus, score it, draw its attention
 	$(BIN)/python train.py --config=configs/luong2015.py:data=dates --workdir=runs/demo
@@ -18,6 +18,12 @@ lint: .venv/installed-dev
 
 slow: .venv/installed-dev  ## tests that take minutes
 	$(BIN)/pytest -m slow
+
+faults: .venv/installed-dev  ## kills a training 25 times, damages checkpoints, fills a disk
+	FAULTS=25 $(BIN)/pytest -s tests/test_faults.py tests/training/test_checkpoints.py
+
+soak: .venv/installed  ## trains for half an hour and watches its memory: docs/soak.png
+	$(BIN)/python -m benchmarks.soak
 
 memory: .venv/installed  ## prepares five million pairs and measures the memory that took
 	$(BIN)/python -m benchmarks.corpus_memory
