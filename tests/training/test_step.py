@@ -1,5 +1,6 @@
 import functools
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,22 +8,27 @@ import optax
 import pytest
 
 from data.vocabulary import PAD
+from errors import UserError
 from tests.toy import Exploding, Line, Points, toy_config
-from training.devices import make_mesh, put, replicated
+from training import devices
+from training.devices import divided, make_mesh, put, replicated
 from training.state import create_state, purpose_key
 from training.step import make_train_step, zero_sums
 
 
-def one_step(task, config, batch, devices, optimizer=None):
-    """Parameters and sums after one step of plain gradient descent on so many devices."""
-    mesh = make_mesh(jax.devices()[:devices])
+def one_step(*arguments, **options):
+    """State and sums after one step, of plain gradient descent by default, on so many devices."""
+    return jax.device_get(placed_step(*arguments, **options))
+
+
+def placed_step(task, config, batch, devices, optimizer=None, fsdp=1):
+    mesh = make_mesh(jax.devices()[:devices], fsdp)
     optimizer = optimizer or optax.sgd(1.0)
     state = create_state(jax.jit(task.init)(jax.random.key(0)), optimizer, bool(config.train.ema))
-    state = jax.device_put(state, replicated(mesh))
+    state = jax.device_put(state, divided(mesh, state))
     batch = put(batch, mesh)
     zeros = zero_sums(task.loss, state, batch, mesh)
-    state, sums = make_train_step(task.loss, optimizer, config, mesh, state)(state, zeros, batch)
-    return jax.device_get(state), jax.device_get(sums)
+    return make_train_step(task.loss, optimizer, config, mesh, state)(state, zeros, batch)
 
 
 def uneven_batch(task):
@@ -32,20 +38,46 @@ def uneven_batch(task):
     return max(epoch, key=lambda batch: (batch["index"] < 0).sum())
 
 
-def test_loss_and_gradients_are_the_same_on_any_number_of_devices(tiny_task):
+def test_loss_and_gradients_are_the_same_on_any_number_of_devices(tiny_task, monkeypatch):
+    monkeypatch.setattr(devices, "SMALLEST", 32)
     config, batch = tiny_task.config.copy_and_resolve_references(), uneven_batch(tiny_task)
     assert config.model.dropout > 0  # the masks must not depend on the devices either
     assert len(set((batch["target"] != PAD).sum(axis=1))) > 2
     config.optimizer.clip_norm = 0.0
     start = jax.tree.leaves(jax.jit(tiny_task.init)(jax.random.key(0)))
     expected, expected_sums = one_step(tiny_task, config, batch, devices=1)
-    for devices in (2, 8):
-        state, sums = one_step(tiny_task, config, batch, devices)
+    for count, fsdp in ((2, 1), (8, 4)):
+        state, sums = placed_step(tiny_task, config, batch, count, fsdp=fsdp)
+        whole = [x.sharding.is_fully_replicated for x in jax.tree.leaves(state.params)]
+        assert all(whole) if fsdp == 1 else whole.count(False) > len(whole) / 2
         for name, value in expected_sums.items():
             np.testing.assert_allclose(sums[name], value, rtol=1e-5)
         pairs = zip(*map(jax.tree.leaves, (state.params, expected.params)), strict=True)
         for before, (ours, alone) in zip(start, pairs, strict=True):
             np.testing.assert_allclose(ours - before, alone - before, rtol=1e-3, atol=2e-6)
+
+
+def test_dropout_masks_are_the_same_bits_on_any_number_of_devices():
+    def dropped(key, x):
+        return nn.Dropout(0.5).apply({}, x, deterministic=False, rngs={"dropout": key})
+
+    ones, masks = np.ones((16, 3, 8), np.float32), set()
+    for count, fsdp in ((1, 1), (2, 1), (8, 1), (8, 2)):
+        mesh = make_mesh(jax.devices()[:count], fsdp)
+        mask = jax.jit(dropped)(jax.random.key(3), put({"x": ones}, mesh)["x"])
+        assert len(mask.sharding.device_set) == count
+        masks.add(np.asarray(mask).tobytes())
+    assert len(masks) == 1
+
+
+def test_large_arrays_are_cut_along_their_longest_axis_that_can_be_cut():
+    mesh = make_mesh(jax.devices()[:8], fsdp=4)
+    shapes = {(64, 128): (64, 32), (130, 64): (130, 16), (129, 65): (129, 65), (16,): (16,)}
+    for shape, own in shapes.items():
+        sharding = devices.divided(mesh, jax.ShapeDtypeStruct(shape, np.float32))
+        assert sharding.shard_shape(shape) == own
+    with pytest.raises(UserError, match=r"mesh\.fsdp=3 does not divide the 8 devices there are"):
+        make_mesh(jax.devices()[:8], fsdp=3)
 
 
 # jax.pmap is in maintenance and says so; comparing with it is the point of this test.
