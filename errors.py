@@ -1,4 +1,4 @@
-"""The two ways in which a program ends before its end."""
+"""The two ways in which a program ends before its end, and what libraries say in many lines."""
 
 import signal
 
@@ -14,3 +14,8 @@ class Stopped(Exception):
         name = signal.Signals(number).name
         super().__init__(f"{name}: saved after step {step:,}; the same command goes on from here")
         self.number = number
+
+
+def first_line(error: BaseException) -> str:
+    """As much of an error as fits into a sentence."""
+    return str(error).strip().partition("\n")[0][:200] or type(error).__name__

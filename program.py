@@ -1,5 +1,6 @@
 """What the programs share: flags, a checked config, errors as one sentence."""
 
+import contextlib
 import logging
 import os
 import platform
@@ -15,7 +16,7 @@ from ml_collections import ConfigDict, config_flags
 
 from configs.base import Config, base_config
 from configs.check import check
-from errors import Stopped, UserError
+from errors import Stopped, UserError, first_line
 
 # Where JAX keeps compiled programs between runs; they are of one kind of machine.
 COMPILATIONS = Path("cache") / f"xla-{platform.machine()}"
@@ -105,7 +106,7 @@ def run(main: Callable[[], None]) -> None:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             _fail(
-                f"the device has not enough memory ({str(error).splitlines()[0]}): make "
+                f"the device has not enough memory ({first_line(error)}): make "
                 "data.batch_size, or decode.beam and decode.batch, smaller"
             )
         except Stopped as stopped:
@@ -221,6 +222,6 @@ def _fail(message: str) -> NoReturn:
     """The sentence is the last word. Threads that still write, or wait for other hosts, could only
     add tracebacks to it, so nobody asks them."""
     sys.stderr.write(f"error: {message}\n")
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # nobody may be reading any more
+        sys.stdout.flush()
     os._exit(1)

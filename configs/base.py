@@ -17,7 +17,7 @@ def base_config(model: str = "seq2seq") -> Config:
     config.model = TASKS[task][model]()
     config.optimizer = _optimizer()
     config.train = {**_any_training(), **_TRAINING[task]}
-    config.mesh = {"fsdp": 1}  # devices that share one copy of the parameters and their moments
+    config.mesh = {"fsdp": 1}  # devices over which a state is divided between steps
     if task == "translation":
         config.decode = _decode()
     return config.lock()  # so that a slip in a config file is no new field
@@ -278,7 +278,7 @@ def _any_training() -> dict:
         "eval_every": 1000,  # steps; also the time for a checkpoint
         "eval_metric": "loss",  # what "best" means: loss, or a score of the task
         "patience": 0,  # evaluations without a better one before stopping; 0: never stop early
-        "keep": 1,  # latest checkpoints kept beside the best
+        "keep": 1,  # latest checkpoints that an average is of; two are always kept, and the best
         "log_every": 100,
         "samples": 3,  # examples shown at each evaluation
         "max_skipped": 20,  # non-finite steps in a row before the run stops

@@ -81,7 +81,7 @@ class Split:
 
     def __init__(self, folder: Path, name: str, fields: Fields):
         self.fields, self._sides = fields, _sides(fields)
-        self.lengths = np.load(folder / f"{name}.lengths.npy")
+        self.lengths = _load(folder / f"{name}.lengths.npy")
         self._texts = folder / f"{name}.jsonl"
         self._starts: dict[str, np.ndarray] = {}  # of every example in its field's numbers
         self._numbers: dict[str, np.ndarray] = {}
@@ -99,6 +99,7 @@ class Split:
 
     def examples(self, indices: np.ndarray) -> Iterator[Example]:
         """The examples at `indices`, each by itself."""
+        self._check()
         for i in indices.tolist():
             own = shapes(self.fields, self.lengths[i].tolist())
             yield {
@@ -108,9 +109,7 @@ class Split:
 
     def rectangles(self, indices: np.ndarray, lengths: Sequence[int]) -> Example:
         """The examples at `indices` as one array a field, with zeros up to `lengths`."""
-        for path, mapped in self._maps.items():
-            if mapped.size() < len(mapped):  # to read past the end would be a bus error
-                raise _damaged(path)
+        self._check()
         together = {}
         for name, shape in shapes(self.fields, lengths).items():
             place, inside = self._places(name, indices, shape)
@@ -119,6 +118,12 @@ class Split:
                 inside, numbers.take(place, mode="clip"), numbers.dtype.type()
             )
         return together
+
+    def _check(self) -> None:
+        """To read past the end of a file that was cut short while mapped would be a bus error."""
+        for path, mapped in self._maps.items():
+            if mapped.size() < len(mapped):
+                raise _damaged(path)
 
     def _places(
         self, name: str, indices: np.ndarray, shape: tuple[int, ...]
@@ -135,8 +140,11 @@ class Split:
         return place, inside
 
     def texts(self) -> list[dict[str, Any]]:
-        with self._texts.open(encoding="utf-8") as lines:
-            return [json.loads(line) for line in lines]
+        try:
+            with self._texts.open(encoding="utf-8") as lines:
+                return [json.loads(line) for line in lines]
+        except (FileNotFoundError, ValueError):
+            raise _damaged(self._texts) from None
 
     def _map(self, path: Path, dtype: DTypeLike, count: int) -> np.ndarray:
         size = path.stat().st_size if path.exists() else -1
@@ -148,6 +156,13 @@ class Split:
             mapped = self._maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         mapped.madvise(mmap.MADV_RANDOM)  # reading ahead would be for nothing
         return np.frombuffer(mapped, dtype)
+
+
+def _load(path: Path) -> np.ndarray:
+    try:
+        return np.load(path)  # which runs no code: pickled objects are refused
+    except (ValueError, EOFError):
+        raise _damaged(path) from None
 
 
 def _damaged(path: Path) -> UserError:
@@ -228,10 +243,16 @@ def cached(
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     folder = Path(data.cache) / f"{label}-{digest}"
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_name(folder.name + ".lock")):
-            if not folder.is_dir():
-                _complete(folder, shape, make)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(folder.with_name(folder.name + ".lock")):
+                if not folder.is_dir():
+                    _complete(folder, shape, make)
+        except OSError as error:
+            raise UserError(
+                f"the corpus cannot be prepared in {folder.parent} ({error.strerror or error}): "
+                "make room, or choose another data.cache"
+            ) from error
     return folder
 
 

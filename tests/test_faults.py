@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -23,20 +24,24 @@ def assert_same_bits(left, right):
         np.testing.assert_array_equal(array, right[name], err_msg=name)
 
 
-def is_compiled(told):
-    return "compiled in" in told.read_text()
-
-
-def killed(command, told, rng, life, training):
-    """Runs and kills at a random moment: of its whole life, or of the time in which it trains and
-    writes. Returns when; None where it was faster."""
+def killed(command, told, workdir, rng, life, when):
+    """Runs and kills at a random moment: of its whole `life`, of its `training`, or while it is
+    `writing` a checkpoint. Returns when; None where it was faster."""
     with told.open("w") as file:
         process = subprocess.Popen(command, cwd=ROOT, stderr=file, env=ENVIRONMENT)
         began, delay = time.monotonic(), rng.uniform(0, life)
-        if training:
-            while process.poll() is None and not is_compiled(told):
-                time.sleep(0.02)
+
+        def wait(ready):
+            while process.poll() is None and not ready():
+                time.sleep(0.002)
+
+        if when != "life":
+            wait(lambda: "compiled in" in told.read_text())
             delay = rng.uniform(0, life / 4)
+        if when == "writing":
+            wait(lambda: time.monotonic() > began + life / 8)
+            wait(lambda: any(workdir.glob("checkpoints/*tmp*")))
+            delay = rng.uniform(0, 0.03)
         try:
             process.wait(delay)
         except subprocess.TimeoutExpired:
@@ -47,29 +52,54 @@ def killed(command, told, rng, life, training):
     return None
 
 
-def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bits(tmp_path):
-    flags = [*SMALL, f"--config.data.cache={tmp_path}/cache", "--config.model.dropout=0.2"]
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The flags of a run that nobody disturbed, how long it took, its arrays and its log."""
+    folder = tmp_path_factory.mktemp("whole")
+    flags = [*SMALL, f"--config.data.cache={folder}/cache", "--config.model.dropout=0.2"]
     flags += [f"--config.train.{x}" for x in (f"steps={STEPS}", "eval_every=4", "log_every=4")]
     began = time.monotonic()
-    call("train.py", *flags, f"--workdir={tmp_path}/whole")
-    life, expected = time.monotonic() - began, saved_arrays(tmp_path / "whole", STEPS)
+    call("train.py", *flags, f"--workdir={folder}/run")
+    life = time.monotonic() - began
+    return flags, life, saved_arrays(folder / "run", STEPS), (folder / "run/log.jsonl").read_text()
+
+
+def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bits(whole, tmp_path):
+    flags, life, expected, log = whole
     workdir, rng, kills = tmp_path / "parts", random.Random(KILLS), 0
     command = [sys.executable, "train.py", *flags, f"--workdir={workdir}"]
     while kills < KILLS:
-        seconds = killed(command, tmp_path / "told", rng, life, training=kills % 2 == 0)
+        when = ("writing", "training", "life")[kills % 3]
+        seconds = killed(command, tmp_path / "told", workdir, rng, life, when)
         if seconds is None:  # it came to its end: again from the start
             assert_same_bits(expected, saved_arrays(workdir, STEPS))
             shutil.rmtree(workdir)
             continue
         kills += 1
         names = sorted(path.name for path in workdir.glob("checkpoints/*"))
-        print(f"kill {kills}: after {seconds:.1f} of {life:.1f} s; checkpoints {names}")
+        print(f"kill {kills} ({when}): after {seconds:.1f} of {life:.1f} s; checkpoints {names}")
     done = call("train.py", *flags, f"--workdir={workdir}")
     assert "damaged" not in done.stderr
     assert_same_bits(expected, saved_arrays(workdir, STEPS))
     assert not list(workdir.glob("checkpoints/*tmp*"))  # what was half written is gone
-    whole, parts = ((path / "log.jsonl").read_text() for path in (tmp_path / "whole", workdir))
-    assert whole.count('"valid"') == parts.count('"valid"') == STEPS // 4
+    parts = (workdir / "log.jsonl").read_text()
+    assert log.count('"valid"') == parts.count('"valid"') == STEPS // 4
+
+
+def test_a_run_that_was_stopped_ends_in_the_same_bits(whole, tmp_path):
+    flags, _, expected, _ = whole
+    command = [sys.executable, "train.py", *flags, f"--workdir={tmp_path}/run"]
+    pipe = {"stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT}
+    with subprocess.Popen(command, cwd=ROOT, **pipe) as process:
+        for line in process.stderr:
+            if line.startswith("step 8/"):
+                process.send_signal(signal.SIGTERM)
+                break
+        rest = process.stderr.read()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "SIGTERM: saved after step" in rest and "Traceback" not in rest
+    call("train.py", *flags, f"--workdir={tmp_path}/run")
+    assert_same_bits(expected, saved_arrays(tmp_path / "run", STEPS))
 
 
 @pytest.fixture

@@ -2,31 +2,32 @@
 
 import errno
 import hashlib
+import itertools
 import json
 import logging
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import optax
 import orbax.checkpoint as ocp
 from jax import Array
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 from orbax.checkpoint import checkpoint_managers as policies
 
 from configs.base import Config
-from errors import UserError
+from errors import UserError, first_line
 from training.devices import replicated
-from training.hosts import all_agree, first
+from training.hosts import all_agree, first, together
 from training.optimizers import make_optimizer
 from training.state import Params, TrainState, create_state
 
 logger = logging.getLogger("alignax")
+T = TypeVar("T")
 
 
 class Damaged(UserError):
@@ -47,10 +48,13 @@ class Checkpoints:
         if read_only and not self._folder.is_dir():
             raise UserError(f"{workdir} has no checkpoints: train first with --workdir={workdir}")
         self._keep = keep
-        self._check_scores(read_only)
+        with together():
+            if read_only or first():
+                self._check_scores(read_only)
         score = operator.itemgetter("score")
         best = policies.BestN(get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False)
-        policy = policies.AnyPreservationPolicy([policies.LatestN(n=keep), best])
+        latest = policies.LatestN(n=max(2, keep))  # one may be damaged
+        policy = policies.AnyPreservationPolicy([latest, best])
         options = ocp.CheckpointManagerOptions(
             best_fn=score,
             preservation_policy=policy,
@@ -64,10 +68,14 @@ class Checkpoints:
 
     def _check_scores(self, read_only: bool) -> None:
         """Orbax reads the scores of all checkpoints when it begins, or does not begin."""
-        for path in sorted(self._folder.glob("[0-9]*/metrics/metrics")):
+        for path in sorted(self._folder.glob("*/metrics/metrics")):
+            if not path.parts[-3].isdecimal():  # half written, and soon cleared away
+                continue
             step = int(path.parts[-3])
             try:
                 float(json.loads(path.read_bytes())["score"])
+            except FileNotFoundError:  # an older one, which a training just now replaced
+                continue
             except (ValueError, KeyError, TypeError) as error:
                 problem = f"{self._name(step)} is damaged ({_sentence(error)})"
                 if read_only:
@@ -99,43 +107,52 @@ class Checkpoints:
 
     def restore(self, like: TrainState, step: int) -> tuple[TrainState, dict[str, Any]]:
         """The state saved at `step`, with shapes and shardings of `like`, and its progress."""
-        name = self._name(step)
-        try:
-            progress = self.progress(step)
-            if progress.pop("seal") != _seal(progress):
-                raise ValueError("its progress is not what was written")
-            expected = progress.pop("structure"), progress.pop("bits")
-        except Exception as error:
-            raise Damaged(f"{name} is damaged ({_sentence(error)})") from error
+        record = self._read(step, lambda: self._record(step))
+        expected = record.pop("structure"), record.pop("bits")
         if expected[0] != structure(like):
             raise UserError(
-                f"{name} does not fit this model: it is of another version of this program "
-                "(run.json beside it names its commit)"
+                f"{self._name(step)} does not fit this model: it is of another version of this "
+                "program (run.json beside it names its commit)"
             )
+        args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
+        state = self._read(step, lambda: self._manager.restore(step, args=args)["state"])
+        self._read(step, lambda: _expect(int(bits(state)) == expected[1]))
+        return state, record
+
+    def _record(self, step: int) -> dict[str, Any]:
+        """The progress and what seals the state."""
+        record = self.progress(step)
+        _expect(record.pop("seal") == _seal(record))
+        return record
+
+    def _read(self, step: int, read: Callable[[], T]) -> T:
+        """What one host cannot read, all of them call damaged."""
+        found, problem = None, ""
         try:
-            args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
-            state = self._manager.restore(step, args=args)["state"]
-        except Exception as error:
-            raise Damaged(f"{name} is damaged ({_sentence(error)})") from error
-        if int(bits(state)) != expected[1]:
-            raise Damaged(f"{name} is damaged: its numbers are not those that were written")
-        return state, progress
+            found = read()
+        except (PermissionError, MemoryError):
+            raise
+        except Exception as error:  # what a file of nonsense can lead to is in no list
+            if "RESOURCE_EXHAUSTED" in str(error):
+                raise
+            problem = _sentence(error)
+        if not all_agree(not problem):
+            reason = problem or "another process cannot read it"
+            raise Damaged(f"{self._name(step)} is damaged ({reason})")
+        return cast(T, found)
 
     def restore_latest(self, like: TrainState) -> tuple[TrainState, dict[str, Any]] | None:
         """The newest state that is whole; None where nothing was saved yet. Damaged checkpoints
         are named, and put aside under another name."""
-        steps = sorted(self._manager.all_steps(), reverse=True)
-        for step in steps:
-            found, problem = None, ""
+        for step in sorted(self._manager.all_steps(), reverse=True):
             try:
-                found = self.restore(like, step)
+                return self.restore(like, step)
             except Damaged as error:
-                problem = str(error)
-            if all_agree(found is not None):
-                return found
-            self._put_aside(step, problem or f"another process cannot read {self._name(step)}")
-            self._manager.reload()
-        if steps:
+                with together():
+                    if first():
+                        self._put_aside(step, str(error))
+                self._manager.reload()
+        if any(self._folder.glob("damaged-*")):
             raise UserError(
                 f"no checkpoint in {self._folder} can be read: take another --workdir, or delete "
                 "this one to begin again"
@@ -143,12 +160,10 @@ class Checkpoints:
         return None
 
     def _put_aside(self, step: int, problem: str) -> None:
-        aside = self._folder / f"damaged-{step}"
+        names = (f"damaged-{step}-{i}" if i > 1 else f"damaged-{step}" for i in itertools.count(1))
+        aside = next(path for name in names if not (path := self._folder / name).exists())
         logger.warning("%s: it is put aside as %s", problem, aside)
-        if first():
-            (self._folder / str(step)).rename(aside)
-        if jax.process_count() > 1:
-            multihost_utils.sync_global_devices("put aside")
+        (self._folder / str(step)).rename(aside)
 
     def progress(self, step: int) -> dict[str, Any]:
         """What was saved beside the state at `step`."""
@@ -186,6 +201,14 @@ class Checkpoints:
         like = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(mesh)), shapes
         )
+        try:
+            return self._mean(like, steps)
+        except Damaged as error:
+            raise UserError(
+                f"{error}: choose another with --checkpoint, or train on, which puts it aside"
+            ) from error
+
+    def _mean(self, like: TrainState, steps: Sequence[int]) -> Params:
         total = self.restore(like, steps[0])[0].eval_params
         for step in steps[1:]:
             total = jax.tree.map(jnp.add, total, self.restore(like, step)[0].eval_params)
@@ -207,11 +230,13 @@ class Checkpoints:
 
 
 def _sentence(error: Exception) -> str:
-    """The first line of what libraries say in many."""
-    full = os.strerror(errno.ENOSPC)
-    if full in str(error):
-        return full
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    full = os.strerror(errno.ENOSPC)  # hidden in the middle of what tensorstore says
+    return full if full in str(error) else first_line(error)
+
+
+def _expect(fine: bool) -> None:
+    if not fine:
+        raise ValueError("its content is not what was written")
 
 
 def _seal(record: dict[str, Any]) -> str:

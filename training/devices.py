@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from configs.base import Config
@@ -26,8 +27,9 @@ def make_mesh(devices: list | None = None, fsdp: int = 1) -> Mesh:
             f"mesh.fsdp={fsdp} does not divide the {len(devices)} devices there are: set it to a "
             "number that does"
         )
-    shape, types = (len(devices) // fsdp, fsdp), (AxisType.Auto,) * 2
-    return jax.make_mesh(shape, AXES, axis_types=types, devices=devices)
+    # Host after host, so that the rows that a host reads are where the batch has them.
+    devices = sorted(devices, key=lambda device: (device.process_index, device.id))
+    return Mesh(np.array(devices).reshape(-1, fsdp), AXES, axis_types=(AxisType.Auto,) * 2)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
@@ -67,11 +69,12 @@ def compiled(mesh: Mesh, function: Callable, placed: Any = None, **options: Any)
 
 def check_rows(mesh: Mesh, config: Config) -> None:
     """Every micro-batch must give each device the same number of rows."""
-    multiple, accumulation = config.data.batch_multiple, config.train.accumulation
-    if multiple % (mesh.size * accumulation):
+    accumulation = config.train.accumulation
+    name = "batch_size" if config.data.batch_unit == "sentences" else "batch_multiple"
+    if config.data[name] % (mesh.size * accumulation):
         raise UserError(
             f"{mesh.size} devices × train.accumulation={accumulation} do not divide "
-            f"data.batch_multiple={multiple}: set it to a multiple of {mesh.size * accumulation}"
+            f"data.{name}={config.data[name]}: set it to a multiple of {mesh.size * accumulation}"
         )
 
 

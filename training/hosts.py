@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from errors import UserError
+from errors import UserError, first_line
 
 
 def connect(address: str | None, processes: int | None, process: int | None) -> None:
@@ -16,11 +16,13 @@ def connect(address: str | None, processes: int | None, process: int | None) -> 
 
     What is None, JAX finds out by itself from SLURM, Open MPI, Kubernetes or Cloud TPU.
     """
+    # It would keep SIGTERM for itself; the trainer listens, and all hosts stop together.
+    jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(address, processes, process)
     except (RuntimeError, ValueError) as error:
         raise UserError(
-            f"the processes of this run did not find each other ({str(error).splitlines()[0]}): "
+            f"the processes of this run did not find each other ({first_line(error)}): "
             "start every one with --coordinator=HOST:PORT --processes=N --process=I, or under "
             "SLURM, Open MPI, Kubernetes or Cloud TPU with --distributed"
         ) from None
@@ -46,7 +48,7 @@ def together() -> Iterator[None]:
     problem = None
     try:
         yield
-    except UserError as error:
+    except Exception as error:
         problem = error
     fine = all_agree(problem is None)
     if problem is not None:

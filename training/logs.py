@@ -30,10 +30,12 @@ class Log:
         if not first():
             path = Path(os.devnull)
         elif path.exists():
-            lines = path.read_text("utf-8").splitlines(keepends=True)
-            write_whole(path, "".join(line for line in lines if _step(line) <= start))
+            lines = path.read_bytes().split(b"\n")  # the last may be cut short, in a letter even
+            kept = [line.decode() for line in lines if _step(line) <= start]
+            write_whole(path, "".join(line + "\n" for line in kept))
         self._file = path.open("a", encoding="utf-8")
-        self._board = SummaryWriter(board, purge_step=start + 1, write_to_disk=first())
+        # Its queue has no end: were it full, because its thread died of a full disk, we would wait.
+        self._board = SummaryWriter(board, purge_step=start + 1, max_queue=0, write_to_disk=first())
         shown = sys.stderr.isatty() and first()
         self._bar = tqdm(initial=start, total=steps, unit=" steps", disable=not shown)
         self._steps, self._start, self._counted = steps, start, counted
@@ -85,7 +87,7 @@ class Log:
         self._board.close()
 
 
-def _step(line: str) -> float:
+def _step(line: bytes) -> float:
     try:
         return json.loads(line)["step"]
     except (ValueError, KeyError):  # a line cut short when the machine went down

@@ -129,7 +129,7 @@ class Queued(NamedTuple):
 
     number: int
     done: Array  # there when the step was taken
-    stopping: bool | Array  # whether any host has heard a signal by then
+    signal: int | Array  # that any host has heard by then; 0: none
     told: tuple[Sums, dict[str, Array]] | None  # sums and counters, where a report is due
 
 
@@ -175,42 +175,41 @@ class Run:
             if number % settings.log_every == 0 or evaluating:
                 told = sums, self._counters(state, number)
                 sums = copied(zeros)
-            ahead.append(Queued(number, copied(state.step), self._stopping(), told))
+            ahead.append(Queued(number, copied(state.step), self._signal(), told))
             # Steps are queued, not awaited; two are enough to keep a device busy, and a signal
             # should not wait for more. What a step has to tell is read when it was awaited, and
             # so is a signal: by all hosts after the same step.
-            stopping = False
+            stopping = 0
             while len(ahead) > (0 if evaluating or stopping else 2):
                 queued = ahead.popleft()
                 progress = self._await(queued, state, progress, clock)
-                stopping = stopping or bool(queued.stopping)
-            if stopping and told is None:
-                rest = Queued(number, state.step, True, (sums, self._counters(state, number)))
+                stopping = stopping or int(queued.signal)
+            if stopping and told is None:  # what came after the last report
+                rest = Queued(number, state.step, stopping, (sums, self._counters(state, number)))
                 progress = self._await(rest, state, progress, clock)
             if evaluating:
                 state, progress = self._evaluate(state, progress, number)
-                stopping = stopping or bool(self._stopping())  # evaluations take long
+                stopping = stopping or int(self._signal())  # evaluations take long
                 clock.restart()
             if progress.done:
                 break
             if stopping:
                 if not evaluating:
                     self.checkpoints.save(state, progress._asdict(), None)
-                raise Stopped(self.signals[0] if self.signals else signal.SIGTERM, number)
+                raise Stopped(stopping, number)
         return state
 
-    def _stopping(self) -> bool | Array:
-        """Whether this host, or where there are several any of them, has heard a signal."""
-        heard = bool(self.signals)
+    def _signal(self) -> int | Array:
+        """The signal that this host, or where there are several any of them, has heard."""
+        heard = self.signals[0] if self.signals else 0
         if jax.process_count() == 1:
             return heard
-        flags = np.full(len(self.mesh.local_devices), heard)
-        votes = jax.make_array_from_process_local_data(spread(self.mesh), flags)
-        return self._any(votes)
+        own = np.full(len(self.mesh.local_devices), heard, np.int32)
+        return self._highest(jax.make_array_from_process_local_data(spread(self.mesh), own))
 
     @functools.cached_property
-    def _any(self) -> Callable[[Array], Array]:
-        return compiled(self.mesh, jnp.any)
+    def _highest(self) -> Callable[[Array], Array]:
+        return compiled(self.mesh, jnp.max)
 
     def _compile(
         self, step: Callable, state: TrainState, batches: BatchSource
@@ -263,7 +262,8 @@ class Run:
         self.log.samples(number, samples)
         metric = settings.eval_metric
         score = -scores["loss"] if metric == "loss" else scores[metric]
-        if score > progress.best:  # never, for a score that is not a number
+        better = score > progress.best  # never, for a score that is not a number
+        if better:
             progress = progress._replace(best=score, stale=0, plateau=0)
         else:
             progress = progress._replace(stale=progress.stale + 1, plateau=progress.plateau + 1)
@@ -275,7 +275,8 @@ class Run:
             self.log.say(f"no better {metric} in {progress.stale} evaluations: stopping early")
             progress = progress._replace(done=True)
         progress = progress._replace(done=progress.done or number >= self.steps)
-        self.checkpoints.save(state, progress._asdict(), None if math.isnan(score) else score)
+        # Of equals the first is the best, as for early stopping, so later ones have no score.
+        self.checkpoints.save(state, progress._asdict(), score if better else None)
         return state, progress
 
     def _stop_diverged(self, in_row: int, state: TrainState, progress: Progress) -> NoReturn:

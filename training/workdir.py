@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -64,7 +65,8 @@ def writing(workdir: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _REFUSALS:
+        elsewhere = error.filename and not Path(error.filename).is_relative_to(workdir)
+        if error.errno not in _REFUSALS or elsewhere:
             raise
         raise UserError(
             f"cannot write to the workdir {workdir}: {error.strerror or error}; what was saved "
@@ -83,6 +85,11 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
                 stack.enter_context(_locked(workdir))
                 check_workdir(workdir, config)  # again: somebody may have been faster
                 _record(workdir, config, overrides, data)
+        with together():
+            if not (workdir / "config.json").exists():
+                raise UserError(f"{workdir} is not on a disk that all hosts share: take one")
+            check_workdir(workdir, config)  # hosts must not differ in theirs
+            check_data(workdir, data)
         yield
 
 
@@ -91,7 +98,7 @@ def _record(workdir: Path, config: Config, overrides: list[str], data: str) -> N
     if not path.exists():
         write_whole(path, config.to_json(indent=2, sort_keys=True) + "\n")
     path = workdir / "run.json"
-    runs = json.loads(path.read_text()) if path.exists() else []
+    runs = _read_json(path) if path.exists() else []
     check_data(workdir, data)
     write_whole(path, json.dumps([*runs, _this_run(overrides, data)], indent=2) + "\n")
 
@@ -116,14 +123,24 @@ def _locked(workdir: Path) -> Iterator[None]:
 def write_whole(path: Path, text: str) -> None:
     """The file as it was or as it should be, whenever the process is killed."""
     scratch = path.with_name(path.name + ".new")
-    scratch.write_text(text, "utf-8")
+    with scratch.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(scratch, path)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}): take another --workdir") from None
 
 
 def check_data(workdir: Path, data: str) -> None:
     """Refuses to go on, or to score, with other data than the run was begun with."""
     path = workdir / "run.json"
-    begun = json.loads(path.read_text())[0]["data"] if path.exists() else data
+    begun = _read_json(path)[0]["data"] if path.exists() else data
     if begun != data:
         raise UserError(
             f"the corpus has changed since {workdir} was begun ({begun} then, {data} now): "
@@ -135,7 +152,7 @@ def load_config(workdir: Path) -> Config:
     path = workdir / "config.json"
     if not path.exists():
         raise UserError(f"{workdir} is not a run's folder: it has no config.json")
-    kept = json.loads(path.read_text())
+    kept = _read_json(path)
     name = kept.get("model", {}).get("name")
     if name not in MODELS:
         raise UserError(f"{path} has a model {name!r}: it can be {', '.join(MODELS)}")

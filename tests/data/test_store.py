@@ -374,5 +374,5 @@ def test_prepared_data_that_could_run_code_is_not_loaded(data: Config) -> None:
     prepared = prepare(data)
     lengths = np.array([[1, {}]], dtype=object)
     np.save(prepared.folder / "train.lengths.npy", lengths, allow_pickle=True)
-    with pytest.raises(ValueError, match="allow_pickle=False"):
+    with pytest.raises(UserError, match="is missing or damaged"):
         prepared.split("train")

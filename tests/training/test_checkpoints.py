@@ -1,3 +1,5 @@
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -90,23 +92,22 @@ def files_of(workdir, step):
 def test_a_damaged_file_never_gives_other_numbers(tmp_path, how):
     state = state_at(1, w=np.pi)
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(state, {"best": 1.0}, None)
+    checkpoints.save(state, {"best": 1.0}, 0.5)
     checkpoints.close()
     found = {"whole": 0, "damaged": 0}
     for path in files_of(tmp_path, 1):
         if not path.stat().st_size:
             continue
         data = damage(path, how)
-        checkpoints = Checkpoints(tmp_path, read_only=True)
         try:
-            restored, progress = checkpoints.restore(state, 1)
+            with contextlib.closing(Checkpoints(tmp_path, read_only=True)) as checkpoints:
+                restored, progress = checkpoints.restore(state, 1)
             jax.tree.map(np.testing.assert_array_equal, restored, state)
             assert progress == {"best": 1.0}
             found["whole"] += 1  # nobody needs that file
         except Damaged as error:
             assert "the checkpoint of step 1" in str(error) and "is damaged" in str(error)
             found["damaged"] += 1
-        checkpoints.close()
         path.write_bytes(data)
     assert found["damaged"] >= 3
 
@@ -141,11 +142,40 @@ def test_a_damaged_newest_is_named_and_put_aside_and_the_one_before_is_used(save
     assert Checkpoints(saved, read_only=True).find("last") == [5]
 
 
-def test_where_all_are_damaged_nothing_begins_anew_by_itself(saved):
-    for step in (2, 4, 5):
-        damage(saved / "checkpoints" / str(step) / "progress" / "metadata", "cut")
-    with pytest.raises(UserError, match=r"no checkpoint in .* can be read: take another --workdir"):
-        Checkpoints(saved, keep=2).restore_latest(state_at(0, 0))
+@pytest.mark.parametrize("item", ["progress", "metrics"])
+def test_where_all_are_damaged_nothing_begins_anew_by_itself(tmp_path, item):
+    with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(state_at(step, w=step), {}, step)
+    for step in (1, 2):
+        (path,) = (tmp_path / "checkpoints" / str(step) / item).glob("met*")
+        damage(path, "cut")
+    for _ in range(2):  # the second time they are aside already
+        with pytest.raises(UserError, match=r"no checkpoint in .* can be read: take another"):
+            Checkpoints(tmp_path).restore_latest(state_at(0, 0))
+
+
+def test_by_default_there_is_one_before_the_newest(tmp_path):
+    with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
+        for step in (1, 2, 3):
+            checkpoints.save(state_at(step, w=step), {}, step)  # each the best so far
+    for _ in range(2):  # and again, at the same step
+        damage(largest_file(tmp_path, 3), "cut")
+        with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
+            assert checkpoints.restore_latest(state_at(0, 0))[0].step == 2
+            checkpoints.save(state_at(3, w=3), {}, 4.0)
+    folders = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert folders == ["2", "3", "damaged-3", "damaged-3-2"]
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_what_a_killed_run_was_writing_is_no_checkpoint(saved, read_only):
+    half = saved / "checkpoints" / "6.orbax-checkpoint-tmp" / "metrics"
+    half.mkdir(parents=True)
+    (half / "metrics").write_text('{"sco')
+    checkpoints = Checkpoints(saved, read_only=read_only)
+    assert checkpoints.latest == 5 and half.exists() == read_only
+    checkpoints.close()
 
 
 def test_a_checkpoint_of_another_model_is_not_taken_for_damaged(saved):

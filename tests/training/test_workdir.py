@@ -39,6 +39,15 @@ def test_a_workdir_that_cannot_be_written_is_a_sentence(config, tmp_path):
         raise AssertionError
 
 
+def test_a_damaged_record_is_named(config, tmp_path):
+    for name in ("config.json", "run.json"):
+        (tmp_path / name).write_text('{"cut')
+        opened = open_workdir(tmp_path, config, [], "data-1")
+        with pytest.raises(UserError, match=rf"{name} is damaged .*: take another"), opened:
+            raise AssertionError
+        (tmp_path / name).unlink()
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "run.json"
     write_whole(path, "before")
