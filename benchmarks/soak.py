@@ -24,9 +24,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from absl import flags
 
+from errors import UserError
 from program import run
 
-_MINUTES = flags.DEFINE_float("minutes", 30.0, "How long.", lower_bound=0.1)
+_MINUTES = flags.DEFINE_float("minutes", 30.0, "How long.", lower_bound=1.0)
 _OUT = flags.DEFINE_string("out", "docs", "Folder of the results.")
 
 EVERY = 5.0  # seconds between two looks
@@ -51,7 +52,7 @@ def watch(process: subprocess.Popen, log: Path) -> list[dict[str, float]]:
     seen, began = [], math.inf
     while (passed := time.monotonic() - began) < 60 * _MINUTES.value:
         if process.poll() is not None:
-            raise RuntimeError(f"train.py ended by itself, with {process.returncode}")
+            raise UserError(f"train.py ended by itself, with status {process.returncode}")
         if seen or (log.exists() and log.stat().st_size):
             began = min(began, time.monotonic())
             seen.append({"minutes": max(0, passed) / 60, "MiB": megabytes(process.pid)})
@@ -72,7 +73,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "run" / "log.jsonl"
         command = [sys.executable, "train.py", *FLAGS, f"--workdir={log.parent}"]
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command) as process:
             try:
                 seen = watch(process, log)
             finally:

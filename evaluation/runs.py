@@ -23,8 +23,9 @@ def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str
         check_rows(mesh, config)
         task = make_task(config)
     with open_workdir(workdir, config, list(overrides), task.data_name), writing(workdir):
-        if first():
-            task.save_vocabularies(workdir / VOCABULARIES)
+        with together():
+            if first():
+                task.save_vocabularies(workdir / VOCABULARIES)
         train(task, EVALUATIONS[config.task](task, mesh), config, workdir, mesh)
 
 

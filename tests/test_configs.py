@@ -117,10 +117,13 @@ OTHER_CHOICES = {
 
 
 def points(files):
+    """All choices together, but sizes, of which one is like another, only by themselves."""
     return [
-        (name, ",".join(f"{k}={v}" for k, v in zip(choices, values, strict=True)))
+        (name, ",".join(f"{k}={v}" for k, v in zip(own, values, strict=True)))
         for name, choices in files.items()
-        for values in itertools.product(*choices.values())
+        for own in ([k for k in choices if k != "size"], [k for k in choices if k == "size"])
+        if own
+        for values in itertools.product(*(choices[k] for k in own))
     ]
 
 

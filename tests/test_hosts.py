@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from tests.programs import ENVIRONMENT, ROOT, SMALL, call
 from tests.saved import saved_arrays
@@ -48,21 +49,26 @@ def validations(workdir):
     return {line["step"]: line["loss"] for line in lines if line["kind"] == "valid"}
 
 
-def test_four_processes_stop_together_and_two_with_divided_parameters_end_as_one_alone(tmp_path):
+@pytest.mark.parametrize(
+    ("count", "then"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.slow)], ids=str
+)
+def test_hosts_stop_together_and_others_with_divided_parameters_end_as_one_alone(
+    tmp_path, count, then
+):
     flags = [*SMALL, *LONGER, f"--config.data.cache={tmp_path}/cache"]
     call("train.py", *flags, f"--workdir={tmp_path}/one")
     flags.append(f"--workdir={tmp_path}/many")
-    four = start(4, flags)
-    for line in four[0].stderr:
+    processes = start(count, flags)
+    for line in processes[0].stderr:
         if line.startswith("step 10, validation"):  # it goes on at once
-            four[3].send_signal(signal.SIGINT)
+            processes[-1].send_signal(signal.SIGINT)
             break
-    for told, code in ends(four):
+    for told, code in ends(processes):
         assert code == 128 + signal.SIGINT, told
         assert "SIGINT: saved after step" in told
     stopped = max(int(path.name) for path in (tmp_path / "many" / "checkpoints").iterdir())
     assert 10 <= stopped < 20
-    for told, code in ends(start(2, [*flags, "--config.mesh.fsdp=2"], devices=2)):
+    for told, code in ends(start(then, [*flags, "--config.mesh.fsdp=2"], devices=2)):
         assert code == 0, told
     alone, together = (validations(tmp_path / name) for name in ("one", "many"))
     assert list(alone) == list(together) == [10, 20, 30, 40, 50, 60]
@@ -70,7 +76,7 @@ def test_four_processes_stop_together_and_two_with_divided_parameters_end_as_one
     expected, found = (saved_arrays(tmp_path / name, 60) for name in ("one", "many"))
     assert expected.keys() == found.keys()
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=1e-2, atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-6, err_msg=name)
     assert len(json.loads((tmp_path / "many" / "run.json").read_text())) == 2
 
 

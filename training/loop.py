@@ -25,6 +25,7 @@ from data.batches import train_iterator
 from errors import Stopped, UserError
 from training.checkpoints import Checkpoints
 from training.devices import abstract, compiled, divided, put, replicated, spread
+from training.hosts import together
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule
 from training.state import Params, TrainState, create_state, purpose_key
@@ -116,10 +117,9 @@ def train(task: Task, evaluate: Evaluate, config: Config, workdir: Path, mesh: M
                 f"{steps:,} steps are: the learning rate never gets to its height"
             )
         step = make_train_step(task.loss, optimizer, config, mesh, state)
-        with (
-            contextlib.closing(Log(workdir, start, steps, task.counted)) as log,
-            stop_signals() as signals,
-        ):
+        with together():
+            log = Log(workdir, start, steps, task.counted)
+        with contextlib.closing(log), stop_signals() as signals:
             run = Run(task, evaluate, config, mesh, checkpoints, schedule, steps, log, signals)
             return run.go(step, state, progress, batches)
 
