@@ -209,3 +209,15 @@ def test_randomness_is_a_function_of_seed_and_purpose():
     }
     assert len(keys) == 4
     assert jnp.array_equal(purpose_key(3, "dropout"), purpose_key(3, "dropout"))
+
+
+def test_rows_that_devices_and_micro_batches_cannot_share_are_refused():
+    mesh, config = make_mesh(jax.devices()[:8]), toy_config(accumulation=2)
+    config.data.batch_size = 32
+    devices.check_rows(mesh, config)
+    config.data.batch_size = 24
+    with pytest.raises(UserError, match=r"8 devices × train\.accumulation=2 .*batch_size=24: set"):
+        devices.check_rows(mesh, config)
+    config.data.update({"batch_unit": "tokens", "batch_size": 4096})
+    with pytest.raises(UserError, match=r"batch_multiple=8: set it to a multiple of 16"):
+        devices.check_rows(mesh, config)
