@@ -101,14 +101,10 @@ def run(main: Callable[[], None]) -> None:
         except MemoryError as error:
             _fail(f"{error or 'there is not enough memory'}: make the model or its batches smaller")
         except RuntimeError as error:  # JAX's own, which this file does not import
-            if "Unsupported element type" in str(error) and "BF16" in str(error):
-                _fail("XLA has no bfloat16 for this CPU: --config.model.dtype=float32")
-            if "RESOURCE_EXHAUSTED" not in str(error):
+            sentence = _explained(error)
+            if not sentence:
                 raise
-            _fail(
-                f"the device has not enough memory ({first_line(error)}): make "
-                "data.batch_size, or decode.beam and decode.batch, smaller"
-            )
+            _fail(sentence)
         except Stopped as stopped:
             sys.stderr.write(f"{stopped}\n")
             sys.exit(128 + stopped.number)  # as shells count it: a run that ends so is not over
@@ -118,6 +114,24 @@ def run(main: Callable[[], None]) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     app.run(guarded, flags_parser=_parse_flags)
+
+
+def _explained(error: RuntimeError) -> str:
+    """What a user can do about an error of JAX's; "" for what is no user's business."""
+    text = str(error)
+    if "BF16" in text and "Unsupported element type" in text:
+        return "XLA has no bfloat16 for this CPU: --config.model.dtype=float32"
+    if any(word in text for word in ("Gloo", "NCCL", "heartbeat")):
+        return (
+            f"another process of this run has gone ({first_line(error)}): give all of them the "
+            "same command again, to go on from the latest checkpoint"
+        )
+    if "RESOURCE_EXHAUSTED" in text:
+        return (
+            f"the device has not enough memory ({first_line(error)}): make data.batch_size, or "
+            "decode.beam and decode.batch, smaller"
+        )
+    return ""
 
 
 def folder(name: str | None) -> Path:
