@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from tests.programs import ENVIRONMENT, ROOT, SMALL, call
