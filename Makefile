@@ -17,7 +17,7 @@ lint: .venv/installed-dev
 	$(BIN)/pyright
 
 slow: .venv/installed-dev  ## tests that take minutes
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow --ignore=tests/test_faults.py
 
 faults: .venv/installed-dev  ## kills a training 25 times, damages checkpoints, fills a disk
 	FAULTS=25 $(BIN)/pytest -s tests/test_faults.py tests/training/test_checkpoints.py

@@ -86,6 +86,7 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bits(whole, tmp_p
     assert log.count('"valid"') == parts.count('"valid"') == STEPS // 4
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_ends_in_the_same_bits(whole, tmp_path):
     flags, _, expected, _ = whole
     command = [sys.executable, "train.py", *flags, f"--workdir={tmp_path}/run"]
@@ -118,6 +119,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_a_sentence_and_what_was_saved_is_kept(small_disk, tmp_path):
     folder, enlarge = small_disk
     flags = [*SMALL, f"--config.data.cache={tmp_path}/cache", f"--workdir={folder}/run"]

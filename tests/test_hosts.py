@@ -14,7 +14,7 @@ from tests.saved import saved_arrays
 
 LONGER = [
     f"--config.{x}"
-    for x in ("train.steps=60", "train.eval_every=10", "train.log_every=5", "model.dropout=0.2")
+    for x in ("train.steps=30", "train.eval_every=10", "train.log_every=5", "model.dropout=0.2")
 ]
 
 
@@ -71,9 +71,9 @@ def test_hosts_stop_together_and_others_with_divided_parameters_end_as_one_alone
     for told, code in ends(start(then, [*flags, "--config.mesh.fsdp=2"], devices=2)):
         assert code == 0, told
     alone, together = (validations(tmp_path / name) for name in ("one", "many"))
-    assert list(alone) == list(together) == [10, 20, 30, 40, 50, 60]
+    assert list(alone) == list(together) == [10, 20, 30]
     np.testing.assert_allclose(list(alone.values()), list(together.values()), rtol=1e-4)
-    expected, found = (saved_arrays(tmp_path / name, 60) for name in ("one", "many"))
+    expected, found = (saved_arrays(tmp_path / name, 30) for name in ("one", "many"))
     assert expected.keys() == found.keys()
     for name, array in expected.items():
         np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-6, err_msg=name)
