@@ -32,7 +32,8 @@ def _any_data() -> dict:
         "buckets": 6,  # batch shapes, so compilations, at the most
         "batch_size": 128,
         "batch_unit": "sentences",  # sentences (examples) | tokens (padded, of the longest part)
-        "batch_multiple": 8,  # of which the rows of a batch are; in token batches devices must fit
+        # Rows of a batch are a multiple of it; of token batches, devices × accumulation divide it.
+        "batch_multiple": 8,
     }  # fmt: skip
 
 

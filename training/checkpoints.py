@@ -90,7 +90,7 @@ class Checkpoints:
         return self._manager.latest_step()
 
     def save(self, state: TrainState, progress: dict[str, Any], score: float | None) -> None:
-        """Writes in the background; `score` is higher for better, None for an interrupted run."""
+        """Writes in the background; `score` is higher for better, None where it cannot be best."""
         record = progress | {"structure": structure(state), "bits": int(bits(state))}
         record["seal"] = _seal(record)
         # A copy, because training donates the state's buffers while the writer still reads them.
