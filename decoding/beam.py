@@ -107,10 +107,11 @@ def _likeliest(
 
 
 def largest(
-    x: Float[Array, "*b v"], count: int, block: int = 128
+    x: Float[Array, "*b v"], count: int, block: int = 64
 ) -> tuple[Float[Array, "*b n"], Int[Array, "*b n"]]:
     """`jax.lax.top_k`, faster on long rows, which a GPU would sort: the largest numbers stand in
-    the blocks that have the largest maxima."""
+    the blocks that have the largest maxima. (Of 1,024 and more, XLA's own kernel for it is slower
+    than its sort of fewer: 62 against 6 µs on an H200.)"""
     size = x.shape[-1]
     if size <= 2 * count * block:
         return jax.lax.top_k(x, count)
@@ -130,14 +131,20 @@ def _take(hypotheses: Hypotheses, places: Int[Array, "b n"]) -> Hypotheses:
 
 
 def _reorder(state: Any, parents: Int[Array, "b k"]) -> Any:
-    """Rows of the model's state by parent: within a sentence, so within the device that has it."""
+    """Rows of the model's state by parent: within a sentence, so within the device that has it.
+
+    What has a method `reorder` says itself which of its rows move.
+    """
     batch, width = parents.shape
 
-    def own(x: Array) -> Array:
-        rows = x.reshape(batch, width, *x.shape[1:])
-        return jax.vmap(lambda row, i: row[i])(rows, parents).reshape(x.shape)
+    def rows(x: Array) -> Array:
+        own = x.reshape(batch, width, *x.shape[1:])
+        return jax.vmap(lambda row, i: row[i])(own, parents).reshape(x.shape)
 
-    return jax.tree.map(own, state)
+    def moved(part: Any) -> Any:
+        return part.reorder(rows) if hasattr(part, "reorder") else rows(part)
+
+    return jax.tree.map(moved, state, is_leaf=lambda part: hasattr(part, "reorder"))
 
 
 def _grow(

@@ -160,10 +160,9 @@ class Translator:
         weigh = attention or settings.coverage > 0
         steps, states = [], []
         for task, own in zip(self.tasks, params, strict=True):
-            # A row of the model for every hypothesis.
+            own = task.cast(own)
             memory = task.encode(own, source)
-            memory = jax.tree.map(lambda x: jnp.repeat(x, settings.beam, axis=0), memory)
-            states.append(task.start(own, memory, length))
+            states.append(task.start(own, memory, length, settings.beam))
             steps.append(functools.partial(_step, task, own, memory, weigh))
         step, state = ensemble(steps), tuple(states)
         if settings.beam > 1:

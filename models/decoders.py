@@ -23,7 +23,7 @@ from models.scan import scan_module
 
 @struct.dataclass
 class DecoderState:
-    """What decoding carries from step to step; the batch is every leaf's first axis."""
+    """What decoding carries from step to step, a row a hypothesis: one a sentence in training."""
 
     carries: tuple[Carry, ...]
     t: Int[Array, " b"]  # words written so far
@@ -91,7 +91,8 @@ class ChoDecoder(PlainDecoder):
     def step(
         self, memory: Memory, state: DecoderState, tokens: Array, deterministic: bool = True
     ) -> tuple[Array, DecoderState, None]:
-        y, c = self.embed(tokens), memory.summary
+        y = self.embed(tokens)
+        c = jnp.repeat(memory.summary, len(y) // len(memory.summary), axis=0)
         x = jnp.concatenate([y, c], axis=-1)
         h, carries = self.stack.step(state.carries, x, deterministic=deterministic)
         return self.readout(h, y, c), DecoderState(carries, state.t + 1), None
@@ -127,11 +128,11 @@ class BahdanauDecoder(PlainDecoder):
     ) -> tuple[DecoderState, tuple[Array, Array, Array]]:
         last = state.carries[-1][-1]
         context, weights = self.attention(
-            last[:, None], memory.source, state.t[:, None], deterministic
+            memory.by_sentence(last), memory.source, memory.by_sentence(state.t), deterministic
         )
-        c = context[:, 0]
+        c, weights = (x.reshape(len(y), -1) for x in (context, weights))
         h, carries = self.stack.step(state.carries, y, c, deterministic)
-        return DecoderState(carries, state.t + 1), (h, c, weights[:, 0])
+        return DecoderState(carries, state.t + 1), (h, c, weights)
 
     def decode(
         self, memory: Memory, tokens: Array, deterministic: bool = True
@@ -184,8 +185,10 @@ class LuongDecoder(PlainDecoder):
         self, memory: Memory, state: DecoderState, x: Float[Array, "b e"], deterministic: bool
     ) -> tuple[Array, DecoderState, Array]:
         h, carries = self.stack.step(state.carries, x, state.feed, deterministic)
-        attentional, weights = self.attend(memory, h[:, None], state.t[:, None], deterministic)
-        attentional, weights = attentional[:, 0], weights[:, 0]
+        asked = self.attend(
+            memory, memory.by_sentence(h), memory.by_sentence(state.t), deterministic
+        )
+        attentional, weights = (x.reshape(len(h), -1) for x in asked)
         feed = attentional if self.input_feeding else None
         return attentional, DecoderState(carries, state.t + 1, feed), weights
 

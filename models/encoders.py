@@ -5,7 +5,7 @@ from typing import Any
 import flax.linen as nn
 from flax import struct
 from jax import Array
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from models.cells import Carry
 from models.recurrent import Stack
@@ -18,6 +18,10 @@ class Memory:
     carries: tuple[Carry, ...]  # the decoder's first carries, a layer each
     summary: Float[Array, "b k"]  # the encoder's last hidden state, Cho 2014's c
     source: Any  # the Source that attention reads; None without attention
+
+    def by_sentence(self, x: Shaped[Array, "b*k ..."]) -> Shaped[Array, "b k ..."]:
+        """Rows of hypotheses, those of a sentence side by side, as the queries that it gets."""
+        return x.reshape(len(self.summary), -1, *x.shape[1:])
 
 
 class RecurrentEncoder(nn.Module):

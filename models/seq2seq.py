@@ -1,6 +1,7 @@
 """Recurrent encoder–decoders: one module for every paper, put together by the config."""
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
@@ -55,9 +56,10 @@ class Seq2Seq(nn.Module):
         features = self.drop(features, deterministic=deterministic)
         return features, weights if attention else None
 
-    def start(self, memory: Memory, length: int) -> DecoderState:
-        """Where decoding begins; a recurrent state has room for any `length`."""
-        return self.decoder.start(memory)
+    def start(self, memory: Memory, length: int, hypotheses: int = 1) -> DecoderState:
+        """Where so many hypotheses a sentence begin; their states have room for any `length`."""
+        state = self.decoder.start(memory)
+        return jax.tree.map(lambda x: jnp.repeat(x, hypotheses, axis=0), state)
 
     def step(
         self,

@@ -1,14 +1,15 @@
 """The Transformer (Vaswani 2017): attention in place of recurrence, behind the same four calls.
 
 Keys and values of the source are computed once a sentence, those of written words once a word: a
-decoding step is one word wide.
+decoding step is one word wide. The hypotheses of a sentence ask as its positions do in training,
+side by side, so that one product reads the sentence's keys for all of them.
 """
 
 import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import flax.linen as nn
 import jax
@@ -24,6 +25,9 @@ from models.initializers import XAVIER
 from models.output import Output, logits
 
 KeysValues = tuple[Float[Array, "b s h k"], Float[Array, "b s h v"]]
+# Of all hypotheses of a sentence, with room for more words; heads before words, as products of
+# batches want them.
+Written = tuple[Array, ...]  # [b, h, t, hypotheses, k] and [b, h, t, hypotheses, v]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +83,20 @@ class MultiHeadAttention(nn.Module):
             self.sow("attention", "weights", alpha)
         context = attend(query, keys, values, lengths, causal)
         return self.W_O(context.reshape(*x.shape)), alpha
+
+    def step(
+        self, x: Float[Array, "b k d"], written: Written, t: Array, seen: Bool[Array, "b k s"]
+    ) -> tuple[Float[Array, "b k d"], Written]:
+        """Writes word t of k hypotheses and reads those of all that each has `seen`."""
+        put = jax.lax.dynamic_update_index_in_dim
+        new = (x.swapaxes(1, 2) for x in self.keys_values(x))  # [b, h, k, ·]
+        written = tuple(put(room, x, t, axis=2) for room, x in zip(written, new, strict=True))
+        keys, values = (x.reshape(*x.shape[:2], -1, x.shape[-1]) for x in written)
+        query, scale = self._heads(self.W_Q(x)), 1 / math.sqrt(keys.shape[-1])
+        ratings = jnp.einsum("bqhk,bhsk->bhqs", query, keys, preferred_element_type=jnp.float32)
+        weights = masked_softmax(ratings * scale, seen[:, None]).astype(values.dtype)
+        context = jnp.einsum("bhqs,bhsv->bqhv", weights, values)
+        return self.W_O(context.reshape(*x.shape)), written
 
     def _heads(self, x: Float[Array, "b s _"]) -> Float[Array, "b s h _"]:
         return x.reshape(*x.shape[:2], self.shape.heads, -1)
@@ -202,23 +220,19 @@ class DecoderLayer(nn.Module):
         x: Float[Array, "b t d"],
         source: KeysValues,
         lengths: Int[Array, " b"],
-        written: tuple[KeysValues, Array] | None = None,
+        written: tuple[Written, Array, Array] | None = None,
         attention: bool = False,
         deterministic: bool = True,
-    ) -> tuple[Array, KeysValues, Array | None]:
-        """x of the whole target, or of the one word that follows those in `written`: their keys
-        and values with room for more, and their number."""
+    ) -> tuple[Array, Written | None, Array | None]:
+        """x of the whole target, or of the next word of every hypothesis: then with what was
+        `written`, the number of those words, and which of them each hypothesis sees."""
         first, second, third = self.residuals
-        inner = first.enter(x)
-        new = self.self_attention.keys_values(inner)
+        inner, new = first.enter(x), None
         if written is None:
-            y, _ = self.self_attention(inner, new, causal=True)
+            own = self.self_attention.keys_values(inner)
+            y, _ = self.self_attention(inner, own, causal=True)
         else:
-            cache, t = written
-            # All rows of a batch have written the same number of words.
-            put = jax.lax.dynamic_update_slice_in_dim
-            new = put(cache[0], new[0], t[0], axis=1), put(cache[1], new[1], t[0], axis=1)
-            y, _ = self.self_attention(inner, new, lengths=t + 1)
+            y, new = self.self_attention.step(inner, *written)
         x = first.leave(x, y, deterministic)
         y, weights = self.source_attention(second.enter(x), source, lengths, weights=attention)
         x = second.leave(x, y, deterministic)
@@ -289,10 +303,19 @@ class Memory:
 
 @struct.dataclass
 class DecoderState:
-    """Keys and values of the words written so far, for each layer, and their number."""
+    """The words written so far, a row a hypothesis, those of a sentence side by side.
 
-    written: Any
-    t: Int[Array, " b"]
+    Keys and values stay in the place where they were written: a hypothesis that grew out of one in
+    another place reads them there.
+    """
+
+    written: Any  # Written, for each layer
+    places: Int[Array, "b*k t"]  # of a sentence's k, where a hypothesis' words were written
+    t: Int[Array, "b*k"]  # their number, the same everywhere
+
+    def reorder(self, rows: Callable[[Array], Array]) -> Self:
+        """Each hypothesis with the `rows` of its parent."""
+        return dataclasses.replace(self, places=rows(self.places))
 
 
 class Transformer(nn.Module):
@@ -345,17 +368,18 @@ class Transformer(nn.Module):
         x, weights = self.decoder.through(body, x, memory.source)
         return self.decoder.finish(x), self._summary(weights) if attention else None
 
-    def start(self, memory: Memory, length: int) -> DecoderState:
-        """Room for `length` words."""
+    def start(self, memory: Memory, length: int, hypotheses: int = 1) -> DecoderState:
+        """Room for `length` words of so many hypotheses a sentence."""
         batch, shape = len(memory.lengths), self.shape
         layers = (self.decoder.depth,) if self.decoder.scan else ()
-        room = (batch, *layers, length, shape.heads)
-        cache = (
+        room = (batch, *layers, shape.heads, length, hypotheses)
+        empty = (
             jnp.zeros((*room, shape.key_features), shape.dtype),
             jnp.zeros((*room, shape.features // shape.heads), shape.dtype),
         )
-        written = cache if self.decoder.scan else (cache,) * self.decoder.depth
-        return DecoderState(written, jnp.zeros(batch, int))
+        written = empty if self.decoder.scan else (empty,) * self.decoder.depth
+        rows = batch * hypotheses
+        return DecoderState(written, jnp.zeros((rows, length), int), jnp.zeros(rows, int))
 
     def step(
         self,
@@ -364,22 +388,31 @@ class Transformer(nn.Module):
         tokens: Int[Array, " b"],
         attention: bool = False,
     ) -> tuple[Float[Array, "b v"], DecoderState, Float[Array, "b s"] | None]:
+        shape = len(memory.lengths), len(tokens) // len(memory.lengths)  # of the hypotheses
+        t, (rows, length) = state.t[0], state.places.shape
+        own_place = (jnp.arange(rows) % shape[1])[:, None]
+        places = jax.lax.dynamic_update_slice_in_dim(state.places, own_place, t, axis=1)
+        seen = places[..., None] == jnp.arange(shape[1])[None, None]
+        seen &= (jnp.arange(length) <= t)[None, :, None]
+        seen = seen.reshape(*shape, -1)
+
         def body(layer: DecoderLayer, x: Array, own: Any) -> tuple[Array, Any]:
-            source, cache = own
-            x, cache, weights = layer(
-                x, source, memory.lengths, (cache, state.t), attention=attention
+            source, written = own
+            x, written, weights = layer(
+                x, source, memory.lengths, (written, t, seen), attention=attention
             )
-            return x, (cache, weights)
+            return x, (written, weights)
 
         own = (memory.source, state.written)
         if not self.decoder.scan:
             own = tuple(zip(*own, strict=True))
-        x = self._embed(self.target_embed, tokens[:, None], state.t[:, None], deterministic=True)
+        words, steps = tokens.reshape(shape), state.t.reshape(shape)
+        x = self._embed(self.target_embed, words, steps, deterministic=True)
         x, outputs = self.decoder.through(body, x, own)
         written, weights = outputs if self.decoder.scan else zip(*outputs, strict=True)
-        features = self.decoder.finish(x)[:, 0]
-        state = DecoderState(written if self.decoder.scan else tuple(written), state.t + 1)
-        summary = self._summary(weights)[:, 0] if attention else None
+        features = self.decoder.finish(x).reshape(rows, -1)
+        state = DecoderState(written, places, state.t + 1)
+        summary = self._summary(weights).reshape(rows, -1) if attention else None
         return logits(features, self.output_kernel()), state, summary
 
     def output_kernel(self) -> Float[Array, "d v"]:

@@ -26,6 +26,8 @@ TRANSLATORS: dict[str, Callable[..., nn.Module]] = {
     "transformer": make_transformer,
 }
 
+MATRICES = ("kernel", "embedding", "W", "U")  # parameters that models use in their dtype only
+
 
 class Translation(Task):
     """A corpus and a translator for it, as `config` describes them."""
@@ -138,9 +140,16 @@ class Translation(Task):
 
         return nn.apply(forward, self.model)({"params": params})
 
-    def start(self, params: Params, memory: Any, length: int) -> Any:
-        """The state before the first of at most `length` words."""
-        return self._call("start", params, memory, length)
+    def cast(self, params: Params) -> Params:
+        """Matrices in the type the model computes in: else a loop casts them at every step."""
+        dtype = jnp.dtype(self.config.model.dtype)
+        return jax.tree_util.tree_map_with_path(
+            lambda path, x: x.astype(dtype) if path[-1].key in MATRICES else x, params
+        )
+
+    def start(self, params: Params, memory: Any, length: int, hypotheses: int = 1) -> Any:
+        """The state before the first of at most `length` words, a row a hypothesis."""
+        return self._call("start", params, memory, length, hypotheses)
 
     def step(
         self, params: Params, memory: Any, state: Any, tokens: Array, attention: bool = False

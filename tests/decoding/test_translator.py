@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from data.vocabulary import EOS, UNK
+from data.vocabulary import EOS, PAD, UNK
 from decoding.translator import Translator, replace_unknown
 from errors import UserError
 from tasks.translation import Translation
@@ -95,3 +95,50 @@ def test_a_given_translation_has_the_probability_of_its_words(tiny_task, params,
     assert alone.score([params], sources, targets) == pytest.approx(expected, rel=1e-5)
     twice = Translator([tiny_task] * 2, mesh, settings(tiny_task))
     assert twice.score([params] * 2, sources, targets) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "transformer", "scanned"])
+def test_what_a_beam_finds_is_as_likely_as_when_it_is_forced(
+    kind, tiny_task, transformer_task, cache, mesh
+):
+    """So every hypothesis has read its own words and attended to its own sentence."""
+    task = {"recurrent": tiny_task, "transformer": transformer_task}.get(kind)
+    if task is None:
+        config = transformer_task.config.copy_and_resolve_references()
+        config.model.scan = True
+        task = Translation(config)
+    params = jax.jit(task.init)(jax.random.key(1))
+    params = jax.tree.map(lambda x: 3 * x, params)  # surer of its words, so that beams part
+    changes = {"beam": 4, "nbest": 4, "max_ratio": 1.0}
+    translator = Translator([task], mesh, settings(task, **changes))
+    (found,) = translator.in_order([params], TEXTS[:1], attention=True)
+    source = np.array([[*task.source.encode(TEXTS[0]), EOS]] * 4)
+    target = np.full((4, max(len(h.ids) for h in found)), PAD)
+    for row, h in enumerate(found):
+        target[row, : len(h.ids)] = h.ids
+
+    @jax.jit
+    def forced(params):
+        return task.decode(params, task.encode(params, source), target, attention=True)
+
+    logits, weights = forced(params)
+    for row, h in enumerate(found):
+        log_p = np.asarray(jax.nn.log_softmax(logits[row]))[np.arange(len(h.ids)), h.ids]
+        np.testing.assert_allclose(h.log_p, log_p.sum(), rtol=1e-4)
+        np.testing.assert_allclose(h.attention, weights[row, : len(h.ids)], atol=1e-5)
+
+
+def test_casting_before_the_loop_changes_nothing(tiny_task, transformer_task):
+    for task in (tiny_task, transformer_task):
+        config = task.config.copy_and_resolve_references()
+        config.model.dtype = "bfloat16"
+        task = Translation(config)
+        params = jax.jit(task.init)(jax.random.key(1))
+        x = np.array([[5, 6, 7, EOS]])
+
+        def ratings(params, task=task, x=x):
+            return task.decode(params, task.encode(params, x), x)[0]
+
+        cast = task.cast(params)
+        assert {x.dtype for x in jax.tree.leaves(cast) if x.ndim > 1} == {np.dtype("bfloat16")}
+        np.testing.assert_array_equal(jax.jit(ratings)(cast), jax.jit(ratings)(params))
