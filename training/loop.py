@@ -145,6 +145,11 @@ class Clock:
         return self._since - before
 
 
+# Two steps keep a device busy, unless the host is held up for longer than they take: on a shared
+# one, with steps of 3.6 ms, two of four rounds were slower by 7 and 46 %, with eight none of four.
+AHEAD = 8
+
+
 @dataclasses.dataclass(frozen=True)
 class Run:
     """What stays the same during one call of `train`."""
@@ -176,11 +181,10 @@ class Run:
                 told = sums, self._counters(state, number)
                 sums = copied(zeros)
             ahead.append(Queued(number, copied(state.step), self._signal(), told))
-            # Steps are queued, not awaited; two are enough to keep a device busy, and a signal
-            # should not wait for more. What a step has to tell is read when it was awaited, and
-            # so is a signal: by all hosts after the same step.
+            # Steps are queued, not awaited. What a step has to tell is read when it was awaited,
+            # and so is a signal: by all hosts after the same step.
             stopping = 0
-            while len(ahead) > (0 if evaluating or stopping else 2):
+            while len(ahead) > (0 if evaluating or stopping else AHEAD):
                 queued = ahead.popleft()
                 progress = self._await(queued, state, progress, clock)
                 stopping = stopping or int(queued.signal)
@@ -281,7 +285,7 @@ class Run:
 
     def _stop_diverged(self, in_row: int, state: TrainState, progress: Progress) -> NoReturn:
         """What was evaluated last is kept: weights that lead to NaN are no better for being new.
-        Where nothing was, the state is saved as it is by now, two steps after the report."""
+        Where nothing was, the state is saved as it is by now, some steps after the report."""
         if self.checkpoints.latest is None:
             self.checkpoints.save(state, progress._asdict(), None)
         raise UserError(
