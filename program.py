@@ -169,7 +169,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
     except UserError as error:
         _fail(str(error))
     except OSError:
-        _fail(_no_config(_config_file(argv)[0]))
+        _fail(_no_config(config_file(argv)[0]))
     except SyntaxError as error:
         _fail(f"{error.filename}, line {error.lineno}: {error.msg}")
     except flags.Error as error:
@@ -188,7 +188,7 @@ def _no_config(name: str) -> str:
     return f"there is no config file {name.partition(':')[0]}: configs/ holds {', '.join(there)}"
 
 
-def _config_file(argv: list[str]) -> tuple[str, str]:
+def config_file(argv: list[str]) -> tuple[str, str]:
     """The config's file and the arguments behind its colon."""
     values = [
         a.partition("=")[2] for a in _config_arguments(argv) if "." not in a.partition("=")[0]
@@ -200,7 +200,7 @@ def _config_file(argv: list[str]) -> tuple[str, str]:
 def _unknown_field(argv: list[str]) -> str:
     """Names the first override whose field the config does not have, and the fields there are."""
     given = [a.lstrip("-").partition("=") for a in _config_arguments(argv)]
-    file, arguments = _config_file(argv)
+    file, arguments = config_file(argv)
     get_config = runpy.run_path(file).get("get_config")
     if get_config is None:
         return f"{file} is no config file: it has no get_config; see configs/luong2015.py"

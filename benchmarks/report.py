@@ -4,7 +4,7 @@ python -m benchmarks.report
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from evaluation.tables import table
 from program import run
 
 FOLDER = Path("docs/speed")
@@ -24,11 +25,6 @@ one run on one machine. PyTorch's models are in `benchmarks/torch_models.py`; on
 one had the faster of float32 with TF32 and bfloat16 autocast, the Transformer torch.compile and
 bfloat16. Times are medians of five rounds of half a second.
 """
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def _number(row: dict[str, Any], name: str, form: str = ",.0f", scale: float = 1.0) -> str:

@@ -56,6 +56,10 @@ class Log:
         for name, value in values.items():
             self._board.add_scalar(f"{kind}/{name}", value, step)
 
+    def facts(self, step: int, **facts: int) -> None:
+        """What is known when a run begins, or goes on."""
+        self._write({"step": step, "kind": "run", **facts})
+
     def _write(self, line: dict) -> None:
         self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
         self._file.flush()

@@ -6,11 +6,8 @@ import dataclasses
 import functools
 import logging
 import math
-import signal
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -22,7 +19,7 @@ from jax.sharding import Mesh
 
 from configs.base import Config
 from data.batches import train_iterator
-from errors import Stopped, UserError
+from errors import Stopped, UserError, stop_signals
 from training.checkpoints import Checkpoints
 from training.devices import abstract, compiled, divided, put, replicated, spread
 from training.hosts import together
@@ -119,7 +116,8 @@ def train(task: Task, evaluate: Evaluate, config: Config, workdir: Path, mesh: M
         step = make_train_step(task.loss, optimizer, config, mesh, state)
         with together():
             log = Log(workdir, start, steps, task.counted)
-        with contextlib.closing(log), stop_signals() as signals:
+        log.facts(start, parameters=parameters, steps=steps, epoch=batches.steps_per_epoch)
+        with contextlib.closing(log), stop_signals("stopping after this step") as signals:
             run = Run(task, evaluate, config, mesh, checkpoints, schedule, steps, log, signals)
             return run.go(step, state, progress, batches)
 
@@ -200,7 +198,7 @@ class Run:
             if stopping:
                 if not evaluating:
                     self.checkpoints.save(state, progress._asdict(), None)
-                raise Stopped(stopping, number)
+                raise Stopped(stopping, f"saved after step {number:,}")
         return state
 
     def _signal(self) -> int | Array:
@@ -306,24 +304,3 @@ def means(sums: dict[str, Any]) -> dict[str, float]:
     count = float(sums["count"])
     values = {name: float(x) for name, x in sums.items() if name not in ("count", "examples")}
     return {name: x / count if count else math.nan for name, x in values.items()} | {"count": count}
-
-
-@contextlib.contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """A list that SIGINT and SIGTERM put themselves into; a second signal acts at once."""
-    received: list[int] = []
-    previous = {}
-
-    def handle(number: int, frame: Any) -> None:
-        sys.stderr.write(f"\n{signal.Signals(number).name}: stopping after this step\n")
-        received.append(number)
-        signal.signal(number, previous[number])
-
-    try:
-        if threading.current_thread() is threading.main_thread():  # the only one to hear signals
-            for number in (signal.SIGINT, signal.SIGTERM):
-                previous[number] = signal.signal(number, handle)
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

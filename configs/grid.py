@@ -1,0 +1,15 @@
+"""Points of a sweep: every combination of values."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+
+def grid(**values: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Names as in a sweep's points; ** takes those with dots.
+
+    >>> list(grid(score=["dot", "concat"], **{"model.attention.D": [5]}))
+    [{'score': 'dot', 'model.attention.D': 5}, {'score': 'concat', 'model.attention.D': 5}]
+    """
+    for combination in itertools.product(*values.values()):
+        yield dict(zip(values, combination, strict=True))

@@ -1,0 +1,14 @@
+"""Learning rate and warm-up, for any config.
+
+    python sweep.py --config=configs/luong2015.py:data=dates \
+        --sweep=configs/sweeps/learning_rate.py --workdir=sweeps/rate --trials=12 --pruner=median
+
+The rate is drawn evenly by its logarithm.
+"""
+
+from typing import Any
+
+
+def space(trial: Any) -> None:
+    trial.suggest_float("optimizer.learning_rate", 1e-4, 3e-2, log=True)
+    trial.suggest_categorical("optimizer.warmup_steps", [0, 100, 300])

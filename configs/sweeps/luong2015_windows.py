@@ -1,0 +1,21 @@
+"""Luong 2015: window size D × score × alignment.
+
+    python sweep.py --config=configs/luong2015.py:data=dates \
+        --sweep=configs/sweeps/luong2015_windows.py --workdir=sweeps/windows --workers=2
+
+36 points: global attention has no window. The paper chose D = 10 and did not vary it; its Table 4
+has location for global attention alone.
+"""
+
+from collections.abc import Iterator
+
+from configs.grid import grid
+
+SCORES = ("dot", "general", "concat", "location")
+
+
+def points() -> Iterator[dict]:
+    yield from grid(align=["global"], score=SCORES)
+    yield from grid(
+        align=["local_m", "local_p"], score=SCORES, **{"model.attention.D": [2, 5, 10, 20]}
+    )

@@ -1,0 +1,128 @@
+"""Trains a config at many points of a sweep, and says which is best; run again, goes on.
+
+python sweep.py --config=configs/luong2015.py:data=dates \
+    --sweep=configs/sweeps/luong2015_windows.py --workdir=sweeps/windows --workers=2
+"""
+
+import sys
+import threading
+from pathlib import Path
+
+from absl import flags
+from ml_collections import config_flags
+
+import program
+from errors import Stopped, UserError, stop_signals
+from sweeping.devices import deal
+from sweeping.estimate import estimate
+from sweeping.leaderboard import rows_of, write_leaderboard
+from sweeping.pictures import draw
+from sweeping.points import Base, Sweep, label, load_sweep
+from sweeping.slurm import parse_settings, submit
+from sweeping.study import PRUNERS, SAMPLERS, Settings, Study
+from sweeping.watch import watch
+from sweeping.workers import Worker
+
+program.define_config()
+_SWEEP = flags.DEFINE_string("sweep", "", "File of the sweep, as configs/sweeps/learning_rate.py.")
+_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of the sweep, made if it is not there.")
+_WORKERS = flags.DEFINE_integer("workers", 1, "Runs side by side on this machine.", lower_bound=1)
+_SEEDS = flags.DEFINE_integer("seeds", 1, "Runs of every point: seeds 0, 1, ...", lower_bound=1)
+_TRIALS = flags.DEFINE_integer("trials", 20, "Points to draw from a space.", lower_bound=1)
+_SAMPLER = flags.DEFINE_enum("sampler", "tpe", list(SAMPLERS), "How a space is drawn from.")
+_PRUNER = flags.DEFINE_enum("pruner", "none", list(PRUNERS), "Which runs are given up early.")
+_STORAGE = flags.DEFINE_string(
+    "storage", "", "postgresql://user:password@host/database, for machines to share the work; by "
+    "default a file in the workdir.",
+)  # fmt: skip
+_GRACE = flags.DEFINE_integer(
+    "grace", 60, "Seconds without a sign of life after which a run is given to another worker.",
+    lower_bound=2,
+)  # fmt: skip
+_RETRY = flags.DEFINE_bool("retry_failed", False, "Try those again that failed by an error.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Only show the points, and how long they may take.")
+_SLURM = flags.DEFINE_string(
+    "slurm", "", "Run the workers as a SLURM array with these settings, as "
+    "partition=gpu,timeout_min=600,gpus_per_node=1.",
+)  # fmt: skip
+
+
+def main() -> None:
+    config, _ = program.checked_config()
+    workdir, sweep, base = program.folder(_WORKDIR.value), load_sweep(_SWEEP.value), _base()
+    for point in sweep.points or ():
+        base.config(point, 0)  # a slip in one should not wait for its turn
+    if _DRY_RUN.value:
+        return _show_plan(sweep, base)
+    if _SLURM.value:
+        return _submit(workdir)
+    settings = Settings(
+        config.train.eval_metric, _SEEDS.value, _TRIALS.value, _SAMPLER.value, _PRUNER.value,
+        _GRACE.value,
+    )  # fmt: skip
+    begun_with = {"config": base._asdict(), "sweep": _SWEEP.value, "metric": settings.metric}
+    url = _STORAGE.value or f"sqlite:///{workdir / 'study.db'}"
+    study = Study(url, workdir.name, sweep, settings, begun_with)
+    if _RETRY.value:
+        study.retry_failed()
+    _work(study, base, workdir)
+
+
+def _base() -> Base:
+    """The config of the command line, in its parts."""
+    file, arguments = program.config_file(sys.argv)
+    given = dict(item.split("=", 1) for item in filter(None, arguments.split(",")))
+    return Base(file, given, config_flags.get_override_values(flags.FLAGS["config"]))
+
+
+def _show_plan(sweep: Sweep, base: Base) -> None:
+    points = sweep.points or []
+    for point in points:
+        print(label(point))
+    count = len(points) or _TRIALS.value
+    runs = count * _SEEDS.value
+    drawn = "" if points else ", drawn one by one"
+    print(f"{count} points{drawn}, {runs} runs; trying the first for a few steps", flush=True)
+    found = estimate(base, points[0] if points else {}, deal(_WORKERS.value)[0])
+    minutes = runs * found.seconds / _WORKERS.value / 60
+    print(
+        f"a run of {found.steps:,} steps may take {found.seconds:,.0f} s ({found.around:.0f} s of "
+        f"them to start, compile and evaluate once), all by {_WORKERS.value} worker(s) here about "
+        f"{minutes:,.0f} min, were all like the first ({found.parameters:,} parameters)"
+    )
+
+
+def _submit(workdir: Path) -> None:
+    if not _STORAGE.value:
+        raise UserError("--slurm wants --storage=postgresql://...: jobs share the work by it")
+    flags_ = [a for a in sys.argv[1:] if not a.lstrip("-").startswith(("slurm", "workers"))]
+    jobs = submit(flags_, _WORKERS.value, parse_settings(_SLURM.value), workdir / "slurm")
+    print("submitted " + ", ".join(str(job.job_id) for job in jobs))
+
+
+def _work(study: Study, base: Base, workdir: Path) -> None:
+    workdir.mkdir(parents=True, exist_ok=True)
+    stop = threading.Event()
+    workers = [Worker(study, base, workdir, share, stop) for share in deal(_WORKERS.value)]
+    with stop_signals("stopping when all runs are saved") as signals:
+        for worker in workers:
+            worker.start()
+        for _ in watch(workers, study):
+            if signals:
+                stop.set()
+    records, metric = study.records(), study.settings.metric
+    rows = rows_of(records, study.lower_is_better)
+    text = write_leaderboard(rows, metric, workdir)
+    for worker in workers:
+        if worker.error:
+            raise worker.error
+    if signals:
+        raise Stopped(signals[0], "runs are saved")
+    draw(records, metric, study.lower_is_better, workdir)
+    print(text)
+    if not any(row.scores for row in rows):
+        raise UserError(f"no run came to its end; the first error: {rows[0].errors[:1] or 'none'}")
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,52 @@
+"""How long a sweep will take, from a few steps of its first point."""
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from configs.base import Config
+from errors import UserError
+from sweeping.devices import Share
+from sweeping.points import Base, Point
+from sweeping.workers import ROOT, command
+
+STEPS = 20
+
+
+class Estimate(NamedTuple):
+    steps: int  # of a whole run
+    step: float  # seconds,
+    around: float  # and those of starting, compiling and evaluating once
+    parameters: int
+
+    @property
+    def seconds(self) -> float:
+        return self.around + self.steps * self.step
+
+
+def estimate(base: Base, point: Point, share: Share) -> Estimate:
+    """Trains for a few steps on a worker's share, in a folder that is thrown away."""
+    config: Config = base.config(point, 0)
+    few = {"steps": 2 * STEPS, "eval_every": 2 * STEPS, "log_every": STEPS}
+    overrides = {**base.overrides, **{f"train.{name}": value for name, value in few.items()}}
+    with tempfile.TemporaryDirectory() as folder:
+        flags = base._replace(overrides=overrides).flags(point, 0)
+        began = time.monotonic()
+        done = subprocess.run(
+            command(share, [*flags, f"--workdir={folder}/run"]), cwd=ROOT,
+            env=os.environ | share.environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        seconds = time.monotonic() - began
+        if done.returncode:
+            raise UserError(f"the first point does not train: {done.stderr.strip()[-500:]}")
+        text = (Path(folder) / "run" / "log.jsonl").read_text("utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    first = next(line for line in lines if line["kind"] == "run")
+    before, last = [line for line in lines if line["kind"] == "train"][-2:]
+    step = (last["count"] - before["count"]) / last["count_per_second"] / STEPS
+    steps = config.train.steps or max(1, round(config.train.epochs * first["epoch"]))
+    return Estimate(steps, step, seconds - 2 * STEPS * step, first["parameters"])

@@ -1,0 +1,78 @@
+"""A sweep while it runs: a live table in a terminal, else a line whenever a run ends."""
+
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from optuna.trial import TrialState
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+from sweeping.leaderboard import number, rows_of
+from sweeping.points import label
+from sweeping.study import Record, Study
+from sweeping.workers import Worker
+
+BEST = 5  # rows of the leaderboard that are shown
+
+
+def watch(workers: Sequence[Worker], study: Study, seconds: float = 1.0) -> Iterator[None]:
+    """Until the workers have ended; every so many seconds the study is asked how it stands, and
+    the caller may look to something else."""
+    with _screen() as (say, show):
+        said = {(r.key, r.seed) for r in study.records() if r.state.is_finished()}
+        working = True
+        while working:
+            working = any(worker.is_alive() for worker in workers)
+            records = study.records()
+            for record in records:
+                if record.state.is_finished() and (record.key, record.seed) not in said:
+                    said.add((record.key, record.seed))
+                    say(_line(record, len(said), len(records), study.settings.metric))
+            show(Group(_runs(workers, study.settings.metric), _best(records, study)))
+            yield
+            for worker in workers:
+                worker.join(seconds / len(workers))
+
+
+@contextlib.contextmanager
+def _screen() -> Iterator[tuple[Callable[[str], None], Callable[[Group], None]]]:
+    """Ways to say a line and to show tables, the second without effect outside a terminal."""
+    if not sys.stderr.isatty():
+        yield logging.getLogger("alignax").info, lambda tables: None
+        return
+    console = Console(stderr=True, highlight=False, markup=False)
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        yield console.print, lambda tables: live.update(tables, refresh=True)
+
+
+def _line(record: Record, done: int, of: int, metric: str) -> str:
+    what = {
+        TrialState.COMPLETE: f"{metric} {number(record.score)}",
+        TrialState.PRUNED: f"pruned at {metric} {number(record.score)}",
+        TrialState.FAIL: f"failed: {record.facts.get('error', 'interrupted, and will be resumed')}",
+    }[record.state]
+    seconds = record.facts.get("seconds", 0.0)
+    return f"{done}/{of}  {label(record.point)}, seed {record.seed}: {what}, {seconds:.0f} s"
+
+
+def _runs(workers: Sequence[Worker], metric: str) -> Table:
+    table = Table("worker", "point", "seed", "step", f"last {metric}", "tokens/s", "seconds")
+    for i, worker in enumerate(workers):
+        run = worker.run_now
+        if run is not None:
+            table.add_row(str(i), *map(str, run.progress()))
+    return table
+
+
+def _best(records: Sequence[Record], study: Study) -> Table:
+    metric = study.settings.metric
+    over = sum(record.state.is_finished() for record in records)
+    table = Table(f"best of {over} of {len(records)}", metric, "±", "seeds")
+    for row in rows_of(records, study.lower_is_better)[:BEST]:
+        if row.scores:
+            scores = number(row.mean), number(row.deviation), str(len(row.scores))
+            table.add_row(label(row.point), *scores)
+    return table
