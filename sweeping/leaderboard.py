@@ -82,7 +82,7 @@ def write_leaderboard(rows: Sequence[Row], metric: str, folder: Path) -> str:
     columns = {"name": "name"} if named else {}
     columns |= short_names(fields)
     head = [*columns.values(), metric, "±", "seeds", "parameters", "seen", "seconds", "remarks"]
-    shown = [[*(str(row.point.get(name, "–")) for name in columns), *_figures(row)] for row in rows]
+    shown = [[*(_value(row.point, name) for name in columns), *_figures(row)] for row in rows]
     text = table(head, shown, words=len(columns))
     (folder / "leaderboard.md").write_text(text, "utf-8")
     with (folder / "leaderboard.csv").open("w", newline="", encoding="utf-8") as file:
