@@ -1,0 +1,71 @@
+"""Tables and pictures of records made by hand."""
+
+import csv
+import json
+
+from optuna.trial import TrialState
+
+from sweeping.leaderboard import rows_of, write_leaderboard
+from sweeping.pictures import draw
+from sweeping.study import Record
+
+FACTS = {"parameters": 1234, "count": 5e6, "seconds": 61.0}
+D = "model.attention.D"
+
+
+def record(point, seed, state, score=None, **facts):
+    return Record(str(point), seed, point, state, score, facts)
+
+
+RECORDS = [
+    record({"align": "local_p", D: 2}, 0, TrialState.COMPLETE, 30.0, **FACTS),
+    record({"align": "local_p", D: 5}, 0, TrialState.COMPLETE, 32.0, **FACTS),
+    record({"align": "global"}, 0, TrialState.COMPLETE, 36.0, **FACTS),
+    record({"align": "local_m", D: 2}, 0, TrialState.PRUNED, 90.0, seconds=3.0),
+    record({"align": "local_m", D: 5}, 0, TrialState.FAIL, error="a | b"),
+    record({"align": "local_p", D: 2}, 1, TrialState.COMPLETE, 38.0, **FACTS),
+    record({"align": "local_p", D: 5}, 1, TrialState.WAITING),
+    record({"align": "global"}, 1, TrialState.FAIL),  # interrupted
+]
+
+
+def test_rows_are_means_over_seeds_and_the_best_is_first():
+    rows = rows_of(RECORDS, lower_is_better=False)
+    assert [row.mean for row in rows] == [36.0, 34.0, 32.0, None, None]
+    assert [row.waiting for row in rows] == [1, 0, 1, 0, 0]
+    assert rows[1].deviation == 32**0.5 and rows[0].deviation is None
+    assert rows[3].pruned == [90.0] and rows[4].errors == ["a | b"]
+    assert [row.mean for row in rows_of(RECORDS, True)][:3] == [32.0, 34.0, 36.0]
+
+
+def test_the_leaderboard_is_markdown_csv_and_json(tmp_path):
+    rows = rows_of(RECORDS, lower_is_better=False)
+    text = write_leaderboard(rows, "bleu", tmp_path)
+    assert text == (tmp_path / "leaderboard.md").read_text()
+    lines = text.splitlines()
+    assert lines[0].startswith("| align | D | bleu | ± | seeds | parameters |")
+    assert lines[3].startswith("| local_p | 2 | 34.00 | 5.657 | 2 | 1,234 | 5,000,000 | 61 |")
+    assert "pruned at 90.00" in lines[5] and "failed: a ¦ b" in lines[6]
+    assert {line.count("|") for line in lines} == {lines[0].count("|")}
+    table = list(csv.DictReader((tmp_path / "leaderboard.csv").open()))
+    assert (table[1][D], table[1]["mean"], table[1]["scores"]) == ("2", "34.0", "30.0 38.0")
+    whole = json.loads((tmp_path / "leaderboard.json").read_text())
+    assert whole["metric"] == "bleu" and whole["rows"][0]["label"] == "align=global"
+
+
+def test_pictures_are_drawn(tmp_path):
+    draw(RECORDS, "bleu", False, tmp_path)
+    drawn = sorted(path.name for path in tmp_path.glob("*.png"))
+    assert drawn == ["history.png", "importance.png", "parallel.png", "slices.png"]
+
+
+def test_numbers_of_many_values_are_drawn_on_an_axis(tmp_path):
+    points = [{"a.rate": 10.0 ** -(i % 7) * (i + 1), "a.b": i % 2} for i in range(14)]
+    records = [record(p, 0, TrialState.COMPLETE, float(i)) for i, p in enumerate(points)]
+    draw(records, "loss", True, tmp_path)
+    assert (tmp_path / "slices.png").stat().st_size > 10_000
+
+
+def test_one_point_makes_no_picture(tmp_path):
+    draw(RECORDS[:1], "bleu", False, tmp_path)
+    assert not list(tmp_path.iterdir())

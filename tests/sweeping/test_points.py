@@ -1,0 +1,129 @@
+"""What a sweep file may say; every ready one builds at every point."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import optuna
+import pytest
+from absl import flags
+from ml_collections import config_flags
+
+from configs.grid import grid
+from errors import UserError
+from sweeping.points import Base, label, load_sweep, short_names
+from tasks.translation import TRANSLATORS
+
+FILES = sorted(Path("configs/sweeps").glob("*.py"))
+
+
+def base_of(file):
+    """The config that a sweep file names in its own command."""
+    found = re.search(r"--config=(\S+?)(?::(\S+))?\s", file.read_text())
+    given = dict(item.split("=") for item in found[2].split(",")) if found[2] else {}
+    return Base(found[1], given, {})
+
+
+def drawn(space, count=12):
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    for _ in range(count):
+        trial = study.ask()
+        space(trial)
+        yield trial.params
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_point_of_every_sweep_builds(file):
+    base, sweep = base_of(file), load_sweep(str(file))
+    token, built = jnp.ones((1, 3), int), set()
+    for point in sweep.points or drawn(sweep.space):
+        config = base.config(point, 3)
+        assert config.seed == 3
+        model = json.dumps(config.model.to_dict(), sort_keys=True)
+        if model not in built:
+            built.add(model)
+            made = TRANSLATORS[config.model.name](config.model, 20, 20, config.data.reverse_source)
+            jax.eval_shape(made.init, jax.random.key(0), token, token > 0, token)
+    assert built
+
+
+def test_the_windows_are_the_issues():
+    points = load_sweep("configs/sweeps/luong2015_windows.py").points
+    windows = {point["model.attention.D"] for point in points if point["align"] != "global"}
+    assert windows == {2, 5, 10, 20} and len(points) == 4 + 2 * 4 * 4
+
+
+def parsed(arguments, monkeypatch):
+    """A config as train.py reads it from its command line."""
+    values = flags.FlagValues()
+    monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
+    config_flags.DEFINE_config_file("config", flag_values=values)
+    values(["train.py", *arguments])
+    return values.config
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        {"align": "local_p", "model.attention.D": 3, "model.attention.renormalise": True},
+        {"name": "mine", "optimizer.learning_rate": 1.25e-05, "score": "dot"},
+        {},
+    ],
+    ids=str,
+)
+def test_the_command_line_of_a_point_makes_its_config(point, monkeypatch):
+    base = Base("configs/luong2015.py", {"data": "dates"}, {"train.steps": 7, "data.dir": "a b"})
+    config = parsed(base.flags(point, 2), monkeypatch)
+    assert config.to_json() == base.config(point, 2).to_json()
+    assert (config.train.steps, config.seed) == (7, 2)
+
+
+def test_points_are_called_by_what_they_change():
+    assert label({"score": "dot", "model.attention.D": 5}) == "score=dot,D=5"
+    assert label({"name": "a/b", "score": "dot"}) == "a-b"
+    assert label({}) == "default"
+    both = ["model.encoder.layers", "model.decoder.layers", "data.dir"]
+    assert list(short_names(both).values()) == [*both[:2], "dir"]
+    long = {f"model.field{i}": "x" * 20 for i in range(9)}
+    assert len(label(long)) < 130 and label(long) != label(long | {"model.field8": "y"})
+
+
+def test_a_grid_is_every_combination():
+    assert len(list(grid(a=[1, 2], b="xyz"))) == 6
+
+
+def test_a_points_values_win_over_the_command_lines():
+    base = Base("configs/luong2015.py", {"score": "dot"}, {"model.attention.D": 4})
+    config = base.config({"score": "concat", "model.attention.D": 6}, 0)
+    assert (config.model.attention.score, config.model.attention.D) == ("concat", 6)
+
+
+MISTAKES = {
+    "def points():\n    return []": "has no points",
+    "x = 1": "wants one of the functions",
+    "def points():\n    yield {'a.b': [1]}": "numbers, words",
+    "def points():\n    yield {'a.b': 1}\n    yield {'a.b': 1}": "twice",
+    "def points():\n    yield {'a.b': 1 / 0}": "ZeroDivisionError",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES, ids=MISTAKES.get)
+def test_mistakes_in_a_file_are_sentences(text, tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(text)
+    with pytest.raises(UserError, match=MISTAKES[text]):
+        load_sweep(str(path))
+
+
+@pytest.mark.parametrize(
+    "point",
+    [{"model.atention.D": 3}, {"score": "dots"}, {"model.attention.D": "x"}, {"train.steps": 0}],
+    ids=str,
+)
+def test_a_point_that_cannot_be_built_is_named(point):
+    base = Base("configs/luong2015.py", {}, {"train.epochs": 0.0})
+    with pytest.raises(UserError, match=re.escape(f"the point {label(point)} cannot be built")):
+        base.config(point, 0)

@@ -1,0 +1,159 @@
+"""Every point is tried once, whoever takes it, and whatever happens to them."""
+
+import collections
+import multiprocessing
+import time
+
+import pytest
+from optuna.trial import TrialState
+
+from errors import UserError
+from sweeping.points import Sweep, label
+from sweeping.study import Settings, Study
+
+POINTS = [{"model.attention.D": i} for i in range(6)]
+
+
+def draw(trial):
+    if trial.suggest_categorical("align", ["global", "local_p"]) == "local_p":
+        trial.suggest_int("model.attention.D", 2, 20)
+
+
+def open_study(url, name, points=POINTS, space=None, **changes):
+    settings = Settings(**{"metric": "bleu", "grace": 2, **changes})
+    sweep = Sweep(None if space else points, space)
+    return Study(url, name, sweep, settings, {"sweep": "own.py"})
+
+
+def complete(study, trial, score=1.0):
+    study.finish(trial, TrialState.COMPLETE, score, {"parameters": 3})
+
+
+def take_all(url, name, points, results):
+    """One of several machines; who takes what goes to `results`."""
+    study = open_study(url, name, points, seeds=2, grace=60)
+    while (trial := study.take()) is not None:
+        results.put((trial.user_attrs["key"], trial.user_attrs["seed"]))
+        complete(study, trial)
+
+
+def test_no_trial_is_taken_twice(url):
+    """By four processes that plan and take at the same time."""
+    context, points = multiprocessing.get_context("spawn"), [{"a.b": i} for i in range(15)]
+    results = context.Queue()
+    machines = [
+        context.Process(target=take_all, args=(url, "race", points, results)) for _ in range(4)
+    ]
+    for machine in machines:
+        machine.start()
+    taken = collections.Counter(results.get(timeout=120) for _ in range(30))
+    for machine in machines:
+        machine.join()
+        assert machine.exitcode == 0
+    assert results.empty()
+    assert taken == {(label(point), seed): 1 for point in points for seed in range(2)}
+    records = open_study(url, "race", points, seeds=2).records()
+    assert [record.state for record in records] == [TrialState.COMPLETE] * 30
+
+
+def test_a_dead_workers_trial_is_freed(url):
+    dead, alive = (open_study(url, "dead", POINTS[:2]) for _ in range(2))
+    lost = dead.take()
+    dead.beat(lost, 12.5)
+    kept = alive.take()
+    assert alive.take() is None and not alive.over()
+    for _ in range(4):
+        time.sleep(0.8)
+        alive.beat(kept, 1.0)
+    again = alive.take()
+    assert again.user_attrs["key"] == lost.user_attrs["key"]
+    assert again.user_attrs["seconds"] == 12.5  # it goes on, and so does its time
+    complete(alive, kept)
+    complete(alive, again)
+    assert alive.over() and alive.take() is None
+    assert [record.state for record in alive.records()] == [TrialState.COMPLETE] * 2
+
+
+@pytest.fixture
+def file(tmp_path):
+    return f"sqlite:///{tmp_path / 'own' / 'study.db'}"
+
+
+def test_an_interrupted_trial_waits_again_and_a_failed_one_does_not(file):
+    study = open_study(file, "x", POINTS[:2])
+    first, second = study.take(), study.take()
+    study.finish(first, TrialState.FAIL, None, {"seconds": 1.0})
+    study.finish(second, TrialState.FAIL, None, {"error": "no memory"})
+    assert not study.over()
+    again = open_study(file, "x", POINTS[:2]).take()
+    assert again.user_attrs["key"] == first.user_attrs["key"]
+    complete(study, again)
+    assert study.over()
+    assert [r.facts.get("error") for r in study.records()] == [None, "no memory"]
+    study.retry_failed()
+    third = study.take()
+    assert third.user_attrs["key"] == second.user_attrs["key"]
+    assert "error" not in third.user_attrs
+
+
+def test_seeds_come_one_after_the_other(file):
+    study = open_study(file, "x", POINTS[:3], seeds=2)
+    assert [study.take().user_attrs["seed"] for _ in range(6)] == [0, 0, 0, 1, 1, 1]
+
+
+def test_points_that_are_added_later_are_tried_and_others_not_again(file):
+    study = open_study(file, "x", POINTS[:1])
+    complete(study, study.take())
+    study = open_study(file, "x", POINTS[:2])
+    assert study.take().user_attrs["point"] == POINTS[1]
+    assert study.take() is None
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_a_space_is_drawn_from_so_many_times_and_further_seeds_follow(file, sampler):
+    study = open_study(file, "x", space=draw, trials=3, seeds=2, sampler=sampler)
+    study = open_study(file, "x", space=draw, trials=3, seeds=2, sampler=sampler)  # no more for it
+    taken = []
+    while (trial := study.take()) is not None:
+        taken.append((trial.user_attrs["key"], trial.user_attrs["seed"], trial.params))
+        state = TrialState.PRUNED if trial.user_attrs["key"] == "001" else TrialState.COMPLETE
+        study.finish(trial, state, 1.0 if state == TrialState.COMPLETE else None, {})
+    drawn = {key: params for key, seed, params in taken if seed == 0}
+    assert list(drawn) == ["000", "001", "002"]
+    # What was pruned is not worth another seed; the others are tried at the same point.
+    assert [(key, params) for key, seed, params in taken if seed == 1] == [
+        (key, drawn[key]) for key in ("000", "002")
+    ]
+    assert all(("model.attention.D" in p) == (p["align"] == "local_p") for p in drawn.values())
+
+
+def test_an_interrupted_draw_is_drawn_the_same_again(file):
+    study = open_study(file, "x", space=draw, trials=1)
+    first = study.take()
+    study.finish(first, TrialState.FAIL, None, {})
+    assert study.take().params == first.params
+
+
+def test_the_median_prunes_what_is_worse(file):
+    study = open_study(file, "x", [{"a.b": i} for i in range(7)], pruner="median", metric="loss")
+    for _ in range(6):
+        trial = study.take()
+        for n in (1, 2, 3):
+            trial.report(1.0, n)
+        complete(study, trial, 1.0)
+    trial = study.take()
+    for n in (1, 2, 3):
+        trial.report(2.0, n)
+    assert trial.should_prune()  # lower is better
+
+
+def test_another_sweep_in_the_same_place_is_refused(file):
+    open_study(file, "x")
+    with pytest.raises(UserError, match=r"begun with sweep 'own.py' \(here 'b.py'\)"):
+        Study(file, "x", Sweep(POINTS, None), Settings("bleu"), {"sweep": "b.py"})
+
+
+@pytest.mark.parametrize("wrong", ["mysql://x", "postgresql://nobody@/none?host=/nowhere"])
+def test_storages_that_cannot_be_are_sentences(wrong):
+    with pytest.raises(UserError, match="--storage="):
+        open_study(wrong, "x")

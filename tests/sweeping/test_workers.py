@@ -1,0 +1,149 @@
+"""A run is watched from outside: by its log, its status and its last words."""
+
+import sys
+import textwrap
+import threading
+
+import pytest
+from optuna.trial import TrialState
+
+from sweeping import devices, workers
+from sweeping.devices import Share, deal
+from sweeping.points import Base, Sweep
+from sweeping.study import Settings, Study
+from sweeping.workers import Worker
+
+BASE = Base("configs/luong2015.py", {}, {})
+# In place of train.py, which takes seconds to start: writes the same log.
+HEAD = """
+import json, signal, sys, time
+from pathlib import Path
+folder = Path(next(a for a in sys.argv if a.startswith("--workdir=")).partition("=")[2])
+seed = int(next(a for a in sys.argv if a.startswith("--config.seed=")).partition("=")[2])
+def write(kind, step, **values):
+    with (folder / "log.jsonl").open("a") as file:
+        file.write(json.dumps({"step": step, "kind": kind, **values}) + "\\n")
+write("run", 0, parameters=11, steps=30, epoch=10)
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path, monkeypatch):
+    """Runs two points of a sweep by a program; gives its records and folder."""
+    monkeypatch.setattr(workers, "POLL", 0.05)
+
+    def run(program, stop=None, **settings):
+        path = tmp_path / "program.py"
+        path.write_text(HEAD + textwrap.dedent(program))
+        monkeypatch.setattr(
+            workers, "command", lambda share, flags: [sys.executable, str(path), *flags]
+        )
+        points = [{"model.attention.D": i} for i in (1, 2)]
+        found = Settings(**{"metric": "bleu", **settings})
+        study = Study(f"sqlite:///{tmp_path}/study.db", "x", Sweep(points, None), found, {})
+        event = threading.Event()
+        worker = Worker(study, BASE, tmp_path, Share([], {}), event)
+        worker.start()
+        if stop:
+            while not stop(tmp_path):
+                worker.join(0.05)
+            event.set()
+        worker.join(60)
+        assert worker.error is None and not worker.is_alive()
+        return study.records()
+
+    return run
+
+
+def test_the_best_of_a_runs_scores_counts_and_facts_are_kept(sweep):
+    first, second = sweep("""
+        for step, bleu in ((10, 3.0), (20, 5.0), (30, None)):
+            write("train", step, count=step * 7.0, count_per_second=1.0)
+            write("valid", step, bleu=bleu)
+    """)
+    assert (first.state, first.score) == (TrialState.COMPLETE, 5.0)
+    assert (first.facts["parameters"], first.facts["count"]) == (11, 210.0)
+    assert first.facts["seconds"] > 0 and second.point == {"model.attention.D": 2}
+
+
+def test_an_error_is_recorded_and_the_sweep_goes_on(sweep, tmp_path):
+    first, second = sweep("""
+        if "D=1" in str(folder):
+            sys.exit("before\\nerror: the disk is full")
+        write("valid", 10, bleu=1.0)
+    """)
+    assert (first.state, first.facts["error"]) == (TrialState.FAIL, "the disk is full")
+    assert second.state == TrialState.COMPLETE
+    assert "before" in (tmp_path / "runs" / "D=1" / "seed0" / "output.txt").read_text()
+
+
+def test_a_run_that_is_killed_or_never_had_a_number_says_so(sweep):
+    killed, nameless = sweep("""
+        import os
+        if "D=1" in str(folder):
+            os.kill(os.getpid(), signal.SIGKILL)
+        write("valid", 10, bleu=None)
+    """)
+    assert "memory" in killed.facts["error"] and "bleu" in nameless.facts["error"]
+
+
+def test_stopping_asks_once_and_the_trial_waits_again(sweep, tmp_path):
+    first, second = sweep(
+        """
+        def stop(*_):
+            (folder / "asked").open("a").write("x")
+            time.sleep(0.5)
+            sys.exit(143)
+        signal.signal(signal.SIGTERM, stop)
+        write("valid", 10, bleu=1.0)
+        time.sleep(60)
+        """,
+        stop=lambda folder: (
+            (folder / "runs/D=1/seed0/log.jsonl").exists()
+            and "valid" in (folder / "runs/D=1/seed0/log.jsonl").read_text()
+        ),
+    )
+    assert (tmp_path / "runs/D=1/seed0/asked").read_text() == "x"
+    assert first.state == TrialState.FAIL and "error" not in first.facts
+    assert second.state == TrialState.WAITING
+
+
+def test_a_run_is_pruned_by_its_scores(sweep, monkeypatch):
+    import optuna
+
+    from sweeping import study
+
+    class Second(optuna.pruners.BasePruner):
+        def prune(self, study, trial):
+            return trial.number == 1 and trial.last_step >= 2
+
+    monkeypatch.setitem(study.PRUNERS, "median", Second)
+    first, second = sweep(
+        """
+        for step in (10, 20):
+            write("valid", step, bleu=float(step))
+        if "D=2" in str(folder):
+            time.sleep(60)
+        """,
+        pruner="median",
+    )
+    assert first.state == TrialState.COMPLETE
+    assert (second.state, second.score) == (TrialState.PRUNED, 20.0)
+
+
+def test_devices_are_dealt_out(monkeypatch):
+    monkeypatch.setattr(devices, "_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(devices, "_gpus", list)
+    assert [share.cores for share in deal(2)] == [[0, 2], [1, 3]]
+    assert deal(6)[5].cores == [1]
+    monkeypatch.setattr(devices, "_gpus", lambda: ["0", "1", "2"])
+    assert [s.environment["CUDA_VISIBLE_DEVICES"] for s in deal(2)] == ["0,2", "1"]
+    shared = deal(6)[4].environment
+    assert shared == {"CUDA_VISIBLE_DEVICES": "1", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.45"}
+
+
+def test_gpus_are_those_that_are_visible(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-abc")
+    assert devices._gpus() == ["3", "GPU-abc"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert devices._gpus() == []

@@ -1,0 +1,145 @@
+"""sweep.py as a user runs it: killed, started again, scored by eval.py."""
+
+import collections
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import optuna
+import pytest
+
+from sweeping.slurm import parse_settings, submit
+from tests.programs import ENVIRONMENT, ROOT, call
+
+# The model that compiles fastest, a step that takes long: a sweep that can be killed in the middle.
+CONFIG = [
+    "--config=configs/schuster1997.py:network=mlp",
+    "--config.data.examples.train=8",
+    "--config.data.examples.valid=4",
+    "--config.data.examples.test=4",
+    "--config.data.buckets=1",
+    "--config.data.batch_size=4",
+    "--config.train.steps=40",
+    "--config.train.eval_every=10",
+]
+POINTS = """
+def points():
+    for rate in (0.001, 0.002, 0.003):
+        yield {"optimizer.learning_rate": rate}
+"""
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweep")
+    (folder / "own.py").write_text(POINTS)
+    own = f"--config.data.cache={folder / 'cache'}"
+    where = [f"--sweep={folder / 'own.py'}", f"--workdir={folder / 'sweep'}"]
+    return [*CONFIG, own, *where, "--workers=2", "--grace=4"]
+
+
+def trials(folder):
+    study = optuna.load_study(study_name="sweep", storage=f"sqlite:///{folder / 'study.db'}")
+    return study.get_trials(deepcopy=False)
+
+
+def test_a_sweep_that_is_killed_ends_with_every_point_once(flags):
+    folder = Path(next(f for f in flags if f.startswith("--workdir=")).partition("=")[2])
+    command = [sys.executable, "sweep.py", *flags]
+    process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    logs = "runs/*/seed0/log.jsonl"
+    while not any('"valid"' in path.read_text() for path in folder.glob(logs)):
+        assert process.poll() is None
+        time.sleep(0.2)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = call("sweep.py", *flags)
+    assert "rate=0.003" in done.stderr and "| learning_rate |" in done.stdout
+    states = collections.Counter((t.user_attrs["key"], t.state.name) for t in trials(folder))
+    complete = {key: n for (key, state), n in states.items() if state == "COMPLETE"}
+    assert complete == {f"learning_rate={rate}": 1 for rate in (0.001, 0.002, 0.003)}
+    assert sum(n for (_, state), n in states.items() if state == "FAIL") >= 1  # the killed ones
+    rows = json.loads((folder / "leaderboard.json").read_text())["rows"]
+    assert [row["scores"] for row in rows] == sorted(row["scores"] for row in rows)  # a loss
+    assert all(row["count"] and row["seconds"] for row in rows)
+    assert (folder / "slices.png").exists()
+    # Each of them is an ordinary run.
+    run = folder / "runs" / "learning_rate=0.002" / "seed0"
+    call("eval.py", f"--workdir={run}", "--split=test")
+    assert (run / "eval" / "test" / "scores.json").exists()
+    again = call("sweep.py", *flags)
+    assert "1/3" not in again.stderr and "| learning_rate |" in again.stdout
+
+
+def test_a_sweep_that_is_stopped_saves_its_runs(flags, tmp_path):
+    own = [f for f in flags if not f.startswith(("--workdir", "--workers"))]
+    folder = tmp_path / "sweep"
+    command = [sys.executable, "sweep.py", *own, f"--workdir={folder}", "--config.train.steps=4000"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    )
+    while not any('"valid"' in p.read_text() for p in folder.glob("runs/*/seed0/log.jsonl")):
+        assert process.poll() is None
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "the same command goes on from here" in said
+    (output,) = folder.glob("runs/*/seed0/output.txt")
+    assert "saved after step" in output.read_text()
+
+
+def test_slips_are_sentences(flags, tmp_path):
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("def points():\n    yield {'model.atention': 3}\n")
+    done = call("sweep.py", *flags, f"--sweep={wrong}", check=False)
+    assert done.returncode == 1 and "the point atention=3 cannot be built" in done.stderr
+
+
+def test_a_dry_run_estimates_and_leaves_nothing(flags, tmp_path):
+    done = call("sweep.py", *flags, f"--workdir={tmp_path / 'none'}", "--dry_run", "--seeds=2")
+    assert "learning_rate=0.002" in done.stdout and "6 runs" in done.stdout
+    assert "a run of 40 steps may take" in done.stdout
+    assert not (tmp_path / "none").exists()
+
+
+def test_settings_of_slurm():
+    found = parse_settings("partition=gpu,timeout_min=600,gpus_per_node=1")
+    assert found == {"slurm_partition": "gpu", "timeout_min": 600, "gpus_per_node": 1}
+
+
+def test_jobs_run_the_program(tmp_path):
+    """By submitit's executor for the machine it runs on; SLURM's takes the same calls."""
+    pytest.importorskip("submitit")
+    jobs = submit(["--workdir=x"], 2, {"timeout_min": 2}, tmp_path, cluster="local")
+    for job in jobs:
+        assert "--config is missing" in str(job.exception())
+
+
+def test_children_die_with_their_parent(tmp_path):
+    """Asked to stop, so that they can save what they have."""
+    child = f"import time; open({str(tmp_path / 'pid')!r}, 'w').write('x'); time.sleep(60)"
+    parent = (
+        "import subprocess, sys, os, time; "
+        f"p = subprocess.Popen([sys.executable, 'sweeping/launch.py', '', '-c', {child!r}]); "
+        "print(p.pid, flush=True); p.wait()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", parent], cwd=ROOT, stdout=subprocess.PIPE)
+    pid = int(process.stdout.readline())
+    while not (tmp_path / "pid").exists():
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":  # dead: nobody has looked yet
+            return
+        time.sleep(0.05)
+    raise AssertionError("the child is still there")
