@@ -150,10 +150,10 @@ def checked_config() -> tuple[Config, list[str]]:
         name = config_flags.get_config_filename(flags.FLAGS["config"])
         raise UserError(_no_config(name))
     check(config)
-    return config, _config_arguments(sys.argv)
+    return config, config_arguments(sys.argv)
 
 
-def _config_arguments(argv: list[str]) -> list[str]:
+def config_arguments(argv: list[str]) -> list[str]:
     """--config and its overrides, each as --name=value, however it was spelt."""
     found, words = [], iter(argv[1:])
     for word in words:
@@ -190,16 +190,14 @@ def _no_config(name: str) -> str:
 
 def config_file(argv: list[str]) -> tuple[str, str]:
     """The config's file and the arguments behind its colon."""
-    values = [
-        a.partition("=")[2] for a in _config_arguments(argv) if "." not in a.partition("=")[0]
-    ]
+    values = [a.partition("=")[2] for a in config_arguments(argv) if "." not in a.partition("=")[0]]
     file, _, arguments = (values or [""])[0].partition(":")
     return file, arguments
 
 
 def _unknown_field(argv: list[str]) -> str:
     """Names the first override whose field the config does not have, and the fields there are."""
-    given = [a.lstrip("-").partition("=") for a in _config_arguments(argv)]
+    given = [a.lstrip("-").partition("=") for a in config_arguments(argv)]
     file, arguments = config_file(argv)
     get_config = runpy.run_path(file).get("get_config")
     if get_config is None:

@@ -17,9 +17,9 @@ from sweeping.devices import deal
 from sweeping.estimate import estimate
 from sweeping.leaderboard import rows_of, write_leaderboard
 from sweeping.pictures import draw
-from sweeping.points import Base, Sweep, label, load_sweep
+from sweeping.points import Base, Point, Sweep, label, load_sweep
 from sweeping.slurm import parse_settings, submit
-from sweeping.study import PRUNERS, SAMPLERS, Settings, Study
+from sweeping.study import PRUNERS, SAMPLERS, Settings, Study, example
 from sweeping.watch import watch
 from sweeping.workers import Worker
 
@@ -50,21 +50,24 @@ _SLURM = flags.DEFINE_string(
 def main() -> None:
     config, _ = program.checked_config()
     workdir, sweep, base = program.folder(_WORKDIR.value), load_sweep(_SWEEP.value), _base()
-    for point in sweep.points or ():
+    points = sweep.points or [example(sweep)]
+    for point in points:
         base.config(point, 0)  # a slip in one should not wait for its turn
+    if _SLURM.value and not _STORAGE.value:
+        raise UserError("--slurm wants --storage=postgresql://...: jobs share the work by it")
     if _DRY_RUN.value:
-        return _show_plan(sweep, base)
-    if _SLURM.value:
-        return _submit(workdir)
+        return _show_plan(sweep, base, points[0])
     settings = Settings(
         config.train.eval_metric, _SEEDS.value, _TRIALS.value, _SAMPLER.value, _PRUNER.value,
         _GRACE.value,
     )  # fmt: skip
-    begun_with = {"config": base._asdict(), "sweep": _SWEEP.value, "metric": settings.metric}
+    begun_with = {"sweep": Path(_SWEEP.value).name, "metric": settings.metric, **base._asdict()}
     url = _STORAGE.value or f"sqlite:///{workdir / 'study.db'}"
     study = Study(url, workdir.name, sweep, settings, begun_with)
     if _RETRY.value:
         study.retry_failed()
+    if _SLURM.value:
+        return _submit(workdir)
     _work(study, base, workdir)
 
 
@@ -72,10 +75,13 @@ def _base() -> Base:
     """The config of the command line, in its parts."""
     file, arguments = program.config_file(sys.argv)
     given = dict(item.split("=", 1) for item in filter(None, arguments.split(",")))
-    return Base(file, given, config_flags.get_override_values(flags.FLAGS["config"]))
+    overrides = config_flags.get_override_values(flags.FLAGS["config"])
+    if "seed" in overrides:
+        raise UserError("--config.seed is the sweep's to set: --seeds says how many there are")
+    return Base(file, given, overrides)
 
 
-def _show_plan(sweep: Sweep, base: Base) -> None:
+def _show_plan(sweep: Sweep, base: Base, first: Point) -> None:
     points = sweep.points or []
     for point in points:
         print(label(point))
@@ -83,20 +89,21 @@ def _show_plan(sweep: Sweep, base: Base) -> None:
     runs = count * _SEEDS.value
     drawn = "" if points else ", drawn one by one"
     print(f"{count} points{drawn}, {runs} runs; trying the first for a few steps", flush=True)
-    found = estimate(base, points[0] if points else {}, deal(_WORKERS.value)[0])
-    minutes = runs * found.seconds / _WORKERS.value / 60
+    found = estimate(base, first, deal(_WORKERS.value)[0])
+    minutes = -(-runs // _WORKERS.value) * found.seconds / 60
     print(
         f"a run of {found.steps:,} steps may take {found.seconds:,.0f} s ({found.around:.0f} s of "
-        f"them to start, compile and evaluate once), all by {_WORKERS.value} worker(s) here about "
-        f"{minutes:,.0f} min, were all like the first ({found.parameters:,} parameters)"
+        f"them to start, compile and evaluate once; later evaluations are not counted), all by "
+        f"{_WORKERS.value} worker(s) here {minutes:,.0f} min, were all like the first "
+        f"({found.parameters:,} parameters)"
     )
 
 
 def _submit(workdir: Path) -> None:
-    if not _STORAGE.value:
-        raise UserError("--slurm wants --storage=postgresql://...: jobs share the work by it")
-    flags_ = [a for a in sys.argv[1:] if not a.lstrip("-").startswith(("slurm", "workers"))]
-    jobs = submit(flags_, _WORKERS.value, parse_settings(_SLURM.value), workdir / "slurm")
+    names = ("sweep", "workdir", "seeds", "trials", "sampler", "pruner", "storage", "grace")
+    same = [f"--{name}={flags.FLAGS[name].value}" for name in names]
+    command = [*program.config_arguments(sys.argv), *same]
+    jobs = submit(command, _WORKERS.value, parse_settings(_SLURM.value), workdir / "slurm")
     print("submitted " + ", ".join(str(job.job_id) for job in jobs))
 
 
@@ -107,9 +114,14 @@ def _work(study: Study, base: Base, workdir: Path) -> None:
     with stop_signals("stopping when all runs are saved") as signals:
         for worker in workers:
             worker.start()
-        for _ in watch(workers, study):
-            if signals:
-                stop.set()
+        try:
+            for _ in watch(workers, study):
+                if signals:
+                    stop.set()
+        finally:
+            stop.set()
+            for worker in workers:
+                worker.join()
     records, metric = study.records(), study.settings.metric
     rows = rows_of(records, study.lower_is_better)
     text = write_leaderboard(rows, metric, workdir)
@@ -120,8 +132,9 @@ def _work(study: Study, base: Base, workdir: Path) -> None:
         raise Stopped(signals[0], "runs are saved")
     draw(records, metric, study.lower_is_better, workdir)
     print(text)
-    if not any(row.scores for row in rows):
-        raise UserError(f"no run came to its end; the first error: {rows[0].errors[:1] or 'none'}")
+    errors = [error for row in rows for error in row.errors]
+    if errors and not any(row.scores for row in rows):
+        raise UserError(f"no run came to its end; the first error: {errors[0]}")
 
 
 if __name__ == "__main__":

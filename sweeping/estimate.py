@@ -1,7 +1,6 @@
 """How long a sweep will take, from a few steps of its first point."""
 
 import json
-import os
 import subprocess
 import tempfile
 import time
@@ -12,7 +11,7 @@ from configs.base import Config
 from errors import UserError
 from sweeping.devices import Share
 from sweeping.points import Base, Point
-from sweeping.workers import ROOT, command
+from sweeping.workers import ROOT, command, environment
 
 STEPS = 20
 
@@ -32,17 +31,18 @@ def estimate(base: Base, point: Point, share: Share) -> Estimate:
     """Trains for a few steps on a worker's share, in a folder that is thrown away."""
     config: Config = base.config(point, 0)
     few = {"steps": 2 * STEPS, "eval_every": 2 * STEPS, "log_every": STEPS}
-    overrides = {**base.overrides, **{f"train.{name}": value for name, value in few.items()}}
+    short: Point = {**point, **{f"train.{name}": value for name, value in few.items()}}
     with tempfile.TemporaryDirectory() as folder:
-        flags = base._replace(overrides=overrides).flags(point, 0)
+        flags = base.flags(short, 0)
         began = time.monotonic()
         done = subprocess.run(
             command(share, [*flags, f"--workdir={folder}/run"]), cwd=ROOT,
-            env=os.environ | share.environment, capture_output=True, text=True, check=False,
+            env=environment(share), capture_output=True, text=True, check=False,
         )  # fmt: skip
         seconds = time.monotonic() - began
         if done.returncode:
-            raise UserError(f"the first point does not train: {done.stderr.strip()[-500:]}")
+            last = done.stderr.strip().splitlines()[-1:] or ["it says nothing"]
+            raise UserError(f"the first point does not train: {last[0].removeprefix('error: ')}")
         text = (Path(folder) / "run" / "log.jsonl").read_text("utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
     first = next(line for line in lines if line["kind"] == "run")

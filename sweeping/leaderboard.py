@@ -37,18 +37,17 @@ class Row(NamedTuple):
 
 
 def rows_of(records: Iterable[Record], lower_is_better: bool) -> list[Row]:
-    """Points with scores first, then those that were pruned, the rest last."""
+    """First points whose runs came to their end, then those some of whose were pruned or failed,
+    since the others may have had luck; then those that were pruned, and the rest."""
     by_key: dict[str, list[Record]] = {}
     for record in records:
         by_key.setdefault(record.key, []).append(record)
     sign = 1 if lower_is_better else -1
 
     def rank(row: Row) -> tuple[int, float]:
-        known = [row.scores, row.pruned]
-        for place, scores in enumerate(known):
-            if scores:
-                return place, sign * statistics.mean(scores)
-        return len(known), 0.0
+        if row.scores:
+            return bool(row.pruned or row.errors), sign * statistics.mean(row.scores)
+        return (2, sign * statistics.mean(row.pruned)) if row.pruned else (3, 0.0)
 
     return sorted((_row(own) for own in by_key.values()), key=rank)
 
@@ -67,8 +66,7 @@ def _row(own: Sequence[Record]) -> Row:
         scores=[r.score for r in of(TrialState.COMPLETE) if r.score is not None],
         pruned=[r.score for r in of(TrialState.PRUNED) if r.score is not None],
         errors=[r.facts["error"] for r in of(TrialState.FAIL) if "error" in r.facts],
-        waiting=sum(not r.state.is_finished() or "error" not in r.facts for r in own)
-        - len(of(TrialState.COMPLETE)) - len(of(TrialState.PRUNED)),
+        waiting=sum(not r.over for r in own),
         parameters=parameters[0] if parameters else None,
         count=mean("count"),
         seconds=mean("seconds"),

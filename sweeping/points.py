@@ -65,7 +65,10 @@ def _checked(points: list[Point], path: str) -> list[Point]:
             if not isinstance(value, bool | int | float | str):
                 raise UserError(f"{path}: {name} is {value!r}: numbers, words, True and False go")
         if label(point) in named:
-            raise UserError(f"{path} has the point {label(point)} twice")
+            raise UserError(
+                f"{path} has two points called {label(point)}: give each its own name, as "
+                '{"name": "deep", ...}'
+            )
         named[label(point)] = point
     return points
 

@@ -2,15 +2,13 @@
 
 # pyright: reportMissingImports=false
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from errors import UserError
-
-ROOT = Path(__file__).parent.parent
+from sweeping.workers import ROOT
 
 
 def submit(
@@ -27,7 +25,7 @@ def submit(
     except NameError as error:  # submitit's word for a setting it does not know
         raise UserError(f"--slurm: {error}") from None
     command = [sys.executable, str(ROOT / "sweep.py"), *flags]
-    function = submitit.helpers.CommandFunction(command, cwd=ROOT, env=dict(os.environ))
+    function = submitit.helpers.CommandFunction(command, cwd=ROOT)
     with executor.batch():
         return [executor.submit(function) for _ in range(jobs)]
 

@@ -5,35 +5,40 @@ machines, take the first that waits. A trial that failed without an error of its
 interrupted, or its worker died; it is put in line again and goes on from its latest checkpoint.
 """
 
-import contextlib
-import fcntl
+import functools
 import itertools
+import json
 import math
+import time
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import optuna
-import sqlalchemy
+from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from errors import UserError, first_line
+from sweeping.mutex import Mutex
 from sweeping.points import Point, Sweep, label
 
-SAMPLERS = {
-    "tpe": lambda: optuna.samplers.TPESampler(constant_liar=True),  # workers ask side by side
-    "random": lambda: optuna.samplers.RandomSampler(),
+SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
+    # Others are at work on theirs: constant_liar keeps away from those.
+    "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, constant_liar=True),
+    "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
 }
 # What is reported is an evaluation each, so that is their unit.
-PRUNERS = {
-    "none": lambda: optuna.pruners.NopPruner(),
-    "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1),
+PRUNERS: dict[str, Callable[[], optuna.pruners.BasePruner]] = {
+    "none": optuna.pruners.NopPruner,
+    "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=5),
     "hyperband": lambda: optuna.pruners.HyperbandPruner(min_resource=1, reduction_factor=3),
 }
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 class Settings(NamedTuple):
@@ -57,6 +62,31 @@ class Record(NamedTuple):
     score: float | None
     facts: dict[str, Any]  # parameters, count, seconds, error
 
+    @property
+    def interrupted(self) -> bool:
+        return self.state == TrialState.FAIL and "error" not in self.facts
+
+    @property
+    def over(self) -> bool:
+        return self.state.is_finished() and not self.interrupted
+
+
+def _patient(call: Call) -> Call:
+    """A method that waits for a storage that is away for a while."""
+
+    @functools.wraps(call)
+    def patient(study: "Study", *arguments: Any) -> Any:
+        until = time.monotonic() + study.settings.grace
+        while True:
+            try:
+                return call(study, *arguments)
+            except (StorageInternalError, OperationalError):
+                if time.monotonic() > until:
+                    raise
+                time.sleep(1)
+
+    return patient  # pyright: ignore[reportReturnType]
+
 
 class Study:
     """`begun_with` says what the sweep is of: another sweep in the same place is refused."""
@@ -69,24 +99,32 @@ class Study:
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._storage = _open_storage(url, settings.grace)
-        with self._alone():
+        where = _parse(url)
+        try:
+            self._mutex = Mutex(where, name)
+            with self._mutex.held():  # or two would make the tables at once
+                self._storage = _open_storage(where, settings.grace)
+        except (ImportError, SQLAlchemyError, RuntimeError) as error:
+            raise UserError(f"cannot open --storage={where!r}: {first_line(error)}") from error
+        with self._mutex.held():
             self._study = optuna.create_study(
                 storage=self._storage,
                 study_name=name,
-                sampler=SAMPLERS[settings.sampler](),
                 pruner=PRUNERS[settings.pruner](),
                 direction="minimize" if self.lower_is_better else "maximize",
                 load_if_exists=True,
             )
-            before = self._study.user_attrs.get("begun_with", begun_with)
-            if before != begun_with:
-                raise UserError(
-                    f"the sweep {name!r} was begun with {_differences(before, begun_with)}: take "
-                    "another --workdir, or the flags it was begun with"
-                )
-            self._study.set_user_attr("begun_with", begun_with)
+            self._check(json.loads(json.dumps(begun_with)))  # as the storage gives it back
             self._plan()
+
+    def _check(self, begun_with: dict[str, Any]) -> None:
+        before = self._study.user_attrs.get("begun_with", begun_with)
+        if before != begun_with:
+            raise UserError(
+                f"the sweep {self._name!r} was begun with {_differences(before, begun_with)}: take "
+                "another --workdir, or the flags it was begun with"
+            )
+        self._study.set_user_attr("begun_with", begun_with)
 
     @property
     def lower_is_better(self) -> bool:
@@ -95,66 +133,95 @@ class Study:
     def _plan(self) -> None:
         """Puts all in line that is not there yet: seed after seed, so that an early look at the
         table sees every point. Of points that are drawn, further seeds come with their scores."""
+        known, seeds = self._latest(), range(self.settings.seeds)
         if self.sweep.points is not None:
-            for seed, point in itertools.product(range(self.settings.seeds), self.sweep.points):
-                self._want(label(point), seed, point)
+            for seed, point in itertools.product(seeds, self.sweep.points):
+                self._want(known, label(point), seed, point)
             return
         for number in range(self.settings.trials):
-            self._want(f"{number:03d}", 0)
+            self._want(known, f"{number:03d}", 0)
+        for (key, seed), trial in known.items():
+            if seed == 0 and trial.state == TrialState.COMPLETE:
+                for further in seeds[1:]:
+                    self._want(known, key, further, trial.user_attrs["point"])
 
-    def _want(self, key: str, seed: int, point: Point | None = None) -> None:
-        if (key, seed) not in self._latest():
+    def _want(
+        self,
+        known: dict[tuple[str, int], FrozenTrial],
+        key: str,
+        seed: int,
+        point: Point | None = None,
+    ) -> None:
+        if (key, seed) not in known:
             self._put_in_line({"key": key, "seed": seed} | ({"point": point} if point else {}))
+        elif point is not None and known[key, seed].user_attrs["point"] != point:
+            raise UserError(
+                f"the point {key} was {known[key, seed].user_attrs['point']} when the sweep was "
+                "begun: give what it is now another name"
+            )
 
     def _put_in_line(self, facts: dict[str, Any]) -> None:
         drawn = facts.get("point", {}) if self.sweep.space else {}
         self._study.enqueue_trial(drawn, facts)
 
+    @_patient
     def take(self) -> Trial | None:
         """The first trial that waits, for nobody else."""
-        with self._alone():
+        with self._mutex.held():
             optuna.storages.fail_stale_trials(self._study)
-            self._free_interrupted()
+            for record in self.records():
+                if record.interrupted:
+                    self._put_in_line(record.facts)
             waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
             if not waiting:
                 return None
             # Before it is taken: should this process be killed in between, it is missed.
             self._storage.record_heartbeat(waiting[0]._trial_id)
+            seed = zlib.crc32(f"{self._name} {waiting[0].number}".encode())
+            self._study.sampler = SAMPLERS[self.settings.sampler](seed)
             trial = self._study.ask()
-        if self.sweep.space:
-            self.sweep.space(trial)
-            trial.set_user_attr("point", trial.params)
-        return trial
+            if self.sweep.space:
+                trial.set_user_attr("point", _drawn(self.sweep, trial))
+            return trial
 
-    def _free_interrupted(self) -> None:
-        for trial in self._latest().values():
-            if _interrupted(trial):
-                self._put_in_line(trial.user_attrs)
-
+    @_patient
     def retry_failed(self) -> None:
         """Puts trials in line again that failed by an error."""
-        with self._alone():
+        with self._mutex.held():
             for trial in self._latest().values():
                 if trial.state == TrialState.FAIL:
                     facts = {n: x for n, x in trial.user_attrs.items() if n != "error"}
                     self._put_in_line(facts)
 
+    @_patient
     def beat(self, trial: Trial, seconds: float) -> None:
         """A sign of life."""
         self._storage.record_heartbeat(trial._trial_id)
         trial.set_user_attr("seconds", seconds)
 
+    @_patient
+    def prunes(self, trial: Trial, score: float, evaluation: int) -> bool:
+        """Whether a run with this score should be given up."""
+        trial.report(score, evaluation)
+        return trial.should_prune()
+
+    @_patient
     def finish(
         self, trial: Trial, state: TrialState, score: float | None, facts: dict[str, Any]
     ) -> None:
-        for name, value in facts.items():
-            trial.set_user_attr(name, value)
-        with self._alone():
-            if state == TrialState.COMPLETE and self.sweep.space and trial.user_attrs["seed"] == 0:
+        with self._mutex.held():
+            if self._storage.get_trial(trial._trial_id).state != TrialState.RUNNING:
+                return  # it seemed dead, and is somebody else's by now
+            for name, value in facts.items():
+                trial.set_user_attr(name, value)
+            own = trial.user_attrs
+            if state == TrialState.COMPLETE and self.sweep.space and own["seed"] == 0:
+                known = self._latest()
                 for seed in range(1, self.settings.seeds):
-                    self._want(trial.user_attrs["key"], seed, trial.user_attrs["point"])
+                    self._want(known, own["key"], seed, own["point"])
             self._study.tell(trial, score, state)
 
+    @_patient
     def records(self) -> list[Record]:
         """The latest trial of every point and seed."""
         return [
@@ -164,61 +231,63 @@ class Study:
 
     def over(self) -> bool:
         """Nothing waits and nobody is at work."""
-        trials = self._latest().values()
-        return all(trial.state.is_finished() and not _interrupted(trial) for trial in trials)
+        return all(record.over for record in self.records())
 
     def _latest(self) -> dict[tuple[str, int], FrozenTrial]:
         """By point and seed; earlier ones were interrupted, or are tried again."""
         trials = self._study.get_trials(deepcopy=False)
         return {(trial.user_attrs["key"], trial.user_attrs["seed"]): trial for trial in trials}
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One thread at a time, of all processes and machines that share the study: Optuna alone
-        gives a waiting trial to two who ask at once where the storage is SQLite."""
-        engine = self._storage.engine
-        if engine.dialect.name == "sqlite":
-            with open(f"{engine.url.database}.lock", "w") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                yield
-            return
-        key = {"key": zlib.crc32(self._name.encode())}
-        with engine.connect() as connection:
-            connection.execute(sqlalchemy.text("SELECT pg_advisory_lock(:key)"), key)
-            try:
-                yield
-            finally:
-                connection.execute(sqlalchemy.text("SELECT pg_advisory_unlock(:key)"), key)
+
+def example(sweep: Sweep) -> Point:
+    """A point of a space, as it might be drawn."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return _drawn(sweep, optuna.create_study(sampler=SAMPLERS["random"](0)).ask())
 
 
-def _interrupted(trial: FrozenTrial) -> bool:
-    return trial.state == TrialState.FAIL and "error" not in trial.user_attrs
+def _drawn(sweep: Sweep, trial: Trial) -> Point:
+    assert sweep.space
+    try:
+        sweep.space(trial)
+    except (StorageInternalError, OperationalError):
+        raise
+    except Exception as error:  # whatever a file of the user's can raise
+        message = f"{type(error).__name__}: {first_line(error)}"
+        raise UserError(f"the sweep's space cannot be drawn from: {message}") from error
+    return trial.params
 
 
 def better(scores: Sequence[float], lower_is_better: bool) -> float:
     """The best of them; a run without any has none."""
     known = [score for score in scores if math.isfinite(score)]
-    if not known:
-        raise ValueError("no evaluation gave a number")
     return min(known) if lower_is_better else max(known)
 
 
-def _open_storage(url: str, grace: int) -> RDBStorage:
-    if not url.startswith(("sqlite:///", "postgresql://")):
+def _parse(url: str) -> URL:
+    """The database of --storage; PostgreSQL's by the driver that requirements.txt has."""
+    try:
+        where = make_url(url)
+    except SQLAlchemyError:
+        where = None
+    if where is None or where.get_backend_name() not in ("sqlite", "postgresql"):
         raise UserError(
-            f"--storage={url} is not known: leave it out for a file in the workdir, or write "
+            "--storage is not known: leave it out for a file in the workdir, or write "
             "postgresql://user:password@host/database"
         )
-    connect = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
-    if url.startswith("sqlite"):
-        Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    try:
-        return RDBStorage(
-            url, heartbeat_interval=max(1, grace // 6), grace_period=grace,
-            engine_kwargs={"pool_pre_ping": True, **connect},
-        )  # fmt: skip
-    except (ImportError, SQLAlchemyError, RuntimeError) as error:
-        raise UserError(f"cannot open --storage={url}: {first_line(error)}") from error
+    if where.get_backend_name() == "sqlite":
+        Path(where.database or "").parent.mkdir(parents=True, exist_ok=True)
+        return where
+    return where.set(drivername="postgresql+psycopg2")
+
+
+def _open_storage(url: URL, grace: int) -> RDBStorage:
+    options: dict[str, Any] = {"pool_pre_ping": True}  # a server may have been started anew
+    if url.get_backend_name() == "sqlite":
+        options["connect_args"] = {"timeout": 60}
+    return RDBStorage(
+        url.render_as_string(hide_password=False), engine_kwargs=options,
+        heartbeat_interval=max(1, grace // 6), grace_period=grace,
+    )  # fmt: skip
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:

@@ -22,13 +22,13 @@ def watch(workers: Sequence[Worker], study: Study, seconds: float = 1.0) -> Iter
     """Until the workers have ended; every so many seconds the study is asked how it stands, and
     the caller may look to something else."""
     with _screen() as (say, show):
-        said = {(r.key, r.seed) for r in study.records() if r.state.is_finished()}
+        said = {(record.key, record.seed) for record in study.records() if record.over}
         working = True
         while working:
             working = any(worker.is_alive() for worker in workers)
             records = study.records()
             for record in records:
-                if record.state.is_finished() and (record.key, record.seed) not in said:
+                if record.over and (record.key, record.seed) not in said:
                     said.add((record.key, record.seed))
                     say(_line(record, len(said), len(records), study.settings.metric))
             show(Group(_runs(workers, study.settings.metric), _best(records, study)))
@@ -52,7 +52,7 @@ def _line(record: Record, done: int, of: int, metric: str) -> str:
     what = {
         TrialState.COMPLETE: f"{metric} {number(record.score)}",
         TrialState.PRUNED: f"pruned at {metric} {number(record.score)}",
-        TrialState.FAIL: f"failed: {record.facts.get('error', 'interrupted, and will be resumed')}",
+        TrialState.FAIL: f"failed: {record.facts.get('error')}",
     }[record.state]
     seconds = record.facts.get("seconds", 0.0)
     return f"{done}/{of}  {label(record.point)}, seed {record.seed}: {what}, {seconds:.0f} s"
@@ -61,7 +61,7 @@ def _line(record: Record, done: int, of: int, metric: str) -> str:
 def _runs(workers: Sequence[Worker], metric: str) -> Table:
     table = Table("worker", "point", "seed", "step", f"last {metric}", "tokens/s", "seconds")
     for i, worker in enumerate(workers):
-        run = worker.run_now
+        run = worker.now
         if run is not None:
             table.add_row(str(i), *map(str, run.progress()))
     return table
@@ -69,7 +69,7 @@ def _runs(workers: Sequence[Worker], metric: str) -> Table:
 
 def _best(records: Sequence[Record], study: Study) -> Table:
     metric = study.settings.metric
-    over = sum(record.state.is_finished() for record in records)
+    over = sum(record.over for record in records)
     table = Table(f"best of {over} of {len(records)}", metric, "±", "seeds")
     for row in rows_of(records, study.lower_is_better)[:BEST]:
         if row.scores:

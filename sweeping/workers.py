@@ -4,6 +4,8 @@ sweep, and each leaves an ordinary workdir.
 The scores that train.py writes to its log.jsonl are what trials are pruned by.
 """
 
+import contextlib
+import fcntl
 import json
 import math
 import os
@@ -20,11 +22,15 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
 from sweeping.devices import Share
-from sweeping.points import Base, label
+from sweeping.points import Base, Point, label
 from sweeping.study import Study, better
 
 POLL = 0.5  # seconds between two looks at a run
+PATIENCE = 60  # seconds for a run to save what it has
 ROOT = Path(__file__).parent.parent
+# How train.py ends when it is asked to: with a status, or before it listens, at once.
+_ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+INTERRUPTED = {code for number in _ASKED for code in (128 + number, -number)}
 
 
 class Worker(threading.Thread):
@@ -36,7 +42,7 @@ class Worker(threading.Thread):
         super().__init__()
         self.study, self.base, self.share, self.event = study, base, share, event
         self.workdir = workdir
-        self.run_now: Run | None = None  # for whoever watches
+        self.now: Run | None = None  # for whoever watches
         self.error: Exception | None = None
 
     def run(self) -> None:
@@ -56,42 +62,66 @@ class Worker(threading.Thread):
     def _try(self, trial: Trial) -> None:
         facts = trial.user_attrs
         folder = self.workdir / "runs" / run_name(facts["key"], facts["point"], facts["seed"])
-        run = Run(folder, self.base.flags(facts["point"], facts["seed"]), self.share, self.study)
-        self.run_now = run
-        try:
-            state = run.watch(trial, self.event)
-            self.study.finish(trial, state, run.score(state), run.facts())
-        except UpdateFinishedTrialError:
-            pass  # it seemed dead, this machine asleep say, and is somebody else's by now
-        finally:
-            run.kill()
-            self.run_now = None
+        folder.mkdir(parents=True, exist_ok=True)
+        before = facts.get("seconds", 0.0)
+        while in_use(folder):  # its last process may still be saving what it has
+            if self.event.wait(POLL):
+                return self.study.finish(trial, TrialState.FAIL, None, {})
+            self.study.beat(trial, before)
+        flags = self.base.flags(facts["point"], facts["seed"])
+        with contextlib.closing(Run(folder, flags, self.share, self.study, before)) as run:
+            self.now = run
+            try:
+                state = run.watch(trial, self.event)
+                self.study.finish(trial, state, run.score(state), run.facts())
+            except UpdateFinishedTrialError:
+                pass  # it seemed dead, this machine asleep say, and is somebody else's by now
+            finally:
+                self.now = None
 
 
-def run_name(key: str, point: dict[str, Any], seed: int) -> str:
+def run_name(key: str, point: Point, seed: int) -> str:
     name = label(point) if key == label(point) else f"{key},{label(point)}"
     return f"{name}/seed{seed}"
 
 
+def in_use(folder: Path) -> bool:
+    """Whether a process trains there."""
+    with (folder / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def command(share: Share, flags: Sequence[str]) -> list[str]:
     """train.py on a worker's share."""
-    cores = ",".join(map(str, share.cores))
-    return [sys.executable, "sweeping/launch.py", cores, "train.py", *flags]
+    cores, parent = ",".join(map(str, share.cores)), str(os.getpid())
+    return [sys.executable, "sweeping/launch.py", parent, cores, "train.py", *flags]
+
+
+def environment(share: Share) -> dict[str, str]:
+    # Unfiltered, a traceback ends in its error, and not in a note on how it was filtered.
+    return {**os.environ, "JAX_TRACEBACK_FILTERING": "off", **share.environment}
 
 
 class Run:
-    """train.py at work on a trial."""
+    """train.py at work on a trial; `before` are the seconds of earlier attempts."""
 
-    def __init__(self, folder: Path, flags: Sequence[str], share: Share, study: Study):
+    def __init__(
+        self, folder: Path, flags: Sequence[str], share: Share, study: Study, before: float
+    ):
         self.folder, self.study = folder, study
         self.error = ""
         self.lines: list[dict[str, Any]] = []  # of log.jsonl
-        self._read, self._began, self._before = 0.0, time.monotonic(), 0.0
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "output.txt").open("a") as output:
+        self._read: tuple[int, int] | None = None
+        self._began = time.monotonic() - before
+        with (folder / "output.txt").open("ab") as output:
+            self._said_before = output.tell()
             self.process = subprocess.Popen(
                 command(share, [*flags, f"--workdir={folder.absolute()}"]),
-                cwd=ROOT, env=os.environ | share.environment, stdin=subprocess.DEVNULL,
+                cwd=ROOT, env=environment(share), stdin=subprocess.DEVNULL,
                 stdout=output, stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for us to pass on
             )  # fmt: skip
@@ -99,12 +129,11 @@ class Run:
     @property
     def seconds(self) -> float:
         """Of this and of earlier attempts."""
-        return self._before + time.monotonic() - self._began
+        return time.monotonic() - self._began
 
     def watch(self, trial: Trial, event: threading.Event) -> TrialState:
         """Waits for the end, reports scores, prunes."""
-        self._before, beaten, pruned = trial.user_attrs.get("seconds", 0.0), -math.inf, False
-        reported, asked = 0, False
+        beaten, reported, pruned, asked = -math.inf, 0, False, False
         while self.process.poll() is None:
             if time.monotonic() - beaten >= self.study.settings.grace / 6:
                 self.study.beat(trial, self.seconds)
@@ -113,8 +142,7 @@ class Run:
             for score in self.scores[reported:]:
                 reported += 1
                 if math.isfinite(score):
-                    trial.report(score, reported)
-                    pruned = pruned or trial.should_prune()
+                    pruned = self.study.prunes(trial, score, reported) or pruned
             if (pruned or event.is_set()) and not asked:
                 self.process.terminate()  # once: a second signal would not wait for the checkpoint
                 asked = True
@@ -128,30 +156,35 @@ class Run:
             return TrialState.COMPLETE
         if pruned:
             return TrialState.PRUNED
-        if asked or code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
-            return TrialState.FAIL  # without an error: interrupted
-        self.error = self._last_words(code)
-        return TrialState.FAIL
+        if not asked and code not in INTERRUPTED:
+            self.error = self._last_words(code)
+        return TrialState.FAIL  # without an error: interrupted
 
     def _last_words(self, code: int) -> str:
         if code == 0:
             return f"no evaluation gave a number for {self.study.settings.metric}"
-        if code == -signal.SIGKILL:
-            return "killed from outside; was there too little memory?"
-        text = (self.folder / "output.txt").read_text("utf-8", errors="replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        last = lines[-1].removeprefix("error: ") if lines else f"status {code}"
-        return last[:500]
+        if code < 0:
+            hint = "; was there too little memory?" if code == -signal.SIGKILL else ""
+            return f"ended by {signal.Signals(-code).name}{hint}"
+        with (self.folder / "output.txt").open("rb") as output:
+            output.seek(self._said_before)
+            lines = output.read().decode("utf-8", errors="replace").splitlines()
+        said = [line.strip() for line in lines if line.strip()]
+        return said[-1].removeprefix("error: ")[:500] if said else f"status {code}"
 
     def read(self) -> None:
         """log.jsonl anew, where it has changed: a resumed run drops lines of it."""
         path = self.folder / "log.jsonl"
-        changed = path.stat().st_mtime if path.exists() else self._read
-        if changed == self._read:
+        if not path.exists():
             return
-        self._read = changed
-        whole = path.read_text("utf-8").split("\n")[:-1]  # the last line may be half there
-        self.lines = [json.loads(line) for line in whole if line]
+        now = path.stat()
+        if (now.st_mtime_ns, now.st_size) == self._read:
+            return
+        self._read = now.st_mtime_ns, now.st_size
+        self.lines = []
+        for line in path.read_bytes().split(b"\n"):
+            with contextlib.suppress(ValueError):  # the last may be half there, in a letter even
+                self.lines.append(json.loads(line))
 
     @property
     def scores(self) -> list[float]:
@@ -179,15 +212,20 @@ class Run:
 
     def progress(self) -> tuple[str, ...]:
         """Point, seed, step, last score, tokens a second and seconds, for a table."""
-        facts = self.facts()
         speeds = [line["count_per_second"] for line in self.lines if line["kind"] == "train"]
         point, seed = self.folder.parts[-2:]
         return (
-            point, seed.removeprefix("seed"), f"{facts.get('step', 0):,}",
+            point, seed.removeprefix("seed"), f"{self.facts().get('step', 0):,}",
             f"{self.scores[-1]:#.4g}" if self.scores else "–",
             f"{speeds[-1]:,.0f}" if speeds else "–", f"{self.seconds:.0f}",
         )  # fmt: skip
 
-    def kill(self) -> None:
+    def close(self) -> None:
+        """Where an error of ours left it running: it may save what it has."""
         if self.process.poll() is None:
-            self.process.kill()
+            self.process.terminate()
+            try:
+                self.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()

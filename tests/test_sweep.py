@@ -124,8 +124,8 @@ def test_children_die_with_their_parent(tmp_path):
     child = f"import time; open({str(tmp_path / 'pid')!r}, 'w').write('x'); time.sleep(60)"
     parent = (
         "import subprocess, sys, os, time; "
-        f"p = subprocess.Popen([sys.executable, 'sweeping/launch.py', '', '-c', {child!r}]); "
-        "print(p.pid, flush=True); p.wait()"
+        "command = [sys.executable, 'sweeping/launch.py', str(os.getpid()), '', '-c']; "
+        f"p = subprocess.Popen([*command, {child!r}]); print(p.pid, flush=True); p.wait()"
     )
     process = subprocess.Popen([sys.executable, "-c", parent], cwd=ROOT, stdout=subprocess.PIPE)
     pid = int(process.stdout.readline())

@@ -117,7 +117,7 @@ def train(task: Task, evaluate: Evaluate, config: Config, workdir: Path, mesh: M
         with together():
             log = Log(workdir, start, steps, task.counted)
         log.facts(start, parameters=parameters, steps=steps, epoch=batches.steps_per_epoch)
-        with contextlib.closing(log), stop_signals("stopping after this step") as signals:
+        with contextlib.closing(log), stop_signals("stopping after the steps under way") as signals:
             run = Run(task, evaluate, config, mesh, checkpoints, schedule, steps, log, signals)
             return run.go(step, state, progress, batches)
 
@@ -143,9 +143,11 @@ class Clock:
         return self._since - before
 
 
-# Two steps keep a device busy, unless the host is held up for longer than they take: on a shared
-# one, with steps of 3.6 ms, two of four rounds were slower by 7 and 46 %, with eight none of four.
-AHEAD = 8
+# Steps that are queued. Two keep a device busy, unless the host is held up for longer than they
+# take: on a shared one, with steps of 3.6 ms, two of four rounds were slower by 7 and 46 %, with
+# eight none of four. Of long ones there are two, since a signal waits for them all, and where there
+# are several hosts, which must not differ in it.
+AHEAD, AHEAD_OF_LONG, LONG = 8, 2, 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +169,7 @@ class Run:
     ) -> TrainState:
         settings, number = self.config.train, int(state.step)
         step, zeros = self._compile(step, state, batches)
-        sums, clock = copied(zeros), Clock()
+        sums, clock, pace, room = copied(zeros), Clock(), Clock(), AHEAD_OF_LONG
         ahead: collections.deque[Queued] = collections.deque()
         for batch in train_iterator(batches, number, lambda batch: put(batch, self.mesh)):
             state, sums = step(state, sums, batch)
@@ -182,10 +184,12 @@ class Run:
             # Steps are queued, not awaited. What a step has to tell is read when it was awaited,
             # and so is a signal: by all hosts after the same step.
             stopping = 0
-            while len(ahead) > (0 if evaluating or stopping else AHEAD):
+            while len(ahead) > (0 if evaluating or stopping else room):
                 queued = ahead.popleft()
                 progress = self._await(queued, state, progress, clock)
                 stopping = stopping or int(queued.signal)
+            short = pace.restart() < LONG and jax.process_count() == 1
+            room = AHEAD if short else AHEAD_OF_LONG
             if stopping and told is None:  # what came after the last report
                 rest = Queued(number, state.step, stopping, (sums, self._counters(state, number)))
                 progress = self._await(rest, state, progress, clock)

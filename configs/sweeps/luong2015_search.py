@@ -1,20 +1,17 @@
-"""Luong 2015: a search over optimisers, dropout, alignment and window.
+"""Luong 2015: a search over learning rate, dropout, score, alignment and window.
 
     python sweep.py --config=configs/luong2015.py:data=multi30k_de_en,size=small \
         --sweep=configs/sweeps/luong2015_search.py --workdir=sweeps/search --trials=40 \
         --pruner=hyperband
 
-A window is drawn where there is one, and SGD's rates are not Adam's.
+A window is drawn where there is one.
 """
 
 from typing import Any
 
 
 def space(trial: Any) -> None:
-    if trial.suggest_categorical("optimizer.name", ["adam", "sgd"]) == "adam":
-        trial.suggest_float("optimizer.learning_rate", 1e-4, 1e-2, log=True)
-    else:
-        trial.suggest_float("optimizer.learning_rate", 0.1, 3.0, log=True)
+    trial.suggest_float("optimizer.learning_rate", 1e-4, 1e-2, log=True)
     trial.suggest_float("model.dropout", 0.0, 0.5, step=0.1)
     trial.suggest_categorical("score", ["dot", "general", "concat"])
     if trial.suggest_categorical("align", ["global", "local_m", "local_p"]) != "global":

@@ -38,6 +38,14 @@ def test_rows_are_means_over_seeds_and_the_best_is_first():
     assert [row.mean for row in rows_of(RECORDS, True)][:3] == [32.0, 34.0, 36.0]
 
 
+def test_luck_comes_behind():
+    """A point two of whose seeds were pruned has the mean of those that were not."""
+    lucky = [record({"a": 1}, seed, TrialState.PRUNED, 1.0) for seed in (0, 1)]
+    lucky.append(record({"a": 1}, 2, TrialState.COMPLETE, 50.0))
+    honest = [record({"a": 2}, seed, TrialState.COMPLETE, 40.0) for seed in range(3)]
+    assert [row.mean for row in rows_of([*lucky, *honest], False)] == [40.0, 50.0]
+
+
 def test_the_leaderboard_is_markdown_csv_and_json(tmp_path):
     rows = rows_of(RECORDS, lower_is_better=False)
     text = write_leaderboard(rows, "bleu", tmp_path)
@@ -47,7 +55,7 @@ def test_the_leaderboard_is_markdown_csv_and_json(tmp_path):
     assert lines[3].startswith("| local_p | 2 | 34.00 | 5.657 | 2 | 1,234 | 5,000,000 | 61 |")
     assert "pruned at 90.00" in lines[5] and "failed: a ¦ b" in lines[6]
     assert {line.count("|") for line in lines} == {lines[0].count("|")}
-    table = list(csv.DictReader((tmp_path / "leaderboard.csv").open()))
+    table = list(csv.DictReader((tmp_path / "leaderboard.csv").read_text().splitlines()))
     assert (table[1][D], table[1]["mean"], table[1]["scores"]) == ("2", "34.0", "30.0 38.0")
     whole = json.loads((tmp_path / "leaderboard.json").read_text())
     assert whole["metric"] == "bleu" and whole["rows"][0]["label"] == "align=global"

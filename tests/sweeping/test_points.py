@@ -65,6 +65,7 @@ def parsed(arguments, monkeypatch):
     return values.config
 
 
+@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections'
 @pytest.mark.parametrize(
     "point",
     [
@@ -105,7 +106,7 @@ MISTAKES = {
     "def points():\n    return []": "has no points",
     "x = 1": "wants one of the functions",
     "def points():\n    yield {'a.b': [1]}": "numbers, words",
-    "def points():\n    yield {'a.b': 1}\n    yield {'a.b': 1}": "twice",
+    "def points():\n    yield {'a.b': 1}\n    yield {'a.b': 1}": "two points called b=1",
     "def points():\n    yield {'a.b': 1 / 0}": "ZeroDivisionError",
 }
 

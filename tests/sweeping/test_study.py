@@ -20,7 +20,7 @@ def draw(trial):
 
 
 def open_study(url, name, points=POINTS, space=None, **changes):
-    settings = Settings(**{"metric": "bleu", "grace": 2, **changes})
+    settings = Settings(**{"metric": "bleu", **changes})
     sweep = Sweep(None if space else points, space)
     return Study(url, name, sweep, settings, {"sweep": "own.py"})
 
@@ -31,7 +31,7 @@ def complete(study, trial, score=1.0):
 
 def take_all(url, name, points, results):
     """One of several machines; who takes what goes to `results`."""
-    study = open_study(url, name, points, seeds=2, grace=60)
+    study = open_study(url, name, points, seeds=2)
     while (trial := study.take()) is not None:
         results.put((trial.user_attrs["key"], trial.user_attrs["seed"]))
         complete(study, trial)
@@ -57,7 +57,7 @@ def test_no_trial_is_taken_twice(url):
 
 
 def test_a_dead_workers_trial_is_freed(url):
-    dead, alive = (open_study(url, "dead", POINTS[:2]) for _ in range(2))
+    dead, alive = (open_study(url, "dead", POINTS[:2], grace=2) for _ in range(2))
     lost = dead.take()
     dead.beat(lost, 12.5)
     kept = alive.take()
@@ -153,7 +153,39 @@ def test_another_sweep_in_the_same_place_is_refused(file):
         Study(file, "x", Sweep(POINTS, None), Settings("bleu"), {"sweep": "b.py"})
 
 
-@pytest.mark.parametrize("wrong", ["mysql://x", "postgresql://nobody@/none?host=/nowhere"])
+def test_more_seeds_of_a_space_can_be_asked_for_later(file):
+    study = open_study(file, "x", space=draw, trials=2)
+    while (trial := study.take()) is not None:
+        complete(study, trial)
+    study = open_study(file, "x", space=draw, trials=2, seeds=2)
+    assert [study.take().user_attrs["key"] for _ in range(2)] == ["000", "001"]
+
+
+def test_a_named_point_that_was_changed_is_refused(file):
+    open_study(file, "x", [{"name": "deep", "a.b": 4}])
+    with pytest.raises(UserError, match=r"the point deep was .*4.* another name"):
+        open_study(file, "x", [{"name": "deep", "a.b": 6}])
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_what_is_drawn_first_is_the_same_everywhere(tmp_path, sampler):
+    studies = [
+        open_study(f"sqlite:///{tmp_path / name}.db", "x", space=draw, trials=4, sampler=sampler)
+        for name in "ab"
+    ]
+    first, second = ([study.take().params for _ in range(4)] for study in studies)
+    assert first == second and len({str(params) for params in first}) > 1
+
+
+STORAGES = {
+    "mysql://x": "--storage is not known",
+    "nonsense": "--storage is not known",
+    "postgresql://me:secret@/none?host=/nowhere": r"cannot open .*\*\*\*.*(No such file|failed)",
+}
+
+
+@pytest.mark.parametrize("wrong", STORAGES)
 def test_storages_that_cannot_be_are_sentences(wrong):
-    with pytest.raises(UserError, match="--storage="):
+    with pytest.raises(UserError, match=STORAGES[wrong]) as error:
         open_study(wrong, "x")
+    assert "secret" not in str(error.value)

@@ -1,5 +1,6 @@
 """A run is watched from outside: by its log, its status and its last words."""
 
+import fcntl
 import sys
 import textwrap
 import threading
@@ -147,3 +148,33 @@ def test_gpus_are_those_that_are_visible(monkeypatch):
     assert devices._gpus() == ["3", "GPU-abc"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert devices._gpus() == []
+
+
+def test_a_run_waits_for_the_folders_last_process(sweep, tmp_path):
+    """Which may still be saving what it has, when its sweep was killed."""
+    folder = tmp_path / "runs" / "D=1" / "seed0"
+    folder.mkdir(parents=True)
+    holder = (folder / "lock").open("a")
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    threading.Timer(1.0, holder.close).start()
+    first, _ = sweep("write('valid', 10, bleu=1.0)", grace=60)
+    assert first.state == TrialState.COMPLETE
+
+
+def test_half_a_line_of_a_log_is_passed_over(sweep, tmp_path):
+    first, _ = sweep("""
+        write("valid", 10, bleu=1.0)
+        (folder / "log.jsonl").open("ab").write(b'{"step": 3, "te\\xc3')
+    """)
+    assert first.score == 1.0
+
+
+def test_a_program_that_is_asked_from_outside_is_resumed(sweep):
+    first, _ = sweep("""
+        import os
+        if not (folder / "again").exists():
+            (folder / "again").touch()
+            os.kill(os.getpid(), signal.SIGTERM)
+        write("valid", 10, bleu=2.0)
+    """)
+    assert (first.state, first.score) == (TrialState.COMPLETE, 2.0)
