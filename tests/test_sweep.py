@@ -22,7 +22,7 @@ CONFIG = [
     "--config.data.examples.valid=4",
     "--config.data.examples.test=4",
     "--config.data.buckets=1",
-    "--config.data.batch_size=4",
+    "--config.data.batch_size=8",
     "--config.train.steps=40",
     "--config.train.eval_every=10",
 ]
