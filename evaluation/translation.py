@@ -120,7 +120,9 @@ def score(task: Translation, translated: list[Translated]) -> dict[str, float]:
 def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluation]:
     """What the trainer calls: scores and samples of the validation split."""
     decode = task.config.decode.copy_and_resolve_references()
-    decode.update({"beam": 1, "nbest": 1, "temperature": 0.0})  # quick, and always the same
+    if task.config.train.eval_greedily:
+        decode.beam = 1
+    decode.update({"nbest": 1, "temperature": 0.0})  # always the same
     evaluator = Evaluator(task, mesh, decode)
     wanted = task.config.train.samples
 

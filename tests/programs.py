@@ -18,6 +18,18 @@ SMALL = [
     "--config.train.eval_every=2",
 ]
 
+# For what processes do to each other: a network that compiles in a moment, with dropout, and a
+# matrix that is large enough to be divided over devices.
+QUICK = [
+    "--config=configs/schuster1997.py:network=brnn",
+    "--config.data.examples.train=32",
+    "--config.data.examples.valid=8",
+    "--config.data.examples.test=8",
+    "--config.data.buckets=1",
+    "--config.data.batch_size=8",
+    "--config.model.features=64",
+    "--config.model.dropout=0.2",
+]
 
 # Processes of one test run share what they compiled, outside the checkout.
 ENVIRONMENT = os.environ | {

@@ -36,7 +36,7 @@ from tasks.translation import TRANSLATORS
 from training.optimizers import OPTIMIZERS, SCHEDULES
 
 FOLDER = Path(__file__).parent.parent / "configs"
-HELPERS = {"__init__", "arguments", "base", "check", "datasets", "recipes"}
+HELPERS = {"__init__", "arguments", "base", "check", "datasets", "grid", "recipes"}
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 
 REGISTRIES = {

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.programs import ENVIRONMENT, ROOT, SMALL, call
+from tests.programs import ENVIRONMENT, QUICK, ROOT, SMALL, call
 from tests.saved import saved_arrays
 
 KILLS = int(os.environ.get("FAULTS", "2"))
@@ -56,7 +56,7 @@ def killed(command, told, workdir, rng, life, when):
 def whole(tmp_path_factory):
     """The flags of a run that nobody disturbed, how long it took, its arrays and its log."""
     folder = tmp_path_factory.mktemp("whole")
-    flags = [*SMALL, f"--config.data.cache={folder}/cache", "--config.model.dropout=0.2"]
+    flags = [*QUICK, f"--config.data.cache={folder}/cache"]
     flags += [f"--config.train.{x}" for x in (f"steps={STEPS}", "eval_every=4", "log_every=4")]
     began = time.monotonic()
     call("train.py", *flags, f"--workdir={folder}/run")

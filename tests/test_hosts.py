@@ -9,13 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from tests.programs import ENVIRONMENT, ROOT, SMALL, call
+from tests.programs import ENVIRONMENT, QUICK, ROOT, call
 from tests.saved import saved_arrays
 
-LONGER = [
-    f"--config.{x}"
-    for x in ("train.steps=30", "train.eval_every=10", "train.log_every=5", "model.dropout=0.2")
-]
+LONGER = [f"--config.{x}" for x in ("train.steps=30", "train.eval_every=10", "train.log_every=5")]
 
 
 def start(count, flags, devices=1, of_last=()):
@@ -55,7 +52,7 @@ def validations(workdir):
 def test_hosts_stop_together_and_others_with_divided_parameters_end_as_one_alone(
     tmp_path, count, then
 ):
-    flags = [*SMALL, *LONGER, f"--config.data.cache={tmp_path}/cache"]
+    flags = [*QUICK, *LONGER, f"--config.data.cache={tmp_path}/cache"]
     call("train.py", *flags, f"--workdir={tmp_path}/one")
     flags.append(f"--workdir={tmp_path}/many")
     processes = start(count, flags)

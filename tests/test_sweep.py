@@ -13,19 +13,9 @@ import optuna
 import pytest
 
 from sweeping.slurm import parse_settings, submit
-from tests.programs import ENVIRONMENT, ROOT, call
+from tests.programs import ENVIRONMENT, QUICK, ROOT, call
 
-# The model that compiles fastest, a step that takes long: a sweep that can be killed in the middle.
-CONFIG = [
-    "--config=configs/schuster1997.py:network=mlp",
-    "--config.data.examples.train=8",
-    "--config.data.examples.valid=4",
-    "--config.data.examples.test=4",
-    "--config.data.buckets=1",
-    "--config.data.batch_size=8",
-    "--config.train.steps=40",
-    "--config.train.eval_every=10",
-]
+CONFIG = [*QUICK, "--config.train.steps=40", "--config.train.eval_every=10"]
 POINTS = """
 def points():
     for rate in (0.001, 0.002, 0.003):

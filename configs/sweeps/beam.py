@@ -3,8 +3,8 @@
     python sweep.py --config=configs/luong2015.py:data=dates \
         --sweep=configs/sweeps/beam.py --workdir=sweeps/beam --workers=2
 
-A run each: the width under which the dev split is translated decides which checkpoint is the best.
-For widths of one trained model, `eval.py --beams=1,2,5,12` takes a minute.
+A run each, all of the same steps, whose dev split is translated by the width: so it also says which
+checkpoint is best. For widths of one trained model, `eval.py --beams=1,2,5,12` takes a minute.
 """
 
 from collections.abc import Iterator
@@ -13,6 +13,6 @@ from configs.grid import grid
 
 
 def points() -> Iterator[dict]:
+    searched = {"train.eval_greedily": [False], "decode.beam": [2, 5, 12]}
     yield {"decode.beam": 1}
-    widths, penalties = [2, 5, 12], ["none", "gnmt", "average"]
-    yield from grid(**{"decode.beam": widths, "decode.length_penalty": penalties})
+    yield from grid(**searched, **{"decode.length_penalty": ["none", "gnmt", "average"]})

@@ -47,7 +47,13 @@ def alone():
     return make_mesh(jax.devices()[:1])
 
 
-@pytest.mark.parametrize("name", SCORES)
+# The others of each task differ in their model alone, which is tested by itself.
+_FIRST = ("series", "columns", "han", "reader")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in _FIRST)) for n in SCORES]
+)
 def test_a_run_from_corpus_to_page(name, tmp_path, alone):
     config, workdir = small_config(name, tmp_path / "corpus"), tmp_path / "run"
     workdir.mkdir()

@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 
 from data.tokenizers import TOKENIZERS, make_tokenizer
 from data.vocabulary import EOS, WordVocabulary
+from evaluation import translation
 from evaluation.results import Wanted
 from evaluation.scores import text_scores
 from evaluation.translation import Evaluator
@@ -55,6 +57,20 @@ def test_losses_are_means_over_all_tokens_of_the_split(evaluator, params, tiny_t
 
 def wanted(decode, folder, **changes):
     return Wanted("test", folder, 1, 2, [7], decode, **changes)
+
+
+@pytest.mark.parametrize("greedily", [True, False])
+def test_the_dev_split_is_translated_greedily_or_as_decode_says(
+    tiny_task, mesh, monkeypatch, greedily
+):
+    asked = []
+    monkeypatch.setattr(translation, "Evaluator", lambda task, mesh, decode: asked.append(decode))
+    config = tiny_task.config.copy_and_resolve_references()
+    config.decode.update({"beam": 3, "nbest": 2, "temperature": 0.5})
+    config.train.eval_greedily = greedily
+    translation.make_evaluate(SimpleNamespace(config=config), mesh)
+    (decode,) = asked
+    assert (decode.beam, decode.nbest, decode.temperature) == (1 if greedily else 3, 1, 0.0)
 
 
 def test_report_keeps_all_it_found(params, tiny_task, mesh, tmp_path, capsys):

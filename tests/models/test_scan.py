@@ -165,7 +165,9 @@ MODELS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "elman, local_p")) for n in MODELS]
+)
 def test_gradients_of_whole_models_are_those_of_a_plain_scan(name, monkeypatch):
     """Under dropout and padding, in float32."""
     config = base_config().model
