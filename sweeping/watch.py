@@ -59,7 +59,7 @@ def _line(record: Record, done: int, of: int, metric: str) -> str:
 
 
 def _runs(workers: Sequence[Worker], metric: str) -> Table:
-    table = Table("worker", "point", "seed", "step", f"last {metric}", "tokens/s", "seconds")
+    table = Table("worker", "point", "seed", "step", f"last {metric}", "seen/s", "seconds")
     for i, worker in enumerate(workers):
         run = worker.now
         if run is not None:
