@@ -134,10 +134,10 @@ def _explained(error: RuntimeError) -> str:
     return ""
 
 
-def folder(name: str | None) -> Path:
+def folder(name: str | None, what: str = "run") -> Path:
     """The value of --workdir, which every program needs."""
     if not name:
-        raise UserError("--workdir is missing: name the folder of the run, as --workdir=runs/a")
+        raise UserError(f"--workdir is missing: name the {what}'s folder, as --workdir={what}s/a")
     return Path(name)
 
 

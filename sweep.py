@@ -40,7 +40,11 @@ _GRACE = flags.DEFINE_integer(
     lower_bound=2,
 )  # fmt: skip
 _RETRY = flags.DEFINE_bool("retry_failed", False, "Try those again that failed by an error.")
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Only show the points, and how long they may take.")
+_DRY_RUN = flags.DEFINE_bool(
+    "dry_run",
+    False,
+    "Only show the points, and train the first for 40 steps to say how long they may take.",
+)
 _SLURM = flags.DEFINE_string(
     "slurm", "", "Run the workers as a SLURM array with these settings, as "
     "partition=gpu,timeout_min=600,gpus_per_node=1.",
@@ -49,7 +53,11 @@ _SLURM = flags.DEFINE_string(
 
 def main() -> None:
     config, _ = program.checked_config()
-    workdir, sweep, base = program.folder(_WORKDIR.value), load_sweep(_SWEEP.value), _base()
+    workdir, sweep, base = (
+        program.folder(_WORKDIR.value, "sweep"),
+        load_sweep(_SWEEP.value),
+        _base(),
+    )
     points = sweep.points or [example(sweep)]
     for point in points:
         base.config(point, 0)  # a slip in one should not wait for its turn
@@ -57,13 +65,18 @@ def main() -> None:
         raise UserError("--slurm wants --storage=postgresql://...: jobs share the work by it")
     if _DRY_RUN.value:
         return _show_plan(sweep, base, points[0])
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {workdir}: {error.strerror}") from error
     settings = Settings(
         config.train.eval_metric, _SEEDS.value, _TRIALS.value, _SAMPLER.value, _PRUNER.value,
         _GRACE.value,
     )  # fmt: skip
     begun_with = {"sweep": Path(_SWEEP.value).name, "metric": settings.metric, **base._asdict()}
     url = _STORAGE.value or f"sqlite:///{workdir / 'study.db'}"
-    study = Study(url, workdir.name, sweep, settings, begun_with)
+    # In its own file a sweep needs no name; on a server it is called by its folder's.
+    study = Study(url, workdir.name if _STORAGE.value else "sweep", sweep, settings, begun_with)
     if _RETRY.value:
         study.retry_failed()
     if _SLURM.value:
@@ -94,7 +107,7 @@ def _show_plan(sweep: Sweep, base: Base, first: Point) -> None:
     print(
         f"a run of {found.steps:,} steps may take {found.seconds:,.0f} s ({found.around:.0f} s of "
         f"them to start, compile and evaluate once; later evaluations are not counted), all by "
-        f"{_WORKERS.value} worker(s) here {minutes:,.0f} min, were all like the first "
+        f"{_WORKERS.value} worker(s) here {minutes:,.1f} min, were all like the first "
         f"({found.parameters:,} parameters)"
     )
 
@@ -108,7 +121,6 @@ def _submit(workdir: Path) -> None:
 
 
 def _work(study: Study, base: Base, workdir: Path) -> None:
-    workdir.mkdir(parents=True, exist_ok=True)
     stop = threading.Event()
     workers = [Worker(study, base, workdir, share, stop) for share in deal(_WORKERS.value)]
     with stop_signals("stopping when all runs are saved") as signals:
@@ -132,9 +144,16 @@ def _work(study: Study, base: Base, workdir: Path) -> None:
         raise Stopped(signals[0], "runs are saved")
     draw(records, metric, study.lower_is_better, workdir)
     print(text)
+    if rows[0].scores:
+        first = f"{workdir / rows[0].run / 'seed0'}"
+        print(f"{workdir}/leaderboard.md, .csv, .json and pictures are written; the best:")
+        print(f"python eval.py --workdir='{first}'")
     errors = [error for row in rows for error in row.errors]
-    if errors and not any(row.scores for row in rows):
-        raise UserError(f"no run came to its end; the first error: {errors[0]}")
+    if errors:
+        raise UserError(
+            f"{len(errors)} of {len(records)} runs failed, the first with: {errors[0]} (all that "
+            f"it said is in its output.txt in {workdir}/runs; --retry_failed tries again)"
+        )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from errors import UserError
+
 
 def grid(**values: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """Names as in a sweep's points; ** takes those with dots.
@@ -11,5 +13,8 @@ def grid(**values: Iterable[Any]) -> Iterator[dict[str, Any]]:
     >>> list(grid(score=["dot", "concat"], **{"model.attention.D": [5]}))
     [{'score': 'dot', 'model.attention.D': 5}, {'score': 'concat', 'model.attention.D': 5}]
     """
+    for name, several in values.items():
+        if isinstance(several, str):
+            raise UserError(f"grid({name}={several!r}): give a list of values, as [{several!r}]")
     for combination in itertools.product(*values.values()):
         yield dict(zip(values, combination, strict=True))

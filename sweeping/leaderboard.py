@@ -6,12 +6,12 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from optuna.trial import TrialState
 
 from evaluation.tables import table
-from sweeping.points import Point, changes, label, short_names
+from sweeping.points import Point, changes, label, run_name, short_names
 from sweeping.study import Record
 
 
@@ -26,6 +26,7 @@ class Row(NamedTuple):
     parameters: int | None
     count: float | None  # tokens, or what else losses are means over, a complete run
     seconds: float | None  # the same, over all its attempts
+    run: str  # the folder of its runs, in that of the sweep
 
     @property
     def mean(self) -> float | None:
@@ -70,6 +71,7 @@ def _row(own: Sequence[Record]) -> Row:
         parameters=parameters[0] if parameters else None,
         count=mean("count"),
         seconds=mean("seconds"),
+        run=f"runs/{run_name(own[0].key, own[0].point)}",
     )  # fmt: skip
 
 
@@ -79,20 +81,21 @@ def write_leaderboard(rows: Sequence[Row], metric: str, folder: Path) -> str:
     named = any("name" in row.point for row in rows)
     columns = {"name": "name"} if named else {}
     columns |= short_names(fields)
-    head = [*columns.values(), metric, "±", "seeds", "parameters", "seen", "seconds", "remarks"]
-    shown = [[*(_value(row.point, name) for name in columns), *_figures(row)] for row in rows]
-    text = table(head, shown, words=len(columns))
+    figures = [metric, "±", "seeds", "parameters", "seen", "seconds"]
+    shown = [
+        [*(_value(row.point, name) for name in columns), *_figures(row), _remarks(row) or " "]
+        for row in rows
+    ]
+    text = table([*columns.values(), *figures, "remarks"], shown, words=len(columns), remarks=1)
     (folder / "leaderboard.md").write_text(text, "utf-8")
     with (folder / "leaderboard.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*columns, *Row._fields[1:], "mean", "deviation"])
-        writer.writeheader()
+        writer = csv.writer(file)
+        writer.writerow([*columns, *figures, "run", "remarks"])
         for row in rows:
-            figures = {name: _cell(value) for name, value in row._asdict().items()}
-            del figures["point"]
-            writer.writerow({
-                **{name: row.point.get(name, "") for name in columns}, **figures,
-                "mean": _cell(row.mean), "deviation": _cell(row.deviation),
-            })  # fmt: skip
+            values = [label(row.point) if n == "name" else row.point.get(n, "") for n in columns]
+            means = [row.mean, row.deviation, len(row.scores)]
+            costs = [row.parameters, row.count, row.seconds]
+            writer.writerow([*values, *means, *costs, row.run, _remarks(row)])
     whole = [
         {"label": label(row.point), **row._asdict(), "mean": row.mean, "deviation": row.deviation}
         for row in rows
@@ -113,23 +116,19 @@ def _figures(row: Row) -> list[str]:
         f"{row.parameters:,}" if row.parameters else "–",
         f"{row.count:,.0f}" if row.count else "–",
         f"{row.seconds:,.0f}" if row.seconds else "–",
-        "; ".join(_remarks(row)) or " ",
     ]  # fmt: skip
 
 
-def _remarks(row: Row) -> list[str]:
+def _remarks(row: Row) -> str:
     pruned = ", ".join(number(score) for score in row.pruned)
     errors = [error.replace("|", "¦") for error in row.errors]
-    return [
+    said = [
         *([f"pruned at {pruned}"] if row.pruned else []),
         *(f"failed: {error}" for error in errors),
         *([f"{row.waiting} to come"] if row.waiting else []),
     ]
+    return "; ".join(said)
 
 
 def number(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:#.4g}"
-
-
-def _cell(value: Any) -> Any:
-    return " ".join(map(str, value)) if isinstance(value, list) else value

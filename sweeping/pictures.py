@@ -33,8 +33,7 @@ class Field(NamedTuple):
     def mark(self, axes: Axes) -> None:
         axes.set_xlabel(self.name)
         if self.ticks:
-            turned = max(map(len, self.ticks)) > 4
-            axes.set_xticks(range(len(self.ticks)), self.ticks, rotation=30 * turned)
+            axes.set_xticks(range(len(self.ticks)), self.ticks, rotation=30)
             axes.set_xlim(-0.6, len(self.ticks) - 0.4)
         elif self.log:
             axes.set_xscale("log")
@@ -79,7 +78,7 @@ def _shown(value: Any) -> str:
 def _history(scores: np.ndarray, metric: str, lower_is_better: bool, path: Path) -> None:
     figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
     best = (np.minimum if lower_is_better else np.maximum).accumulate(scores)
-    axes.scatter(range(1, len(scores) + 1), scores, **DOT, label="a run")
+    axes.scatter(range(1, len(scores) + 1), scores, **DOT, label="a complete run")
     axes.step(range(1, len(scores) + 1), best, where="post", color="C1", label="the best so far")
     axes.set_xlabel("runs, in their order")
     axes.set_ylabel(metric)
@@ -157,7 +156,7 @@ def _parallel(
             )  # fmt: skip
     axes.set_xticks(range(len(axes_of)), [field.name for field in axes_of])
     axes.set_yticks([])
-    axes.set_xlim(-0.1, len(axes_of) - 0.5)
+    axes.set_xlim(-0.1, len(axes_of) - 0.75)
     for side in axes.spines.values():
         side.set_visible(False)
     _save(figure, path)

@@ -13,10 +13,13 @@ config file, as in luong2015.py:score=dot. A point's "name" is what it is called
 
 import inspect
 import runpy
+import traceback
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
 
 from configs.base import Config
 from configs.check import check
@@ -42,14 +45,21 @@ def load_sweep(path: str) -> Sweep:
         points, space = found.get("points"), found.get("space")
         if bool(points) == bool(space):
             raise UserError(
-                f"{path} is no sweep: it wants one of the functions points() and space(trial); see "
-                "sweeping/points.py"
+                f"{path} is no sweep: it wants points() or space(trial), and not both; see "
+                "docs/sweeps.md"
             )
         return Sweep(_checked(list(points()), path) if points else None, space)
     except UserError:
         raise
     except Exception as error:  # whatever a file of the user's can raise
-        raise UserError(f"{path}: {type(error).__name__}: {first_line(error)}") from error
+        raise UserError(blamed(path, error)) from error
+
+
+def blamed(path: str, error: Exception) -> str:
+    """An error in a file of the user's: where and what."""
+    lines = [at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == path]
+    where = f", line {lines[-1]}" if lines else ""
+    return f"{path}{where}: {type(error).__name__}: {first_line(error)}"
 
 
 def _ready() -> str:
@@ -61,6 +71,10 @@ def _checked(points: list[Point], path: str) -> list[Point]:
         raise UserError(f"{path} has no points")
     named: dict[str, Point] = {}
     for point in points:
+        if not isinstance(point, dict):
+            raise UserError(f"{path}: a point is a dictionary of changes, not {point!r}")
+        if "seed" in point:
+            raise UserError(f"{path}: seeds are not a point's: --seeds says how many there are")
         for name, value in point.items():
             if not isinstance(value, bool | int | float | str):
                 raise UserError(f"{path}: {name} is {value!r}: numbers, words, True and False go")
@@ -86,6 +100,11 @@ def label(point: Point) -> str:
     return text if len(text) <= 120 else f"{text[:110]}-{zlib.crc32(text.encode()):08x}"
 
 
+def run_name(key: str, point: Point) -> str:
+    """The folder of a point's runs; points that were drawn have a number as their key."""
+    return label(point) if key == label(point) else f"{key},{label(point)}"
+
+
 def short_names(names: list[str]) -> dict[str, str]:
     """The last parts of dotted names, where that leaves them different."""
     lasts = [name.rpartition(".")[2] for name in names]
@@ -93,6 +112,23 @@ def short_names(names: list[str]) -> dict[str, str]:
         name: last if lasts.count(last) == 1 else name
         for name, last in zip(names, lasts, strict=True)
     }
+
+
+def _check_field(config: Config, name: str, value: Any) -> None:
+    node: Any = config
+    path = name.split(".")
+    for depth, part in enumerate(path):
+        if not isinstance(node, ConfigDict) or part not in node:
+            where = ".".join(["config", *path[:depth]])
+            known = ", ".join(node) if isinstance(node, ConfigDict) else "no fields"
+            raise UserError(f"{where} has no field {part!r}: it has {known}")
+        node = node[part]
+    known = type(node) in _ARTICLES and type(node) is not type(value)
+    if known and not (isinstance(node, float) and type(value) is int):
+        raise UserError(f"{name} is {value!r}, and should be {_ARTICLES[type(node)]}")
+
+
+_ARTICLES = {bool: "True or False", int: "an integer", float: "a number", str: "a word"}
 
 
 class Base(NamedTuple):
@@ -117,7 +153,10 @@ class Base(NamedTuple):
         arguments = ",".join(f"{name}={value}" for name, value in self._arguments(point).items())
         try:
             config = runpy.run_path(self.file)["get_config"](arguments)
-            config.update_from_flattened_dict({**self._changed(point), "seed": seed})
+            fields = {**self._changed(point), "seed": seed}
+            for name, value in fields.items():
+                _check_field(config, name, value)
+            config.update_from_flattened_dict(fields)
             check(config)
         except (UserError, KeyError, AttributeError, TypeError, ValueError) as error:
             text = error.args[0] if error.args else error  # a KeyError's str is in quotes

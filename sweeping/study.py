@@ -9,6 +9,7 @@ import functools
 import itertools
 import json
 import math
+import re
 import time
 import warnings
 import zlib
@@ -25,7 +26,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from errors import UserError, first_line
 from sweeping.mutex import Mutex
-from sweeping.points import Point, Sweep, label
+from sweeping.points import Point, Sweep, blamed, label
 
 SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
     # Others are at work on theirs: constant_liar keeps away from those.
@@ -105,7 +106,7 @@ class Study:
             with self._mutex.held():  # or two would make the tables at once
                 self._storage = _open_storage(where, settings.grace)
         except (ImportError, SQLAlchemyError, RuntimeError) as error:
-            raise UserError(f"cannot open --storage={where!r}: {first_line(error)}") from error
+            raise UserError(f"cannot open --storage={_hidden(url)}: {first_line(error)}") from error
         with self._mutex.held():
             self._study = optuna.create_study(
                 storage=self._storage,
@@ -130,16 +131,23 @@ class Study:
     def lower_is_better(self) -> bool:
         return self.settings.metric in ("loss", "perplexity")
 
+    @property
+    def _staged(self) -> bool:
+        """Whether further seeds are for points alone whose first came to its end: those that are
+        drawn, and all where runs are pruned, which only first ones are."""
+        return bool(self.sweep.space) or self.settings.pruner != "none"
+
     def _plan(self) -> None:
         """Puts all in line that is not there yet: seed after seed, so that an early look at the
-        table sees every point. Of points that are drawn, further seeds come with their scores."""
+        table sees every point."""
         known, seeds = self._latest(), range(self.settings.seeds)
-        if self.sweep.points is not None:
-            for seed, point in itertools.product(seeds, self.sweep.points):
+        for seed, point in itertools.product(seeds, self.sweep.points or ()):
+            if seed == 0 or not self._staged:
                 self._want(known, label(point), seed, point)
-            return
-        for number in range(self.settings.trials):
+        for number in range(self.settings.trials if self.sweep.space else 0):
             self._want(known, f"{number:03d}", 0)
+        if not self._staged:
+            return
         for (key, seed), trial in known.items():
             if seed == 0 and trial.state == TrialState.COMPLETE:
                 for further in seeds[1:]:
@@ -201,7 +209,10 @@ class Study:
 
     @_patient
     def prunes(self, trial: Trial, score: float, evaluation: int) -> bool:
-        """Whether a run with this score should be given up."""
+        """Whether a run with this score should be given up. A point's further seeds are not: else
+        its mean would be of those that had luck."""
+        if trial.user_attrs["seed"] > 0:
+            return False
         trial.report(score, evaluation)
         return trial.should_prune()
 
@@ -215,7 +226,7 @@ class Study:
             for name, value in facts.items():
                 trial.set_user_attr(name, value)
             own = trial.user_attrs
-            if state == TrialState.COMPLETE and self.sweep.space and own["seed"] == 0:
+            if state == TrialState.COMPLETE and self._staged and own["seed"] == 0:
                 known = self._latest()
                 for seed in range(1, self.settings.seeds):
                     self._want(known, own["key"], seed, own["point"])
@@ -252,8 +263,7 @@ def _drawn(sweep: Sweep, trial: Trial) -> Point:
     except (StorageInternalError, OperationalError):
         raise
     except Exception as error:  # whatever a file of the user's can raise
-        message = f"{type(error).__name__}: {first_line(error)}"
-        raise UserError(f"the sweep's space cannot be drawn from: {message}") from error
+        raise UserError(blamed(sweep.space.__code__.co_filename, error)) from error
     return trial.params
 
 
@@ -271,13 +281,18 @@ def _parse(url: str) -> URL:
         where = None
     if where is None or where.get_backend_name() not in ("sqlite", "postgresql"):
         raise UserError(
-            "--storage is not known: leave it out for a file in the workdir, or write "
-            "postgresql://user:password@host/database"
+            f"--storage={_hidden(url)} is not known: leave it out for a file in the workdir, or "
+            "write postgresql://user:password@host/database"
         )
     if where.get_backend_name() == "sqlite":
         Path(where.database or "").parent.mkdir(parents=True, exist_ok=True)
         return where
     return where.set(drivername="postgresql+psycopg2")
+
+
+def _hidden(url: str) -> str:
+    """Without its password."""
+    return re.sub(r"(://[^/@]*:)[^/@]*@", r"\1***@", url)
 
 
 def _open_storage(url: URL, grace: int) -> RDBStorage:
@@ -291,8 +306,11 @@ def _open_storage(url: URL, grace: int) -> RDBStorage:
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:
-    return ", ".join(
-        f"{name} {before.get(name)!r} (here {now.get(name)!r})"
-        for name in sorted(before.keys() | now.keys())
-        if before.get(name) != now.get(name)
-    )
+    said = []
+    for name in sorted(before.keys() | now.keys()):
+        there, here = before.get(name), now.get(name)
+        if isinstance(there, dict) and isinstance(here, dict):
+            said += [_differences(there, here)] if there != here else []
+        elif there != here:
+            said.append(f"{name} {there!r} (here {here!r})")
+    return ", ".join(said)

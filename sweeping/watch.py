@@ -22,11 +22,16 @@ def watch(workers: Sequence[Worker], study: Study, seconds: float = 1.0) -> Iter
     """Until the workers have ended; every so many seconds the study is asked how it stands, and
     the caller may look to something else."""
     with _screen() as (say, show):
-        said = {(record.key, record.seed) for record in study.records() if record.over}
-        working = True
+        records = study.records()
+        said = {(record.key, record.seed) for record in records if record.over}
+        begun, working = set(), True
+        say(f"{len(records)} runs, {len(said)} of them over; {len(workers)} at a time")
         while working:
             working = any(worker.is_alive() for worker in workers)
             records = study.records()
+            for name in {w.now.name for w in workers if w.now is not None} - begun:
+                begun.add(name)
+                say(f"begins: {name}")
             for record in records:
                 if record.over and (record.key, record.seed) not in said:
                     said.add((record.key, record.seed))

@@ -22,7 +22,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
 from sweeping.devices import Share
-from sweeping.points import Base, Point, label
+from sweeping.points import Base, run_name
 from sweeping.study import Study, better
 
 POLL = 0.5  # seconds between two looks at a run
@@ -61,7 +61,8 @@ class Worker(threading.Thread):
 
     def _try(self, trial: Trial) -> None:
         facts = trial.user_attrs
-        folder = self.workdir / "runs" / run_name(facts["key"], facts["point"], facts["seed"])
+        name = run_name(facts["key"], facts["point"])
+        folder = self.workdir / "runs" / name / f"seed{facts['seed']}"
         folder.mkdir(parents=True, exist_ok=True)
         before = facts.get("seconds", 0.0)
         while in_use(folder):  # its last process may still be saving what it has
@@ -78,11 +79,6 @@ class Worker(threading.Thread):
                 pass  # it seemed dead, this machine asleep say, and is somebody else's by now
             finally:
                 self.now = None
-
-
-def run_name(key: str, point: Point, seed: int) -> str:
-    name = label(point) if key == label(point) else f"{key},{label(point)}"
-    return f"{name}/seed{seed}"
 
 
 def in_use(folder: Path) -> bool:
@@ -125,6 +121,10 @@ class Run:
                 stdout=output, stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for us to pass on
             )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        return "/".join(self.folder.parts[-2:])
 
     @property
     def seconds(self) -> float:

@@ -83,13 +83,13 @@ def test_predictions_come_in_the_corpus_order_from_several_devices(tmp_path, mes
     config.data.update({"batch_size": 4, "batch_multiple": 2, "buckets": 2})
     task = make_task(config)
     assert len(list(task.eval_batches("test"))) > 2  # and not in the corpus' order
-    params = task.init(jax.random.key(0))
+    params = jax.jit(task.init)(jax.random.key(0))
     losses, found = Predictor(task, mesh)(params, "test")
-    sums = []
+    sums, loss, predict = [], jax.jit(task.loss), jax.jit(task.predict)
     assert len(found) == len(task.prepared.split("test"))
     for batch in task.eval_batches("test"):  # on one device, and by the index
-        sums.append(task.loss(params, batch))
-        own = task.predict(params, batch)[0]["label"]
+        sums.append(loss(params, batch))
+        own = predict(params, batch)[0]["label"]
         for row, i in enumerate(batch["index"].tolist()):
             if i >= 0:
                 np.testing.assert_array_equal(found[i]["label"], own[row])

@@ -59,6 +59,10 @@ CASES = {
     "mino-zero": tiny(key_value="zero", score="concat", bidirectional=True),
 }
 
+# Those whose parts are all in others are left to make slow.
+_ALIKE = ("residual", "plain-gru-bidirectional", "luong-dot", "luong-local_p-location", "mino-zero")
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in _ALIKE)) for name in CASES]
+
 
 @functools.cache
 def build(name):
@@ -85,7 +89,7 @@ def build(name):
     return config, reverse, params, jax.jit(jax.grad(whole, has_aux=True)), step
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_steps_equal_teacher_forcing(name):
     _, _, params, whole, step = build(name)
     _, (memory, state, ratings, attention) = whole(params, SOURCE, TARGET_IN)
@@ -101,7 +105,7 @@ def padded(rng, lengths, width, first=()):
     return np.array([row + [0] * (width - len(row)) for row in rows])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=6, deadline=None)
 @given(
     seed=st.integers(0, 2**16),
@@ -168,7 +172,7 @@ def test_bahdanaus_weights_start_as_the_paper_says():
     config = config.copy_and_resolve_references()
     config.init, config.init_scale = "bahdanau", 1.0
     model = make_seq2seq(config, 10, 10, False)
-    params = model.init(jax.random.key(0), SOURCE, SOURCE != 0, TARGET_IN)["params"]
+    params = jax.jit(model.init)(jax.random.key(0), SOURCE, SOURCE != 0, TARGET_IN)["params"]
     for block in np.split(params["decoder"]["stack"]["forward0"]["U"], 3, axis=1):
         np.testing.assert_allclose(block.T @ block, np.eye(4), atol=1e-5)
     score = params["decoder"]["attention"]["score"]

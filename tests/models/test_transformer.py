@@ -43,6 +43,9 @@ CASES = {
     "remat": tiny(remat=True, attention_layer=0),
 }
 
+# Those whose parts are all in others are left to make slow.
+NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in ("pre", "remat"))) for n in CASES]
+
 
 @functools.cache
 def build(name):
@@ -69,7 +72,7 @@ def build(name):
     return config, model, params, jax.jit(jax.grad(whole, has_aux=True)), jax.jit(step)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_cached_steps_equal_teacher_forcing(name):
     _, _, params, whole, step = build(name)
     _, (memory, state, ratings, attention) = whole(params, SOURCE, TARGET_IN)
@@ -79,7 +82,7 @@ def test_cached_steps_equal_teacher_forcing(name):
         np.testing.assert_allclose(step_attention, attention[:, t], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=5, deadline=None)
 @given(
     seed=st.integers(0, 2**16),
@@ -125,7 +128,7 @@ def test_no_output_depends_on_a_later_word():
         return model.apply({"params": changed}, memory, words, method="decode")[0][0, t]
 
     words = jnp.array([[1, 4, 5, 6]])  # each word once, so its row of the table is its position
-    jacobian = jax.jit(jax.jacobian(features), static_argnums=1)
+    jacobian = jax.jit(jax.jacobian(features))
     for t in range(4):
         by_word = jacobian(params["target_embed"]["embedding"], t)[:, words[0]]
         reach = jnp.abs(by_word).max(axis=(0, 2))
@@ -141,8 +144,13 @@ def test_all_weights_of_all_layers_and_heads_can_be_asked_for(name):
         memory = module.encode(SOURCE, SOURCE != 0)
         return module.decode(memory, TARGET_IN)[0]
 
-    features, asked = model.apply(variables, method=forward, mutable=["attention"])
-    np.testing.assert_array_equal(features, model.apply(variables, method=forward))
+    @jax.jit
+    def both(variables):
+        features, asked = model.apply(variables, method=forward, mutable=["attention"])
+        return features, asked, model.apply(variables, method=forward)
+
+    features, asked, alone = both(variables)
+    np.testing.assert_array_equal(features, alone)
     _, expected = reference.transformer(
         reference.as_float64(params), config, SOURCE[0], TARGET_IN[0]
     )
@@ -185,7 +193,7 @@ def test_parameters_are_the_papers(size):
     assert count == 37_000 * d + layers * (encoder + decoder) == COUNTS[size]
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("norm", ["pre", pytest.param("post", marks=pytest.mark.slow)])
 def test_both_norms_train(transformer_task, mesh, norm):
     config = transformer_task.config.copy_and_resolve_references()
     config.model.norm = norm

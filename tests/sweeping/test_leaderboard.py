@@ -7,6 +7,7 @@ from optuna.trial import TrialState
 
 from sweeping.leaderboard import rows_of, write_leaderboard
 from sweeping.pictures import draw
+from sweeping.points import label
 from sweeping.study import Record
 
 FACTS = {"parameters": 1234, "count": 5e6, "seconds": 61.0}
@@ -14,7 +15,7 @@ D = "model.attention.D"
 
 
 def record(point, seed, state, score=None, **facts):
-    return Record(str(point), seed, point, state, score, facts)
+    return Record(label(point), seed, point, state, score, facts)
 
 
 RECORDS = [
@@ -56,7 +57,8 @@ def test_the_leaderboard_is_markdown_csv_and_json(tmp_path):
     assert "pruned at 90.00" in lines[5] and "failed: a ¦ b" in lines[6]
     assert {line.count("|") for line in lines} == {lines[0].count("|")}
     table = list(csv.DictReader((tmp_path / "leaderboard.csv").read_text().splitlines()))
-    assert (table[1][D], table[1]["mean"], table[1]["scores"]) == ("2", "34.0", "30.0 38.0")
+    assert (table[1][D], table[1]["bleu"], table[1]["seeds"]) == ("2", "34.0", "2")
+    assert table[2]["run"] == "runs/align=local_p,D=5" and "to come" in table[2]["remarks"]
     whole = json.loads((tmp_path / "leaderboard.json").read_text())
     assert whole["metric"] == "bleu" and whole["rows"][0]["label"] == "align=global"
 

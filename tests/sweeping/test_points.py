@@ -95,7 +95,7 @@ def test_points_are_called_by_what_they_change():
 
 
 def test_a_grid_is_every_combination():
-    assert len(list(grid(a=[1, 2], b="xyz"))) == 6
+    assert len(list(grid(a=[1, 2], b=["x", "y", "z"]))) == 6
 
 
 def test_a_points_values_win_over_the_command_lines():
@@ -106,10 +106,13 @@ def test_a_points_values_win_over_the_command_lines():
 
 MISTAKES = {
     "def points():\n    return []": "has no points",
-    "x = 1": "wants one of the functions",
+    "x = 1": "wants points\\(\\) or space",
     "def points():\n    yield {'a.b': [1]}": "numbers, words",
     "def points():\n    yield {'a.b': 1}\n    yield {'a.b': 1}": "two points called b=1",
-    "def points():\n    yield {'a.b': 1 / 0}": "ZeroDivisionError",
+    "def points():\n    yield {'a.b': 1 / 0}": "own.py, line 2: ZeroDivisionError",
+    "def points():\n    yield 'dot'": "a dictionary of changes",
+    "def points():\n    yield {'seed': 1}": "--seeds says how many",
+    "from configs.grid import grid\ndef points():\n    yield from grid(cell='gru')": "a list",
 }
 
 
@@ -121,12 +124,22 @@ def test_mistakes_in_a_file_are_sentences(text, tmp_path):
         load_sweep(str(path))
 
 
-@pytest.mark.parametrize(
-    "point",
-    [{"model.atention.D": 3}, {"score": "dots"}, {"model.attention.D": "x"}, {"train.steps": 0}],
-    ids=str,
-)
-def test_a_point_that_cannot_be_built_is_named(point):
-    base = Base("configs/luong2015.py", {}, {"train.epochs": 0.0})
-    with pytest.raises(UserError, match=re.escape(f"the point {label(point)} cannot be built")):
-        base.config(point, 0)
+WRONG = {
+    "model.atention.D": (3, "config.model has no field 'atention': it has attention, bridge"),
+    "score": ("dots", "score can be general, dot"),
+    "model.attention.D": ("x", "model.attention.D is 'x', and should be an integer"),
+    "train.steps": (0, "train"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_point_that_cannot_be_built_is_named(name):
+    base, (value, message) = Base("configs/luong2015.py", {}, {"train.epochs": 0.0}), WRONG[name]
+    with pytest.raises(UserError, match=re.escape(message)) as error:
+        base.config({name: value}, 0)
+    assert f"the point {label({name: value})} cannot be built" in str(error.value)
+
+
+def test_a_number_may_be_whole():
+    base = Base("configs/luong2015.py", {}, {})
+    assert base.config({"optimizer.learning_rate": 1}, 0).optimizer.learning_rate == 1.0

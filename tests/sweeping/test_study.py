@@ -147,10 +147,26 @@ def test_the_median_prunes_what_is_worse(file):
     assert trial.should_prune()  # lower is better
 
 
+def test_where_runs_are_pruned_further_seeds_are_for_those_that_were_not(file):
+    study = open_study(file, "x", POINTS[:2], seeds=2, pruner="median")
+    first, second = study.take(), study.take()
+    assert study.take() is None
+    study.finish(first, TrialState.PRUNED, None, {})
+    complete(study, second)
+    further = study.take()
+    assert (further.user_attrs["key"], further.user_attrs["seed"]) == (label(POINTS[1]), 1)
+    assert not any(study.prunes(further, -1e9, n) for n in range(1, 5))
+    assert study.take() is None
+
+
 def test_another_sweep_in_the_same_place_is_refused(file):
     open_study(file, "x")
     with pytest.raises(UserError, match=r"begun with sweep 'own.py' \(here 'b.py'\)"):
         Study(file, "x", Sweep(POINTS, None), Settings("bleu"), {"sweep": "b.py"})
+    with pytest.raises(UserError, match=r"begun with steps None \(here 3\): take"):
+        own = {"sweep": "own.py", "overrides": {"steps": 3}}
+        Study(file, "y", Sweep(POINTS, None), Settings("bleu"), {**own, "overrides": {}})
+        Study(file, "y", Sweep(POINTS, None), Settings("bleu"), own)
 
 
 def test_more_seeds_of_a_space_can_be_asked_for_later(file):
@@ -178,8 +194,8 @@ def test_what_is_drawn_first_is_the_same_everywhere(tmp_path, sampler):
 
 
 STORAGES = {
-    "mysql://x": "--storage is not known",
-    "nonsense": "--storage is not known",
+    "mysql://me:secret@x": r"--storage=mysql://me:\*\*\*@x is not known",
+    "nonsense": "--storage=nonsense is not known",
     "postgresql://me:secret@/none?host=/nowhere": r"cannot open .*\*\*\*.*(No such file|failed)",
 }
 
