@@ -137,7 +137,9 @@ def _explained(error: RuntimeError) -> str:
 def folder(name: str | None, what: str = "run") -> Path:
     """The value of --workdir, which every program needs."""
     if not name:
-        raise UserError(f"--workdir is missing: name the {what}'s folder, as --workdir={what}s/a")
+        raise UserError(
+            f"--workdir is missing: name the folder of the {what}, as --workdir={what}s/a"
+        )
     return Path(name)
 
 

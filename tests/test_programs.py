@@ -40,11 +40,10 @@ def test_the_same_command_again_has_nothing_to_do_and_another_config_is_refused(
 
 def test_a_changed_corpus_is_refused_and_a_missing_one_leaves_no_workdir(tmp_path):
     for split, lines in (("train", 40), ("valid", 4), ("test", 4)):
-        for language in ("en", "de"):
-            text = "".join(f"word {i} of {language}\n" for i in range(lines))
-            (tmp_path / f"{split}.{language}").write_text(text)
-    flags = [
-        "--config=configs/luong2015.py:data=text,score=dot,feed=no", "--config.train.steps=1",
+        text = "".join(f"{i % 2}\tword {i}\n" for i in range(lines))
+        (tmp_path / f"{split}.tsv").write_text(text)
+    flags = [  # what compiles in a moment
+        "--config=configs/lin2017.py:data=tsv,pooling=mean", "--config.train.steps=1",
         "--config.data.buckets=1", f"--config.data.cache={tmp_path}/cache",
         "--config.data.batch_size=8", f"--workdir={tmp_path}/run",
     ]  # fmt: skip
@@ -52,9 +51,8 @@ def test_a_changed_corpus_is_refused_and_a_missing_one_leaves_no_workdir(tmp_pat
     assert missing.returncode == 1 and "does not exist" in missing.stderr
     assert not (tmp_path / "run").exists()
     call("train.py", *flags, f"--config.data.dir={tmp_path}")
-    with (tmp_path / "train.de").open("a") as de, (tmp_path / "train.en").open("a") as en:
-        de.write("neu\n")
-        en.write("new\n")
+    with (tmp_path / "train.tsv").open("a") as file:
+        file.write("1\tnew\n")
     changed = call("train.py", *flags, f"--config.data.dir={tmp_path}", check=False)
     assert changed.returncode == 1 and "the corpus has changed since" in changed.stderr
 
