@@ -5,6 +5,7 @@ import multiprocessing
 import time
 
 import pytest
+from optuna.exceptions import StorageInternalError
 from optuna.trial import TrialState
 
 from errors import UserError
@@ -157,6 +158,26 @@ def test_where_runs_are_pruned_further_seeds_are_for_those_that_were_not(file):
     assert (further.user_attrs["key"], further.user_attrs["seed"]) == (label(POINTS[1]), 1)
     assert not any(study.prunes(further, -1e9, n) for n in range(1, 5))
     assert study.take() is None
+
+
+def test_a_storage_that_is_away_is_waited_for(file, monkeypatch):
+    study = open_study(file, "x")
+    trial, away, record = study.take(), [True, True], study._storage.record_heartbeat
+
+    def flaky(number):
+        if away:
+            away.pop()
+            raise StorageInternalError
+        record(number)
+
+    monkeypatch.setattr(study._storage, "record_heartbeat", flaky)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    study.beat(trial, 1.0)
+    away.extend([True] * 10**6)
+    monkeypatch.setattr(study, "settings", study.settings._replace(grace=0))
+    with pytest.raises(StorageInternalError):
+        study.beat(trial, 2.0)
+    assert study.records()[0].facts["seconds"] == 1.0
 
 
 def test_another_sweep_in_the_same_place_is_refused(file):
