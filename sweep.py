@@ -53,11 +53,8 @@ _SLURM = flags.DEFINE_string(
 
 def main() -> None:
     config, _ = program.checked_config()
-    workdir, sweep, base = (
-        program.folder(_WORKDIR.value, "sweep"),
-        load_sweep(_SWEEP.value),
-        _base(),
-    )
+    workdir = program.folder(_WORKDIR.value, "sweep")
+    sweep, base = load_sweep(_SWEEP.value), _base()
     points = sweep.points or [example(sweep)]
     for point in points:
         base.config(point, 0)  # a slip in one should not wait for its turn

@@ -129,7 +129,7 @@ class Study:
 
     @property
     def lower_is_better(self) -> bool:
-        return self.settings.metric in ("loss", "perplexity")
+        return self.settings.metric == "loss"  # the others of configs/check.py are to be high
 
     @property
     def _staged(self) -> bool:
@@ -161,7 +161,8 @@ class Study:
         point: Point | None = None,
     ) -> None:
         if (key, seed) not in known:
-            self._put_in_line({"key": key, "seed": seed} | ({"point": point} if point else {}))
+            facts = {"key": key, "seed": seed}
+            self._put_in_line(facts if point is None else {**facts, "point": point})
         elif point is not None and known[key, seed].user_attrs["point"] != point:
             raise UserError(
                 f"the point {key} was {known[key, seed].user_attrs['point']} when the sweep was "

@@ -1,4 +1,4 @@
-"""A sweep while it runs: a live table in a terminal, else a line whenever a run ends."""
+"""A sweep while it runs: a live table in a terminal, else a line whenever a run begins or ends."""
 
 import contextlib
 import logging

@@ -97,6 +97,11 @@ def test_an_interrupted_trial_waits_again_and_a_failed_one_does_not(file):
     assert "error" not in third.user_attrs
 
 
+def test_a_point_that_changes_nothing_is_one(file):
+    trial = open_study(file, "x", [{}]).take()
+    assert (trial.user_attrs["key"], trial.user_attrs["point"]) == ("default", {})
+
+
 def test_seeds_come_one_after_the_other(file):
     study = open_study(file, "x", POINTS[:3], seeds=2)
     assert [study.take().user_attrs["seed"] for _ in range(6)] == [0, 0, 0, 1, 1, 1]
