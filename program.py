@@ -83,19 +83,20 @@ def decode_settings(config: Config) -> Config:
     return config.decode
 
 
-def run(main: Callable[[], None]) -> None:
-    """Runs a program; a user's mistake ends it with one sentence and status 1."""
+def run(main: Callable[..., None], words: int = 0) -> None:
+    """Runs a program, which is given so many words beside its flags; a user's mistake ends it with
+    one sentence and status 1."""
 
     def guarded(argv: list[str]) -> None:
-        if len(argv) > 1:
-            _fail(f"what is {argv[1]!r}? This program takes flags alone, as --name=value")
+        if len(argv) > 1 + words:
+            _fail(f"what is {argv[1 + words]!r}? Flags are written as --name=value")
         _show_messages()
         # Steps go to a device in short calls, each of which would wait 5 ms for its turn behind a
         # thread that reads batches: luong2015 on Multi30k trains 8 % faster on an H200 so.
         sys.setswitchinterval(5e-4)
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILATIONS.absolute()))
         try:
-            main()
+            main(*argv[1:])
         except UserError as error:
             _fail(str(error))
         except MemoryError as error:

@@ -5,14 +5,13 @@ python sweep.py --config=configs/luong2015.py:data=dates \
 """
 
 import sys
-import threading
 from pathlib import Path
 
 from absl import flags
 from ml_collections import config_flags
 
 import program
-from errors import Stopped, UserError, stop_signals
+from errors import UserError
 from sweeping.devices import deal
 from sweeping.estimate import estimate
 from sweeping.leaderboard import rows_of, write_leaderboard
@@ -20,8 +19,7 @@ from sweeping.pictures import draw
 from sweeping.points import Base, Point, Sweep, label, load_sweep
 from sweeping.slurm import parse_settings, submit
 from sweeping.study import PRUNERS, SAMPLERS, Settings, Study, example
-from sweeping.watch import watch
-from sweeping.workers import Worker
+from sweeping.watch import work
 
 program.define_config()
 _SWEEP = flags.DEFINE_string("sweep", "", "File of the sweep, as configs/sweeps/learning_rate.py.")
@@ -118,28 +116,13 @@ def _submit(workdir: Path) -> None:
 
 
 def _work(study: Study, base: Base, workdir: Path) -> None:
-    stop = threading.Event()
-    workers = [Worker(study, base, workdir, share, stop) for share in deal(_WORKERS.value)]
-    with stop_signals("stopping when all runs are saved") as signals:
-        for worker in workers:
-            worker.start()
-        try:
-            for _ in watch(workers, study):
-                if signals:
-                    stop.set()
-        finally:
-            stop.set()
-            for worker in workers:
-                worker.join()
-    records, metric = study.records(), study.settings.metric
-    rows = rows_of(records, study.lower_is_better)
-    text = write_leaderboard(rows, metric, workdir)
-    for worker in workers:
-        if worker.error:
-            raise worker.error
-    if signals:
-        raise Stopped(signals[0], "runs are saved")
-    draw(records, metric, study.lower_is_better, workdir)
+    try:
+        work(study, base, workdir, _WORKERS.value)
+    finally:  # as far as it has come
+        records = study.records()
+        rows = rows_of(records, study.lower_is_better)
+        text = write_leaderboard(rows, study.settings.metric, workdir)
+    draw(records, study.settings.metric, study.lower_is_better, workdir)
     print(text)
     if rows[0].scores:
         first = f"{workdir / rows[0].run / 'seed0'}"

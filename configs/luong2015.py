@@ -4,8 +4,9 @@
         --workdir=runs/luong
 
 Arguments: data (any name of configs/datasets.py), align (global, local_m, local_p, none), score
-(general, dot, concat, location), feed (yes, no), size (tiny, small, paper). The window is
---config.model.attention.D.
+(general, dot, concat, location), feed (yes, no), size (tiny, small, paper), reverse (auto, yes, no:
+an encoder of one direction, as the paper's, reads the source from its end or does not; auto: as the
+size has it). The window is --config.model.attention.D.
 
 `paper` is the paper's own recipe: 4 × 1000 LSTM, SGD from 1.0, halved every epoch after the fifth,
 reversed source, U(−.1, .1), gradient norm 5, batch 128, D = 10; with dropout .2, 12 epochs and
@@ -34,6 +35,7 @@ def get_config(arguments: str = "") -> Config:
         score=("general", "dot", "concat", "location"),
         feed=("yes", "no"),
         size=("tiny", "small", "paper"),
+        reverse=("auto", "yes", "no"),
     )
     config = base_config()
     use_dataset(config, args["data"])
@@ -42,6 +44,10 @@ def get_config(arguments: str = "") -> Config:
     model.attention.input_feeding = args["feed"] == "yes" and args["align"] != "none"
     model.wiring = "plain" if args["align"] == "none" else "luong"
     SIZES[args["size"]](config)
+    if args["reverse"] != "auto":
+        config.data.reverse_source = args["reverse"] == "yes"
+        model.encoder.bidirectional = False
+        model.encoder.features = model.decoder.features
     return config.lock()
 
 

@@ -178,6 +178,19 @@ def piano_rolls(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
     plt.close(figure)
 
 
+def curves(
+    named: Mapping[str, tuple[Sequence[str], Sequence[float]]], across: str, up: str, path: Path
+) -> None:
+    """Values at places with names, joined."""
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    for name, (labels, values) in named.items():
+        axes.plot(labels, values, marker="o", label=name)
+    axes.set(xlabel=across, ylabel=up)
+    axes.legend()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
 def levels_and_curves(
     curves: Mapping[str, tuple[Sequence[float], list[list[float]]]],
     levels: dict[str, list[float]],

@@ -29,12 +29,16 @@ def text_scores(
 def exact_match(
     hypotheses: Sequence[str], references: References, lowercase: bool = False
 ) -> float:
+    matches = _matches(hypotheses, references, lowercase)
+    return sum(matches) / max(1, len(matches))
+
+
+def _matches(hypotheses: Sequence[str], references: References, lowercase: bool) -> list[bool]:
     def plain(text: str) -> str:
         return text.lower() if lowercase else text
 
     pairs = zip(hypotheses, references, strict=True)
-    matches = [plain(h) in {plain(r) for r in several} for h, several in pairs]
-    return sum(matches) / max(1, len(matches))
+    return [plain(h) in {plain(r) for r in several} for h, several in pairs]
 
 
 def edit_rate(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> float:
@@ -93,13 +97,13 @@ def paired_bootstrap(
     samples: int = 1000,
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Each metric's score of each system, the half width of its 95 % interval, and the p-value of
-    its difference to the first (Koehn 2004, by sacreBLEU)."""
+    its difference to the first (Koehn 2004, by sacreBLEU); and the same of exact match."""
     test = PairedTest(
         [(name, list(texts)) for name, texts in systems.items()], _metrics(lowercase),
         _streams(references), test_type="bs", n_samples=samples,
     )  # fmt: skip
     scores: Any = test()[1]
-    return {
+    compared = {
         metric: {
             name: {
                 "score": result.score,
@@ -111,6 +115,27 @@ def paired_bootstrap(
         for metric, results in scores.items()
         if metric != "System"
     }
+    matches = {name: _matches(texts, references, lowercase) for name, texts in systems.items()}
+    first, *_ = matches.values()
+    compared["exact"] = {
+        name: {
+            "score": float(np.mean(own)),
+            "interval": 1.96 * float(np.std(own)) / len(own) ** 0.5,
+            "p": 1.0 if own is first else bootstrap_means(own, first, samples),
+        }
+        for name, own in matches.items()
+    }
+    return compared
+
+
+def bootstrap_means(ours: Any, theirs: Any, samples: int = 1000, seed: int = 12345) -> float:
+    """p of the difference of two means over the same examples: how often that of a sample, about
+    the difference found, is as large (as sacreBLEU does it for BLEU)."""
+    differences = np.asarray(ours, float) - np.asarray(theirs, float)
+    rng, count = np.random.default_rng(seed), len(differences)
+    drawn = [differences[rng.integers(count, size=count)].mean() for _ in range(samples)]
+    found = differences.mean()
+    return (1 + int(np.sum(np.abs(np.array(drawn) - found) >= abs(found)))) / (samples + 1)
 
 
 def _streams(references: References) -> Any:

@@ -1,7 +1,7 @@
 """Losses, translations and attention of a split, for training and for reports."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -93,22 +93,31 @@ class Evaluator:
                 yield i, {name: weights[row, :t, :s] for name, weights in named.items()}
 
     def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
-        """Every sentence of the split in the corpus' order; where one has several references,
-        once."""
-        pairs, surface = self.task.pairs(split), self.task.target.surface
-        if self.task.config.data.several_references:
-            same: dict[str, list[Pair]] = {}
-            for pair in pairs:
-                same.setdefault(pair.source, []).append(pair)
-            together = list(same.values())
-        else:
-            together = [[pair] for pair in pairs]
-        sources = [pair.source for pair, *_ in together]
-        found = self.translator.in_order([params], sources, attention)
-        return [
-            Translated(group[0], [surface(pair.target) for pair in group], hypotheses)
-            for group, hypotheses in zip(together, found, strict=True)
-        ]
+        return translate_split(self.translator, [params], self.task, split, attention)
+
+
+def translate_split(
+    translator: Translator,
+    params: Sequence[Params],
+    task: Translation,
+    split: str,
+    attention: bool = False,
+) -> list[Translated]:
+    """Every sentence of the split in the corpus' order; where one has several references, once."""
+    pairs, surface = task.pairs(split), task.target.surface
+    if task.config.data.several_references:
+        same: dict[str, list[Pair]] = {}
+        for pair in pairs:
+            same.setdefault(pair.source, []).append(pair)
+        together = list(same.values())
+    else:
+        together = [[pair] for pair in pairs]
+    sources = [pair.source for pair, *_ in together]
+    found = translator.in_order(params, sources, attention)
+    return [
+        Translated(group[0], [surface(pair.target) for pair in group], hypotheses)
+        for group, hypotheses in zip(together, found, strict=True)
+    ]
 
 
 def score(task: Translation, translated: list[Translated]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from jax.sharding import Mesh
 from data.pair import Pair
 from data.tokenizers import JOINER
 from data.vocabulary import EOS, UNK, Vocabulary
+from decoding.translator import Translator
 from errors import UserError
 from evaluation.alignment import (
     Gold,
@@ -33,7 +35,14 @@ from evaluation.scores import (
     tokenised_bleu,
 )
 from evaluation.statistics import Statistics
-from evaluation.translation import Attentions, Evaluator, Translated, sample, score
+from evaluation.translation import (
+    Attentions,
+    Evaluator,
+    Translated,
+    sample,
+    score,
+    translate_split,
+)
 from tasks.task import Params
 from tasks.translation import Translation
 
@@ -47,25 +56,10 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     looks = Looks(task, task.pairs(wanted.split), wanted.pictures)
     for i, named in evaluator.forced_attention(params, wanted.split):
         looks.add(i, named)
-    errors = looks.alignment_errors()
-    if errors:
-        scores["alignment_error"] = errors["attention"]
-    result = {
-        "split": wanted.split, "checkpoints": list(wanted.checkpoints),
-        "sentences": len(translated),
-        "decode": wanted.decode.to_dict(), "scores": scores,
-        "signatures": signatures(task.lowercase, max(len(t.references) for t in translated)),
-        "curves": curves(task, params, mesh, wanted, translated),
-        "alignment_error": errors,
-        "attention": {name: own.overall()._asdict() for name, own in looks.statistics.items()},
-        "attention_by_position": looks.by_position(),
-    }  # fmt: skip
-    if wanted.against:
-        result["against"] = compared(task, translated, theirs)
+    parts = curves(task, params, mesh, wanted, translated)
+    result = _result(task, wanted, translated, scores, looks, parts, theirs)
     folder = wanted.folder
-    (folder / "scores.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-    lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
-    (folder / "hypotheses.txt").write_text(lines, "utf-8")
+    _keep(folder, result, translated)
     _print(task, translated, result)
     for pattern in ("attention-*.png", "heads-*.png", "report.html"):  # of an earlier report
         for old in folder.glob(pattern):
@@ -75,6 +69,64 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     if wanted.page:
         sentences = _sentences(evaluator, params, translated[: wanted.page])
         write_page(folder / "report.html", page_content(task, result, sentences))
+
+
+def report_ensemble(
+    tasks: Sequence[Translation], params: Sequence[Params], mesh: Mesh, wanted: Wanted
+) -> None:
+    """Scores and hypotheses of several models as one, whose attention is the mean of theirs."""
+    task, theirs = tasks[0], read_hypotheses(wanted.against) if wanted.against else []
+    translator = Translator(tasks, mesh, wanted.decode)
+    translated = translate_split(translator, params, task, wanted.split)
+    looks = Looks(task, task.pairs(wanted.split), pictures=0)
+    forced = [
+        Evaluator(own, mesh, wanted.decode).forced_attention(p, wanted.split)
+        for own, p in zip(tasks, params, strict=True)
+    ]
+    for (i, first), *others in zip(*forced, strict=True):
+        named = {
+            name: np.mean([weights, *(own[name] for _, own in others)], axis=0)
+            for name, weights in first.items()
+        }
+        looks.add(i, named)
+    parts = curves(task, params[0], mesh, wanted._replace(beams=()), translated)
+    scores = all_scores(task, translated)
+    result = _result(task, wanted, translated, scores, looks, parts, theirs)
+    _keep(wanted.folder, result | {"models": len(tasks)}, translated)
+
+
+def _result(
+    task: Translation,
+    wanted: Wanted,
+    translated: list[Translated],
+    scores: dict[str, float],
+    looks: "Looks",
+    parts: dict[str, list[dict[str, Any]]],
+    theirs: list[str],
+) -> dict[str, Any]:
+    """What scores.json has."""
+    errors = looks.alignment_errors()
+    if errors:
+        scores["alignment_error"] = errors["attention"]
+    result = {
+        "split": wanted.split, "checkpoints": list(wanted.checkpoints),
+        "sentences": len(translated),
+        "decode": wanted.decode.to_dict(), "scores": scores,
+        "signatures": signatures(task.lowercase, max(len(t.references) for t in translated)),
+        "curves": parts,
+        "alignment_error": errors,
+        "attention": {name: own.overall()._asdict() for name, own in looks.statistics.items()},
+        "attention_by_position": looks.by_position(),
+    }  # fmt: skip
+    if wanted.against:
+        result["against"] = compared(task, translated, theirs)
+    return result
+
+
+def _keep(folder: Path, result: dict[str, Any], translated: list[Translated]) -> None:
+    (folder / "scores.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
+    (folder / "hypotheses.txt").write_text(lines, "utf-8")
 
 
 class Looks:
@@ -163,8 +215,8 @@ def compared(task: Translation, translated: list[Translated], theirs: list[str])
             f"the other run has {len(theirs):,} hypotheses and this split {len(translated):,} "
             "sentences: two runs can be compared on the same corpus only"
         )
-    systems = {"other": theirs, "ours": [t.best.text for t in translated]}
-    return paired_bootstrap(systems, [t.references for t in translated], task.lowercase)
+    ours, references = [t.best.text for t in translated], [t.references for t in translated]
+    return paired_bootstrap({"other": theirs, "ours": ours}, references, task.lowercase)
 
 
 def curves(

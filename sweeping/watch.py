@@ -3,22 +3,50 @@
 import contextlib
 import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from optuna.trial import TrialState
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
+from errors import Stopped, stop_signals
+from sweeping.devices import deal
 from sweeping.leaderboard import number, rows_of
 from sweeping.points import label
 from sweeping.study import Record, Study
-from sweeping.workers import Worker
+from sweeping.workers import Flags, Worker
 
 BEST = 5  # rows of the leaderboard that are shown
 
 
-def watch(workers: Sequence[Worker], study: Study, seconds: float = 1.0) -> Iterator[None]:
+def work(study: Study, base: Flags, workdir: Path, count: int) -> list[Record]:
+    """Tries all that is to be tried, by so many workers, and shows how it stands. Raises Stopped
+    when a signal came first; all runs are saved then."""
+    stop = threading.Event()
+    workers = [Worker(study, base, workdir, share, stop) for share in deal(count)]
+    with stop_signals("stopping when all runs are saved") as signals:
+        for worker in workers:
+            worker.start()
+        try:
+            for _ in _watched(workers, study):
+                if signals:
+                    stop.set()
+        finally:
+            stop.set()
+            for worker in workers:
+                worker.join()
+    for worker in workers:
+        if worker.error:
+            raise worker.error
+    if signals:
+        raise Stopped(signals[0], "runs are saved")
+    return study.records()
+
+
+def _watched(workers: Sequence[Worker], study: Study, seconds: float = 1.0) -> Iterator[None]:
     """Until the workers have ended; every so many seconds the study is asked how it stands, and
     the caller may look to something else."""
     with _screen() as (say, show):

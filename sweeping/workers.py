@@ -16,13 +16,13 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
 from sweeping.devices import Share
-from sweeping.points import Base, run_name
+from sweeping.points import Point, run_name
 from sweeping.study import Study, better
 
 POLL = 0.5  # seconds between two looks at a run
@@ -33,11 +33,17 @@ _ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 INTERRUPTED = {code for number in _ASKED for code in (128 + number, -number)}
 
 
+class Flags(Protocol):
+    """What says how train.py is called for a point."""
+
+    def flags(self, point: Point, seed: int) -> list[str]: ...
+
+
 class Worker(threading.Thread):
     """Takes trials until there are none; `event` makes it stop, with all of its run saved."""
 
     def __init__(
-        self, study: Study, base: Base, workdir: Path, share: Share, event: threading.Event
+        self, study: Study, base: Flags, workdir: Path, share: Share, event: threading.Event
     ):
         super().__init__()
         self.study, self.base, self.share, self.event = study, base, share, event

@@ -61,6 +61,7 @@ class Log:
         self._write({"step": step, "kind": "run", **facts})
 
     def _write(self, line: dict) -> None:
+        line["time"] = round(time.time(), 1)
         self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
         self._file.flush()
 

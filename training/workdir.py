@@ -4,7 +4,7 @@ lock            who trains there: held as long as the process lives, however it 
 
 config.json     the resolved config
 run.json        command, overrides, package versions, commit and devices, a run or resume each
-log.jsonl       scalars by step; tensorboard/ holds the same
+log.jsonl       scalars by step, and when; tensorboard/ holds the same
 checkpoints/    best and latest
 vocabulary/     what turns text to ids and back
 eval/SPLIT/     scores, hypotheses and pictures
@@ -198,14 +198,14 @@ def _this_run(overrides: list[str], data: str) -> dict:
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "overrides": overrides,
         "data": data,
-        "commit": _commit(),
+        "commit": this_commit(),
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in _PACKAGES},
         "devices": [device.device_kind for device in jax.devices()],
     }
 
 
-def _commit() -> str:
+def this_commit() -> str:
     """The code's commit, with a + where files differ from it; "" outside a git checkout."""
 
     def git(*arguments: str) -> str:

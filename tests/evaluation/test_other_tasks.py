@@ -16,7 +16,7 @@ from evaluation.labelling import chunk_scores
 from evaluation.predictions import Predictor, mean_losses
 from evaluation.registry import EVALUATIONS, REPORTS
 from evaluation.results import Wanted
-from papers.runs import scores_of
+from evaluation.runs import train_run
 from tasks.registry import make_task
 from tests.small import small_config
 from training.devices import make_mesh
@@ -142,17 +142,9 @@ def test_scores_of_classes():
     assert macro_f1(ours, gold) == pytest.approx((2 / 3 + 4 / 6) / 2)
 
 
-def test_a_run_of_the_papers_is_a_run_of_the_programs(tmp_path):
-    """It is trained once and then read; the programs know it, and what it cannot do."""
+def test_a_run_of_another_task_is_told_what_it_cannot_do(tmp_path, alone):
     config, run = small_config("series", tmp_path / "corpus"), tmp_path / "run"
-    first = scores_of(config, run, "test")
-    began = (run / "log.jsonl").stat().st_mtime_ns
-    assert scores_of(config, run, "test") == first
-    assert (run / "log.jsonl").stat().st_mtime_ns == began
-    path = run / "eval" / "test" / "scores.json"
-    path.write_text(path.read_text().replace(f"{config.train.steps}\n", "1\n", 1))
-    assert scores_of(config, run, "test") == first  # scores of another checkpoint are not taken
-    assert json.loads(path.read_text())["checkpoints"] == [config.train.steps]
+    train_run(config, run, alone)
 
     def said(*command: str) -> str:
         own = [sys.executable, *command, f"--workdir={tmp_path / 'run'}"]

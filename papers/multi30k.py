@@ -1,0 +1,39 @@
+"""Multi30k, beside the figures that others have published on it."""
+
+from papers.table import Row, Table
+
+BEAM = {"beam": 5, "length_penalty": "average", "alpha": 1.0}
+GERMAN = Table(
+    title="Multi30k, English to German, in pieces",
+    source="Transformer-Tiny of LividWo/Revisit-MMT, test2016, tokenised lowercased BLEU, beam 5",
+    config="luong2015",
+    measures=("tokenised_bleu", "bleu", "perplexity"),
+    data=("multi30k_bpe_en_de", "multi30k_bpe_de_en"),
+    minutes=3.0,
+    sizes=("small",),
+    differs="Its text is this text, cut into the same pieces.",
+    rows=(
+        Row("Luong 2015, global (general)", decode=BEAM),
+        Row("Bahdanau 2015", config="bahdanau2015", decode=BEAM),
+        Row("Transformer", {"size": "tiny", "norm": "pre"}, {}, {"tokenised_bleu": 41.02},
+            config="vaswani2017", checkpoint="average"),
+    ),
+)  # fmt: skip
+ENGLISH = Table(
+    title="Multi30k, German to English, in words",
+    source="a popular tutorial series (bentrevett's pytorch-seq2seq), test2016, BLEU over its own "
+    "tokens",
+    config="luong2015",
+    measures=("tokenised_bleu", "bleu", "perplexity"),
+    data=("multi30k_de_en",),
+    minutes=2.0,
+    sizes=("small",),
+    rows=(
+        Row("LSTM seq2seq", {}, {}, {"tokenised_bleu": 13.76}, config="sutskever2014"),
+        Row("GRU encoder–decoder", {}, {}, {"tokenised_bleu": 20.61}, config="cho2014"),
+        Row("Bahdanau", {}, {}, {"tokenised_bleu": 28.30}, config="bahdanau2015"),
+        Row("Luong, global (general)"),
+        Row("Transformer", {"size": "tiny", "norm": "pre"}, {}, {"tokenised_bleu": 36.52},
+            config="vaswani2017", checkpoint="average"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,57 @@
+"""Sutskever, Vinyals & Le 2014: reversal and beam width (Table 1), depth (§3.4)."""
+
+from papers.table import Row, Table
+
+MEASURES = ("tokenised_bleu", "bleu", "perplexity")
+DATA = ("multi30k_en_de", "multi30k_de_en", "dates")
+DIFFERS = (
+    "The paper's models are 4 layers of 1000 and learn from 12 M sentences; size=small is 2 layers "
+    "of 512, Multi30k 29,000 captions."
+)
+
+
+def _row(name: str, beam: int, bleu: float, reverse: str = "yes", ensemble: bool = False) -> Row:
+    published = {"tokenised_bleu": bleu}
+    if not ensemble:
+        published["perplexity"] = 4.7 if reverse == "yes" else 5.8
+    return Row(
+        f"{name}, beam {beam}", {"reverse": reverse}, published=published,
+        decode={"beam": beam}, ensemble=ensemble,
+    )  # fmt: skip
+
+
+TABLE1 = Table(
+    title="Sutskever 2014, Table 1: reversal, ensemble and beam width",
+    source="Table 1 and §3.3, WMT'14 English–French, ntst14, tokenised BLEU",
+    config="sutskever2014",
+    measures=MEASURES,
+    data=DATA,
+    minutes=1.5,
+    seeds=5,
+    differs=DIFFERS,
+    rows=(
+        _row("forward", 12, 26.17, reverse="no"),
+        _row("reversed", 12, 30.59),
+        _row("ensemble", 1, 33.00, ensemble=True),
+        _row("ensemble", 2, 34.50, ensemble=True),
+        _row("ensemble", 12, 34.81, ensemble=True),
+    ),
+)
+
+
+def _deep(layers: int) -> Row:
+    name = f"{layers} layer{'s' * (layers > 1)}"
+    return Row(name, {}, {"model.encoder.layers": layers, "model.decoder.layers": layers})
+
+
+DEPTH = Table(
+    title="Sutskever 2014, §3.4: depth",
+    source="§3.4, in words: each further layer lowers the perplexity by nearly a tenth",
+    config="sutskever2014",
+    measures=("perplexity", "tokenised_bleu", "bleu"),
+    data=DATA,
+    minutes=1.5,
+    differs=DIFFERS,
+    claims=(("1 layer", "2 layers"), ("2 layers", "3 layers"), ("3 layers", "4 layers")),
+    rows=(_deep(1), _deep(2), _deep(3), _deep(4)),
+)

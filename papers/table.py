@@ -1,0 +1,47 @@
+"""A paper's table or figure as data: rows, the configs that make them, what was published."""
+
+import dataclasses
+from collections.abc import Mapping
+
+Value = bool | int | float | str
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What the paper calls it, what makes it, and its published figures by measure."""
+
+    name: str
+    arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of the config file
+    changes: Mapping[str, Value] = dataclasses.field(default_factory=dict)  # of its fields
+    published: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    config: str = ""  # another file of configs/ than the table's
+    decode: Mapping[str, Value] = dataclasses.field(default_factory=dict)  # when it is scored
+    checkpoint: str = "best"
+    ensemble: bool = False  # the models of all seeds as one
+    merges: tuple[str, ...] = ()  # rows whose predictions are averaged, instead of a model
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Rows are compared by the first of `measures`, which are names of papers/measures.py."""
+
+    title: str
+    source: str  # of the published figures, and the data they are of
+    config: str  # file of configs/
+    measures: tuple[str, ...]
+    rows: tuple[Row, ...]
+    data: tuple[str, ...]  # names of configs/datasets.py, the first by default
+    minutes: float  # a run of the first size on the first corpus, alone on an H200
+    sizes: tuple[str, ...] = ("small", "tiny", "paper")  # the first by default; none: ("",)
+    seeds: int = 3
+    differs: str = ""  # from the paper, beside the data
+    claims: tuple[tuple[str, str], ...] = ()  # worse and better rows, where no figures say it
+    figures: tuple[str, ...] = ()  # names of papers/figures.py
+    remarks: str = ""  # what our results may come of
+
+    def row(self, name: str) -> Row:
+        return next(row for row in self.rows if row.name == name)
+
+    def above(self, row: Row) -> Row | None:
+        place = self.rows.index(row)
+        return self.rows[place - 1] if place else None

@@ -1,0 +1,130 @@
+"""Trains and scores every row of a paper's table, and writes ours beside the paper's.
+
+python reproduce.py --list
+python reproduce.py luong2015.table4 --data=multi30k_de_en --size=small --seeds=3
+
+What is done is not done again: stopped or killed, the same command goes on, and tables share the
+runs that they have in common. The page is WORKDIR/TARGET,DATA,SIZE/page.md.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+
+from absl import flags
+
+import program
+from errors import UserError
+from papers.plan import Plan, make_plan
+from papers.registry import TARGETS
+from papers.table import Table
+from sweeping.devices import deal
+from sweeping.estimate import estimate
+from sweeping.points import Sweep
+from sweeping.study import Settings, Study
+from sweeping.watch import work
+
+_DATA = flags.DEFINE_string("data", "", "Corpus, a name of configs/datasets.py; --list has them.")
+_DATA_DIR = flags.DEFINE_string("data_dir", "", "Its folder, where it is not the config's.")
+_SIZE = flags.DEFINE_string("size", "", "Size of the models, as the configs have it.")
+_SEEDS = flags.DEFINE_integer(
+    "seeds", 0, "Runs of every row: seeds 0, 1, ...; 0: as many as the target has by itself.",
+    lower_bound=0,
+)  # fmt: skip
+_WORKERS = flags.DEFINE_integer("workers", 1, "Runs side by side on this machine.", lower_bound=1)
+_WORKDIR = flags.DEFINE_string("workdir", "results", "Folder of all runs, scores and pages.")
+_LIST = flags.DEFINE_bool("list", False, "Show all that can be reproduced.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Only show the runs, and how long they may take.")
+
+
+def main(target: str = "") -> None:
+    if _LIST.value or not target:
+        return _show_targets()
+    if target not in TARGETS:
+        raise UserError(f"there is no {target}: --list shows the {len(TARGETS)} targets there are")
+    plan = make_plan(
+        target, TARGETS[target], _DATA.value, _SIZE.value, Path(_WORKDIR.value), _SEEDS.value,
+        _DATA_DIR.value,
+    )  # fmt: skip
+    if _DRY_RUN.value:
+        return _show_plan(plan, _WORKERS.value)
+    command = shlex.join(["python", "reproduce.py", *sys.argv[1:]])
+    page = reproduce(plan, _WORKERS.value, command)
+    print(page.read_text("utf-8"))
+    print(f"written to {page}")
+
+
+def reproduce(plan: Plan, workers: int, command: str) -> Path:
+    """Trains what is not trained, scores what is not scored, and writes the page."""
+    failed = _train(plan, workers)
+    # Only now, for the processes that train want the devices for themselves.
+    import jax
+
+    from papers.page import write_page
+    from papers.scoring import score
+    from training.workdir import this_commit
+
+    reports = score(plan)
+    made = (
+        f"`{command}` at commit {this_commit() or 'unknown'}, seeds 0 to {plan.seeds - 1}, on "
+        f"{jax.devices()[0].device_kind}."
+    )
+    page = write_page(plan, reports, made)
+    if failed:
+        raise UserError(
+            f"{len(failed)} runs failed, and {page} lacks them; the same command tries again. The "
+            f"first: {failed[0]}"
+        )
+    return page
+
+
+def _train(plan: Plan, workers: int) -> list[str]:
+    """By the sweep's workers; the errors of those that failed."""
+    points = plan.points()
+    if not points:
+        return []
+    metric = plan.config(plan.table.rows[0]).train.eval_metric
+    storage = f"sqlite:///{plan.own / 'study.db'}"
+    settings = Settings(metric, seeds=plan.seeds)
+    study = Study(storage, plan.name, Sweep(points, None), settings, {"target": plan.name})
+    study.retry_failed()
+    records = work(study, plan, plan.folder, workers)
+    return [f"{r.key}, seed {r.seed}: {r.facts['error']}" for r in records if "error" in r.facts]
+
+
+def _show_targets() -> None:
+    for name, table in TARGETS.items():
+        runs = _runs(table) * table.seeds
+        print(f"{name:24} {table.title}")
+        sizes = f" --size={'|'.join(table.sizes)}" if any(table.sizes) else ""
+        print(f"{'':24} --data={'|'.join(table.data)}{sizes}")
+        hours, minutes = divmod(round(runs * table.minutes), 60)
+        time = f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
+        print(f"{'':24} {runs} runs with {table.seeds} seeds, about {time} on an H200")
+    print("\nThe time is of the first corpus and size, one run after another.")
+
+
+def _runs(table: Table) -> int:
+    """Models that are trained for a seed."""
+    return len({str((r.config, r.arguments, r.changes)) for r in table.rows if not r.merges})
+
+
+def _show_plan(plan: Plan, workers: int) -> None:
+    runs = plan.runs()
+    print(f"{plan.name}: {len(runs)} models, {plan.seeds} seeds; trying the first a few steps",
+          flush=True)  # fmt: skip
+    first = next(iter(runs.values()))
+    found = estimate(plan.base(first), dict(first.changes), deal(workers)[0])
+    for name, row in runs.items():
+        print(f"{plan.seeds - plan.left(row)} of {plan.seeds} trained: {name}")
+    left = sum(map(plan.left, runs.values()))
+    minutes = -(-left // workers) * found.seconds / 60
+    print(
+        f"a run of {found.steps:,} steps may take {found.seconds:,.0f} s, not counting evaluations "
+        f"but one; the {left} that are left, by {workers} worker(s) here, {minutes:,.1f} min, were "
+        "all like it"
+    )
+
+
+if __name__ == "__main__":
+    program.run(main, words=1)

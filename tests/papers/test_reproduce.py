@@ -1,0 +1,83 @@
+"""A small table from its rows to its page, and again; what reproduce.py tells of itself."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from papers.plan import Plan
+from papers.table import Row, Table
+from reproduce import reproduce
+from tests.programs import call
+
+_DOT = {"score": "dot", "feed": "no"}
+TABLE = Table(
+    title="One model and two",
+    source="nowhere",
+    config="luong2015",
+    measures=("tokenised_bleu", "bleu", "perplexity"),
+    rows=(
+        Row("greedy", _DOT, {}, {"tokenised_bleu": 20.0}),
+        Row("ensemble, beam 2", _DOT, {}, {"tokenised_bleu": 21.0}, decode={"beam": 2},
+            ensemble=True),
+    ),
+    data=("dates",),
+    minutes=1.0,
+    figures=("lengths", "heat_maps"),
+)  # fmt: skip
+QUICK = {
+    "data.examples.train": 32, "data.examples.valid": 8, "data.examples.test": 8,
+    "data.buckets": 1, "data.batch_size": 16, "train.steps": 3, "train.eval_every": 3,
+    "train.log_every": 3, "train.samples": 0, "model.encoder.features": 4,
+    "model.decoder.features": 8, "model.encoder.embedding": 8, "model.decoder.embedding": 8,
+}  # fmt: skip
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
+    overrides = {**QUICK, "data.cache": str(tmp_path / "cache")}
+    return Plan("two.rows", TABLE, "dates", "tiny", tmp_path / "results", 2, overrides)
+
+
+def test_a_table_becomes_a_page(plan):
+    page = reproduce(plan, workers=1, command="python reproduce.py two.rows")
+    text = page.read_text()
+    assert text.startswith(f"# {TABLE.title}") and "`python reproduce.py two.rows` at" in text
+    for name in ("greedy", "ensemble, beam 2"):
+        (line,) = re.findall(rf"^\| {name} \|.*\|$", text, re.MULTILINE)
+        cells = [cell.strip() for cell in line.split("|")][1:-1]
+        measured, paper, difference, bleu, perplexity, p, parameters, seen, minutes = cells[1:]
+        mean = float(measured.partition(" ± ")[0])
+        assert float(difference) == pytest.approx(mean - float(paper), abs=0.011)
+        of_several = name == "greedy"  # seeds, whose noise is shown
+        assert ["±" in cell for cell in (measured, bleu, perplexity)] == [of_several] * 3
+        assert (perplexity == "–") == (p != "–") == (not of_several)
+        assert all(int(cell.replace(",", "")) > 0 for cell in (parameters, seen))
+        assert float(minutes) >= 0
+    assert "The paper's ordering" in text and "tok:none" in text and "tok:13a" in text
+    assert {path.name for path in plan.own.glob("*.png")} == {
+        "lengths.png", "attention-0.png",
+    }  # fmt: skip
+    kept = json.loads((plan.own / "results.json").read_text())
+    assert len(kept["greedy"]["ours"]["bleu"]) == 2 and kept["greedy"]["facts"][1]["count"] > 0
+
+    # Again: what is done is not done again, and a table that shares a run does not train it.
+    times = {path: path.stat().st_mtime_ns for path in plan.folder.rglob("scores.json")}
+    shared = dataclasses.replace(TABLE, rows=TABLE.rows[:1], figures=())
+    assert len(times) == 3
+    reproduce(plan, workers=1, command="again")
+    reproduce(plan._replace(target="other", table=shared), workers=1, command="other")
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+    assert len(list(plan.folder.glob("runs/*/seed*/log.jsonl"))) == 2
+
+
+def test_the_program_tells_what_there_is():
+    listed = call("reproduce.py", "--list").stdout
+    assert "luong2015.table4" in listed and "30 runs with 3 seeds, about" in listed
+    for words in (["luong2015.table5"], ["luong2015.table4", "--data=moon"], ["a", "b"]):
+        done = call("reproduce.py", *words, check=False)
+        assert done.returncode == 1 and done.stderr.startswith("error: ")
+        assert len(done.stderr.splitlines()) == 1
