@@ -64,7 +64,7 @@ def reproduce(plan: Plan, workers: int, command: str) -> Path:
     from papers.scoring import score
     from training.workdir import this_commit
 
-    reports = score(plan)
+    reports = score(plan, workers)
     made = (
         f"`{command}` at commit {this_commit() or 'unknown'}, seeds 0 to {plan.seeds - 1}, on "
         f"{jax.devices()[0].device_kind}."

@@ -46,7 +46,7 @@ def _tiny(config: Config) -> None:
 
 def _small(config: Config) -> None:
     recipes.small(config, cell="gru", layers=1)
-    recipes.read_both_ways(config)
+    config.model.encoder.bidirectional = True  # as wide as the decoder each way, as in the paper
 
 
 def _paper(config: Config) -> None:

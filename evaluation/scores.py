@@ -29,11 +29,11 @@ def text_scores(
 def exact_match(
     hypotheses: Sequence[str], references: References, lowercase: bool = False
 ) -> float:
-    matches = _matches(hypotheses, references, lowercase)
+    matches = exact_matches(hypotheses, references, lowercase)
     return sum(matches) / max(1, len(matches))
 
 
-def _matches(hypotheses: Sequence[str], references: References, lowercase: bool) -> list[bool]:
+def exact_matches(hypotheses: Sequence[str], references: References, lowercase: bool) -> list[bool]:
     def plain(text: str) -> str:
         return text.lower() if lowercase else text
 
@@ -95,15 +95,17 @@ def paired_bootstrap(
     references: References,
     lowercase: bool = False,
     samples: int = 1000,
+    metrics: Sequence[str] = ("bleu", "chrf"),
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Each metric's score of each system, the half width of its 95 % interval, and the p-value of
-    its difference to the first (Koehn 2004, by sacreBLEU); and the same of exact match."""
+    its difference to the first (Koehn 2004, by sacreBLEU)."""
     test = PairedTest(
-        [(name, list(texts)) for name, texts in systems.items()], _metrics(lowercase),
+        [(name, list(texts)) for name, texts in systems.items()],
+        {name: metric for name, metric in _metrics(lowercase).items() if name in metrics},
         _streams(references), test_type="bs", n_samples=samples,
     )  # fmt: skip
     scores: Any = test()[1]
-    compared = {
+    return {
         metric: {
             name: {
                 "score": result.score,
@@ -115,17 +117,6 @@ def paired_bootstrap(
         for metric, results in scores.items()
         if metric != "System"
     }
-    matches = {name: _matches(texts, references, lowercase) for name, texts in systems.items()}
-    first, *_ = matches.values()
-    compared["exact"] = {
-        name: {
-            "score": float(np.mean(own)),
-            "interval": 1.96 * float(np.std(own)) / len(own) ** 0.5,
-            "p": 1.0 if own is first else bootstrap_means(own, first, samples),
-        }
-        for name, own in matches.items()
-    }
-    return compared
 
 
 def bootstrap_means(ours: Any, theirs: Any, samples: int = 1000, seed: int = 12345) -> float:

@@ -104,20 +104,22 @@ def translate_split(
     attention: bool = False,
 ) -> list[Translated]:
     """Every sentence of the split in the corpus' order; where one has several references, once."""
-    pairs, surface = task.pairs(split), task.target.surface
-    if task.config.data.several_references:
-        same: dict[str, list[Pair]] = {}
-        for pair in pairs:
-            same.setdefault(pair.source, []).append(pair)
-        together = list(same.values())
-    else:
-        together = [[pair] for pair in pairs]
-    sources = [pair.source for pair, *_ in together]
-    found = translator.in_order(params, sources, attention)
+    together = references(task, split)
+    found = translator.in_order(params, [pair.source for pair, _ in together], attention)
     return [
-        Translated(group[0], [surface(pair.target) for pair in group], hypotheses)
-        for group, hypotheses in zip(together, found, strict=True)
+        Translated(pair, texts, hypotheses)
+        for (pair, texts), hypotheses in zip(together, found, strict=True)
     ]
+
+
+def references(task: Translation, split: str) -> list[tuple[Pair, list[str]]]:
+    """Every sentence of the split, by its first pair, with all that it may be translated to."""
+    same: dict[str | int, list[Pair]] = {}
+    for i, pair in enumerate(task.pairs(split)):
+        key = pair.source if task.config.data.several_references else i
+        same.setdefault(key, []).append(pair)
+    surface = task.target.surface
+    return [(own[0], [surface(pair.target) for pair in own]) for own in same.values()]
 
 
 def score(task: Translation, translated: list[Translated]) -> dict[str, float]:

@@ -30,7 +30,7 @@ def heat_maps(plan: Plan, reports: Reports) -> str:
     """What the first seed's models look at in the first test sentence."""
     text = ""
     for number, row in enumerate(plan.table.rows):
-        found = plan.scored(row, 0) / "attention-0.png"
+        found = plan.report(row, 0) / "attention-0.png"
         if row.name in reports and found.exists():
             shutil.copy(found, plan.own / f"attention-{number}.png")
             text += f"![{row.name}](attention-{number}.png)\n*{row.name}*\n\n"

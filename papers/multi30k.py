@@ -2,6 +2,7 @@
 
 from papers.table import Row, Table
 
+BOTH_WAYS = {"model.encoder.bidirectional": True, "model.encoder.features": 256}
 BEAM = {"beam": 5, "length_penalty": "average", "alpha": 1.0}
 GERMAN = Table(
     title="Multi30k, English to German, in pieces",
@@ -13,7 +14,7 @@ GERMAN = Table(
     sizes=("small",),
     differs="Its text is this text, cut into the same pieces.",
     rows=(
-        Row("Luong 2015, global (general)", decode=BEAM),
+        Row("Luong 2015, global (general), both ways", {}, BOTH_WAYS, decode=BEAM),
         Row("Bahdanau 2015", config="bahdanau2015", decode=BEAM),
         Row("Transformer", {"size": "tiny", "norm": "pre"}, {}, {"tokenised_bleu": 41.02},
             config="vaswani2017", checkpoint="average"),

@@ -14,6 +14,7 @@ from errors import UserError
 from papers.table import Row, Table
 from sweeping.points import Base, Point, label
 from training.checkpoints import is_done
+from training.workdir import load_config
 
 
 class Plan(NamedTuple):
@@ -71,14 +72,26 @@ class Plan(NamedTuple):
         row = self.runs()[str(point["name"])]
         return self.base(row).flags(dict(row.changes), seed)
 
-    def scorings(self) -> Iterator[tuple[Row, int | None]]:
-        """All that is to be scored: rows with their seeds, ensembles once, without."""
-        for row in self.table.rows:
-            yield from ((row, seed) for seed in ([None] if row.ensemble else range(self.seeds)))
+    def runs_of(self, row: Row, seed: int) -> list[Path]:
+        """Those that a report is of."""
+        if row.merges:
+            return [self.run(self.table.row(name), seed) for name in row.merges]
+        return [self.run(row, s) for s in (range(self.seeds) if row.ensemble else [seed])]
 
-    def scored(self, row: Row, seed: int | None) -> Path:
+    def trained_config(self, run: Path) -> Config:
+        """As it was trained, with the corpus where it is now."""
+        config = load_config(run)
+        config.data.dir = self.overrides.get("data.dir", config.data.dir)
+        return config
+
+    def scorings(self) -> Iterator[tuple[Row, int]]:
+        """All that is to be scored: rows with their seeds, ensembles once."""
+        for row in self.table.rows:
+            yield from ((row, seed) for seed in range(1 if row.ensemble else self.seeds))
+
+    def report(self, row: Row, seed: int) -> Path:
         """The folder of a row's report."""
-        last = f"ensemble of {self.seeds}" if seed is None else f"seed{seed}"
+        last = f"ensemble of {self.seeds}" if row.ensemble else f"seed{seed}"
         return self.own / "scores" / row.name.replace("/", "-") / last
 
 

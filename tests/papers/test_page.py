@@ -61,7 +61,7 @@ def test_right_answers_are_compared_by_example(tmp_path):
     right = {"first": 40, "same": 40, "better": 80}
     for row in rows:
         for seed in range(2):
-            folder = plan.scored(row, seed)
+            folder = plan.report(row, seed)
             folder.mkdir(parents=True)
             lines = (f"{'a' if i < right[row.name] else 'b'}\t0.9\ta\n" for i in range(100))
             (folder / "predictions.txt").write_text("".join(lines))
