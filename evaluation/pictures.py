@@ -1,5 +1,6 @@
 """Attention as pictures, in the manner of the papers: source across, target down."""
 
+import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -204,7 +205,8 @@ def levels_and_curves(
         means = np.mean(values, axis=1)
         spread = np.std(values, axis=1, ddof=min(1, len(values[0]) - 1))
         axes.errorbar(places, means, spread, label=name, marker="o", capsize=3)
-    for (name, values), style in zip(levels.items(), (":", "-.", "--", "-"), strict=True):
+    styles = itertools.cycle((":", "-.", "--", "-", (0, (6, 4)), (0, (1, 5))))
+    for (name, values), style in zip(levels.items(), styles, strict=False):
         axes.axhline(float(np.mean(values)), label=name, color="black", linestyle=style, lw=1)
     axes.set(xlabel=across, ylabel=up, yscale="log")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
