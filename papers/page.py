@@ -97,12 +97,13 @@ class Step(NamedTuple):
 
     worse: str
     better: str
-    gain: float  # of ours, in the measure's own direction
+    gain: float  # of ours: positive where the better is better
     noise: float
+    form: str
 
     def __str__(self) -> str:
         within = ", within the noise" if abs(self.gain) <= self.noise else ""
-        return f"{self.worse} → {self.better} ({self.gain:+.2f}{within})"
+        return f"{self.worse} → {self.better} ({self.gain:+{self.form}}{within})"
 
 
 def steps(plan: Plan, reports: Reports) -> list[Step]:
@@ -120,7 +121,8 @@ def steps(plan: Plan, reports: Reports) -> list[Step]:
 def _step(worse: str, better: str, ours: dict[str, list[float]], measure: Measure) -> Step:
     gain = statistics.mean(ours[better]) - statistics.mean(ours[worse])
     spread = [statistics.stdev(own) for own in (ours[worse], ours[better]) if len(own) > 1]
-    return Step(worse, better, -gain if measure.lower_is_better else gain, math.hypot(*spread))
+    gain = -gain if measure.lower_is_better else gain
+    return Step(worse, better, gain, math.hypot(*spread), measure.form)
 
 
 def order(plan: Plan, reports: Reports) -> str:

@@ -7,10 +7,12 @@ import logging
 import multiprocessing
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
+import absl.logging
 import numpy as np
 
 from configs.base import Config
@@ -66,10 +68,15 @@ def _work(plan: Plan, wanted: list[tuple[Row, int]], workers: int) -> Iterator[s
         shares.put(share)
     with ProcessPoolExecutor(workers, context, _take_share, (shares,)) as pool:
         futures = [pool.submit(score_row, plan, row, seed) for row, seed in wanted]
-        yield from (future.result() for future in as_completed(futures))
+        try:
+            yield from (future.result() for future in as_completed(futures))
+        finally:  # where one failed or we are interrupted: those under way come to their end
+            pool.shutdown(cancel_futures=True)
 
 
 def _take_share(shares: "multiprocessing.Queue[Share]") -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process to act on
+    absl.logging.set_verbosity(absl.logging.FATAL)
     cores, environment = shares.get()
     os.environ.update(environment)
     if cores:

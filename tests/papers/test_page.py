@@ -37,7 +37,7 @@ def test_the_order_is_the_papers_and_the_verdict_ours(tmp_path):
     broken = reports_of(worst=[3.0, 3.1], middle=[2.0, 2.1], best=[2.05, 2.15])
     text = order(plan, broken)
     assert "does not hold" in text and "1 of 2 steps" in text
-    assert "Losses: middle → best (-0.05, within the noise)" in text
+    assert "Losses: middle → best (-0.050, within the noise)" in text
     assert order(plan, reports_of(worst=[3.0, 3.1])) == ""
 
 
