@@ -136,7 +136,9 @@ def order(plan: Plan, reports: Reports) -> str:
     whole = "The paper's ordering holds" if not broken else "The paper's ordering does not hold"
     text = f"**{whole}** by {measure.name}: {len(holds)} of {len(found)} steps, worse → better"
     text += f", are gains here. Gains: {'; '.join(map(str, holds)) or 'none'}."
-    return text + (f" Losses: {'; '.join(map(str, broken))}." if broken else "")
+    text += f" Losses: {'; '.join(map(str, broken))}." if broken else ""
+    missing = [row.name for row in plan.table.rows if row.name not in reports]
+    return text + (f" Not measured: {'; '.join(missing)}." if missing else "")
 
 
 def _signatures(reports: Reports) -> str:
