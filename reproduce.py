@@ -7,8 +7,10 @@ What is done is not done again: stopped or killed, the same command goes on, and
 runs that they have in common. The page is WORKDIR/TARGET,DATA,SIZE/page.md.
 """
 
+import logging
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 
 from absl import flags
@@ -20,7 +22,7 @@ from papers.registry import TARGETS
 from papers.table import Table
 from sweeping.devices import deal
 from sweeping.estimate import estimate
-from sweeping.points import Sweep
+from sweeping.points import Point, Sweep
 from sweeping.study import Settings, Study
 from sweeping.watch import work
 
@@ -57,44 +59,40 @@ def main(target: str = "") -> None:
 def reproduce(plan: Plan, workers: int, command: str) -> Path:
     """Trains what is not trained, scores what is not scored, and writes the page."""
     failed = _train(plan, workers)
-    # Only now, for the processes that train want the devices for themselves.
-    import jax
+    from papers.page import write_page  # with all of evaluation, which --list need not wait for
+    from papers.scoring import read_reports, score
 
-    from papers.page import write_page
-    from papers.scoring import score
-    from training.workdir import this_commit
-
-    reports = score(plan, workers)
-    made = (
-        f"`{command}` at commit {this_commit() or 'unknown'}, seeds 0 to {plan.seeds - 1}, on "
-        f"{jax.devices()[0].device_kind}."
-    )
-    page = write_page(plan, reports, made)
+    failed += score(plan, workers)
+    page = write_page(plan, read_reports(plan), command)
     if failed:
         raise UserError(
-            f"{len(failed)} runs failed, and {page} lacks them; the same command tries again. The "
+            f"{len(failed)} failed, and {page} lacks them; the same command tries again. The "
             f"first: {failed[0]}"
         )
     return page
 
 
 def _train(plan: Plan, workers: int) -> list[str]:
-    """By the sweep's workers; the errors of those that failed."""
-    points = plan.points()
-    if not points:
+    """By the sweep's workers; the errors of those that failed. What is done, the runs tell, so the
+    study is of this call alone."""
+    runs, left = plan.runs(), plan.left()
+    if not left:
         return []
-    metric = plan.config(plan.table.rows[0]).train.eval_metric
-    storage = f"sqlite:///{plan.own / 'study.db'}"
-    settings = Settings(metric, seeds=plan.seeds)
-    study = Study(storage, plan.name, Sweep(points, None), settings, {"target": plan.name})
-    study.retry_failed()
-    records = work(study, plan, plan.folder, workers)
+    for name, rows in runs.items():
+        logging.getLogger("alignax").info(f"{name}: {'; '.join(row.name for row in rows)}")
+    points: list[Point] = [{"name": name} for name in runs]
+    metrics = {plan.config(rows[0]).train.eval_metric for rows in runs.values()}
+    settings = Settings(metrics.pop() if len(metrics) == 1 else "loss", seeds=plan.seeds)
+    with tempfile.TemporaryDirectory() as folder:
+        storage = f"sqlite:///{folder}/study.db"
+        study = Study(storage, plan.name, Sweep(points, None), settings, {}, only=set(left))
+        records = work(study, plan, plan.folder, workers)
     return [f"{r.key}, seed {r.seed}: {r.facts['error']}" for r in records if "error" in r.facts]
 
 
 def _show_targets() -> None:
     for name, table in TARGETS.items():
-        runs = _runs(table) * table.seeds
+        runs = _count(name, table)
         print(f"{name:24} {table.title}")
         sizes = f" --size={'|'.join(table.sizes)}" if any(table.sizes) else ""
         print(f"{'':24} --data={'|'.join(table.data)}{sizes}")
@@ -104,25 +102,27 @@ def _show_targets() -> None:
     print("\nThe time is of the first corpus and size, one run after another.")
 
 
-def _runs(table: Table) -> int:
-    """Models that are trained for a seed."""
-    return len({str((r.config, r.arguments, r.changes)) for r in table.rows if not r.merges})
+def _count(name: str, table: Table) -> int:
+    plan = make_plan(name, table, "", "", Path(), 0, "")
+    return len(plan.runs()) * plan.seeds
 
 
 def _show_plan(plan: Plan, workers: int) -> None:
-    runs = plan.runs()
-    print(f"{plan.name}: {len(runs)} models, {plan.seeds} seeds; trying the first a few steps",
-          flush=True)  # fmt: skip
-    first = next(iter(runs.values()))
-    found = estimate(plan.base(first), dict(first.changes), deal(workers)[0])
-    for name, row in runs.items():
-        print(f"{plan.seeds - plan.left(row)} of {plan.seeds} trained: {name}")
-    left = sum(map(plan.left, runs.values()))
-    minutes = -(-left // workers) * found.seconds / 60
+    runs, left = plan.runs(), plan.left()
+    print(f"{plan.name}: {len(runs)} models, {plan.seeds} seeds, {len(left)} runs to be trained")
+    for name, rows in runs.items():
+        done = plan.seeds - sum(name == own for own, _ in left)
+        print(f"{done} of {plan.seeds} trained: {name} ({'; '.join(row.name for row in rows)})")
+    if not left:
+        return
+    print("trying one of them for a few steps", flush=True)
+    row = runs[left[0][0]][0]
+    found = estimate(plan.base(row), dict(row.changes), deal(workers)[0])
+    minutes = -(-len(left) // workers) * found.seconds / 60
     print(
         f"a run of {found.steps:,} steps may take {found.seconds:,.0f} s, not counting evaluations "
-        f"but one; the {left} that are left, by {workers} worker(s) here, {minutes:,.1f} min, were "
-        "all like it"
+        f"but one; all by {workers} worker(s) here {minutes:,.1f} min, were all like it, and then "
+        "the scoring"
     )
 
 

@@ -6,7 +6,7 @@
 Arguments: data (any name of configs/datasets.py), align (global, local_m, local_p, none), score
 (general, dot, concat, location), feed (yes, no), size (tiny, small, paper), reverse (auto, yes, no:
 an encoder of one direction, as the paper's, reads the source from its end or does not; auto: as the
-size has it). The window is --config.model.attention.D.
+size has it), dropout (yes, no). The window is --config.model.attention.D.
 
 `paper` is the paper's own recipe: 4 × 1000 LSTM, SGD from 1.0, halved every epoch after the fifth,
 reversed source, U(−.1, .1), gradient norm 5, batch 128, D = 10; with dropout .2, 12 epochs and
@@ -36,6 +36,7 @@ def get_config(arguments: str = "") -> Config:
         feed=("yes", "no"),
         size=("tiny", "small", "paper"),
         reverse=("auto", "yes", "no"),
+        dropout=("yes", "no"),
     )
     config = base_config()
     use_dataset(config, args["data"])
@@ -48,6 +49,10 @@ def get_config(arguments: str = "") -> Config:
         config.data.reverse_source = args["reverse"] == "yes"
         model.encoder.bidirectional = False
         model.encoder.features = model.decoder.features
+    if args["dropout"] == "no":
+        model.dropout = 0.0
+        if args["size"] == "paper":
+            config.train.epochs, config.optimizer.halve_from = 10.0, 5.0
     return config.lock()
 
 

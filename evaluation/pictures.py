@@ -179,7 +179,7 @@ def piano_rolls(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
     plt.close(figure)
 
 
-def curves(
+def joined(
     named: Mapping[str, tuple[Sequence[str], Sequence[float]]], across: str, up: str, path: Path
 ) -> None:
     """Values at places with names, joined."""
@@ -202,8 +202,8 @@ def levels_and_curves(
     """Several measurements at each point of a curve, their means joined; others as levels."""
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     for name, (places, values) in curves.items():
-        means = np.mean(values, axis=1)
-        spread = np.std(values, axis=1, ddof=min(1, len(values[0]) - 1))
+        means = [float(np.mean(own)) for own in values]
+        spread = [float(np.std(own, ddof=min(1, len(own) - 1))) for own in values]
         axes.errorbar(places, means, spread, label=name, marker="o", capsize=3)
     styles = itertools.cycle((":", "-.", "--", "-", (0, (6, 4)), (0, (1, 5))))
     for (name, values), style in zip(levels.items(), styles, strict=False):

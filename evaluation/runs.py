@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jax.sharding import Mesh
 
@@ -11,6 +12,7 @@ from evaluation.registry import EVALUATIONS, REPORTS
 from evaluation.results import Wanted
 from evaluation.translation_report import report_ensemble
 from tasks.registry import make_task
+from tasks.task import Params
 from training.checkpoints import Checkpoints
 from training.devices import check_rows
 from training.hosts import first, together
@@ -19,7 +21,6 @@ from training.workdir import (
     VOCABULARIES,
     check_data,
     check_workdir,
-    load_config,
     open_workdir,
     writing,
 )
@@ -41,29 +42,27 @@ def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str
 def score_ensemble(
     config: Config, workdirs: Sequence[Path], mesh: Mesh, checkpoint: str, wanted: Wanted
 ) -> None:
-    """Scores a split of a config's corpus by the translators of several runs as one."""
-    tasks, params = [], []
-    for workdir in workdirs:
-        own = load_config(workdir)
-        own.data = config.data
-        task = make_task(own)
-        check_data(workdir, task.data_name)
-        with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
-            found = checkpoints.find(checkpoint)
-            params.append(checkpoints.restore_params(task, own, mesh, found))
-        tasks.append(task)
+    """Scores a split by the translators of several runs as one, all of one config but for seeds."""
+    models = [_restored(config, workdir, mesh, checkpoint) for workdir in workdirs]
+    tasks, params, steps = zip(*models, strict=True)
     wanted.folder.mkdir(parents=True, exist_ok=True)
-    report_ensemble(tasks, params, mesh, wanted)
+    report_ensemble(tasks, params, mesh, wanted._replace(checkpoints=steps[0]))
+
+
+def _restored(
+    config: Config, workdir: Path, mesh: Mesh, checkpoint: str
+) -> tuple[Any, Params, list[int]]:
+    """A run's task and parameters, and the steps that these are of."""
+    check_rows(mesh, config)
+    task = make_task(config)
+    check_data(workdir, task.data_name)
+    with contextlib.closing(Checkpoints(workdir, config.train.keep, read_only=True)) as found:
+        steps = found.find(checkpoint)
+        return task, found.restore_params(task, config, mesh, steps), steps
 
 
 def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted: Wanted) -> None:
     """Scores a split by one checkpoint or the mean of several, and writes the report."""
-    checkpoints = Checkpoints(workdir, config.train.keep, read_only=True)
-    wanted = wanted._replace(checkpoints=checkpoints.find(checkpoint))
-    check_rows(mesh, config)
-    task = make_task(config)
-    check_data(workdir, task.data_name)
-    params = checkpoints.restore_params(task, config, mesh, wanted.checkpoints)
-    checkpoints.close()
+    task, params, steps = _restored(config, workdir, mesh, checkpoint)
     wanted.folder.mkdir(parents=True, exist_ok=True)
-    REPORTS[config.task](task, params, mesh, wanted)
+    REPORTS[config.task](task, params, mesh, wanted._replace(checkpoints=steps))

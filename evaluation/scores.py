@@ -95,13 +95,11 @@ def paired_bootstrap(
     references: References,
     lowercase: bool = False,
     samples: int = 1000,
-    metrics: Sequence[str] = ("bleu", "chrf"),
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Each metric's score of each system, the half width of its 95 % interval, and the p-value of
     its difference to the first (Koehn 2004, by sacreBLEU)."""
     test = PairedTest(
-        [(name, list(texts)) for name, texts in systems.items()],
-        {name: metric for name, metric in _metrics(lowercase).items() if name in metrics},
+        [(name, list(texts)) for name, texts in systems.items()], _metrics(lowercase),
         _streams(references), test_type="bs", n_samples=samples,
     )  # fmt: skip
     scores: Any = test()[1]
@@ -117,16 +115,6 @@ def paired_bootstrap(
         for metric, results in scores.items()
         if metric != "System"
     }
-
-
-def bootstrap_means(ours: Any, theirs: Any, samples: int = 1000, seed: int = 12345) -> float:
-    """p of the difference of two means over the same examples: how often that of a sample, about
-    the difference found, is as large (as sacreBLEU does it for BLEU)."""
-    differences = np.asarray(ours, float) - np.asarray(theirs, float)
-    rng, count = np.random.default_rng(seed), len(differences)
-    drawn = [differences[rng.integers(count, size=count)].mean() for _ in range(samples)]
-    found = differences.mean()
-    return (1 + int(np.sum(np.abs(np.array(drawn) - found) >= abs(found)))) / (samples + 1)
 
 
 def _streams(references: References) -> Any:

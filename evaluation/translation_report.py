@@ -46,6 +46,8 @@ from evaluation.translation import (
 from tasks.task import Params
 from tasks.translation import Translation
 
+Parts = dict[str, list[Part]]  # scores of parts of a split, by what divides it
+
 
 def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     """Scores a split, prints the scores, and writes them with all that was decoded."""
@@ -56,8 +58,10 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     looks = Looks(task, task.pairs(wanted.split), wanted.pictures)
     for i, named in evaluator.forced_attention(params, wanted.split):
         looks.add(i, named)
-    parts = curves(task, params, mesh, wanted, translated)
-    result = _result(task, wanted, translated, scores, looks, parts, theirs)
+    parts = lengths(task, translated) | beams(task, params, mesh, wanted)
+    result = _result(task, wanted, translated, scores, looks, parts)
+    if wanted.against:
+        result["against"] = compared(task, translated, theirs)
     folder = wanted.folder
     _keep(folder, result, translated)
     _print(task, translated, result)
@@ -75,8 +79,7 @@ def report_ensemble(
     tasks: Sequence[Translation], params: Sequence[Params], mesh: Mesh, wanted: Wanted
 ) -> None:
     """Scores and hypotheses of several models as one, whose attention is the mean of theirs."""
-    task, theirs = tasks[0], read_hypotheses(wanted.against) if wanted.against else []
-    translator = Translator(tasks, mesh, wanted.decode)
+    task, translator = tasks[0], Translator(tasks, mesh, wanted.decode)
     translated = translate_split(translator, params, task, wanted.split)
     looks = Looks(task, task.pairs(wanted.split), pictures=0)
     forced = [
@@ -89,10 +92,9 @@ def report_ensemble(
             for name, weights in first.items()
         }
         looks.add(i, named)
-    parts = curves(task, params[0], mesh, wanted._replace(beams=()), translated)
-    scores = all_scores(task, translated)
-    result = _result(task, wanted, translated, scores, looks, parts, theirs)
-    _keep(wanted.folder, result | {"models": len(tasks)}, translated)
+    parts, scores = lengths(task, translated), all_scores(task, translated)
+    result = _result(task, wanted, translated, scores, looks, parts)
+    _keep(wanted.folder, result, translated)
 
 
 def _result(
@@ -101,8 +103,7 @@ def _result(
     translated: list[Translated],
     scores: dict[str, float],
     looks: "Looks",
-    parts: dict[str, list[dict[str, Any]]],
-    theirs: list[str],
+    parts: Parts,
 ) -> dict[str, Any]:
     """What scores.json has."""
     errors = looks.alignment_errors()
@@ -113,13 +114,11 @@ def _result(
         "sentences": len(translated),
         "decode": wanted.decode.to_dict(), "scores": scores,
         "signatures": signatures(task.lowercase, max(len(t.references) for t in translated)),
-        "curves": parts,
+        "curves": {name: [part._asdict() for part in some] for name, some in parts.items()},
         "alignment_error": errors,
         "attention": {name: own.overall()._asdict() for name, own in looks.statistics.items()},
         "attention_by_position": looks.by_position(),
     }  # fmt: skip
-    if wanted.against:
-        result["against"] = compared(task, translated, theirs)
     return result
 
 
@@ -219,25 +218,25 @@ def compared(task: Translation, translated: list[Translated], theirs: list[str])
     return paired_bootstrap({"other": theirs, "ours": ours}, references, task.lowercase)
 
 
-def curves(
-    task: Translation, params: Params, mesh: Mesh, wanted: Wanted, translated: list[Translated]
-) -> dict[str, list[dict[str, Any]]]:
-    """Scores by source length, by unknown source words, and by beam width where asked for."""
-
+def lengths(task: Translation, translated: list[Translated]) -> Parts:
+    """Scores by source length and by unknown source words."""
     brief = functools.partial(word_scores, task)
     ids = [task.source.encode(t.pair.source) for t in translated]
-    parts = {
+    return {
         "source length": by_length(translated, [len(x) for x in ids], brief),
         "unknown source words": by_unknown(translated, [x.count(UNK) for x in ids], brief),
     }
-    if wanted.beams:
-        parts["beam width"] = []
+
+
+def beams(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Parts:
+    """Scores by beam width, where that is asked for."""
+    parts = []
     for beam in wanted.beams:
         decode = wanted.decode.copy_and_resolve_references()
         decode.update({"beam": beam, "nbest": 1, "temperature": 0.0})
         found = Evaluator(task, mesh, decode).translate(params, wanted.split)
-        parts["beam width"].append(Part(str(beam), len(found), brief(found)))
-    return {name: [part._asdict() for part in some] for name, some in parts.items()}
+        parts.append(Part(str(beam), len(found), word_scores(task, found)))
+    return {"beam width": parts} if parts else {}
 
 
 def _print(task: Translation, translated: list[Translated], result: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ import shutil
 import statistics
 from collections.abc import Callable
 
-from evaluation.pictures import curves, levels_and_curves
+from evaluation.pictures import joined, levels_and_curves
 from papers.measures import MEASURES
 from papers.plan import Plan
 from papers.scoring import Reports
@@ -22,7 +22,7 @@ def lengths(plan: Plan, reports: Reports) -> str:
             for i in range(len(parts))
         ]
         drawn[name] = parts, means
-    curves(drawn, "source length, tokens", "tokenised BLEU", plan.own / "lengths.png")
+    joined(drawn, "source length, tokens", "tokenised BLEU", plan.own / "lengths.png")
     return "![tokenised BLEU by source length](lengths.png)\n"
 
 

@@ -3,7 +3,7 @@
 from papers.table import Row, Table
 
 MEASURES = ("tokenised_bleu", "bleu", "perplexity")
-TO_GERMAN = ("multi30k_en_de", "multi30k_de_en", "dates")
+TO_GERMAN = ("multi30k_en_de", "multi30k_de_en", "wmt14_en_de", "dates")
 TO_ENGLISH = ("multi30k_de_en", "multi30k_en_de", "dates")
 DIFFERS = (
     "The paper's models are 4 layers of 1000 and learn from 4.5 M sentences of news; size=small is "
@@ -15,7 +15,7 @@ _PLAIN = {"align": "none", "feed": "no", **_REVERSED}
 _LOCATION = {"score": "location", **_REVERSED}
 _DOT = {"score": "dot", **_REVERSED}
 _BEST = {"align": "local_p", "score": "general", **_REVERSED}
-_DRY = {"model.dropout": 0.0}
+_DRY = {"dropout": "no"}
 _REPLACED = {"replace_unknown": True}
 
 
@@ -35,12 +35,13 @@ TABLE1 = Table(
     config="luong2015",
     measures=MEASURES,
     data=TO_GERMAN,
+    sizes=("small", "paper"),
     minutes=1.5,
-    differs=DIFFERS + " Unknown words are replaced by the source word itself; the paper looks it up "
-    "in a dictionary first. Its ensemble is of 8 models.",
+    differs=DIFFERS + " Unknown words are replaced by the source word itself; the paper looks it "
+    "up in a dictionary first. Its ensemble is of 8 models.",
     rows=(
-        Row("base", _PLAIN | {"reverse": "no"}, _DRY, _published(10.6, 11.3)),
-        Row("+ reverse", _PLAIN, _DRY, _published(9.9, 12.6)),
+        Row("base", _PLAIN | _DRY | {"reverse": "no"}, {}, _published(10.6, 11.3)),
+        Row("+ reverse", _PLAIN | _DRY, {}, _published(9.9, 12.6)),
         _NO_ATTENTION,
         Row("+ global attention (location)", _LOCATION | {"feed": "no"}, {},
             _published(7.3, 16.8)),
@@ -56,13 +57,14 @@ TABLE3 = Table(
     config="luong2015",
     measures=MEASURES,
     data=TO_ENGLISH,
+    sizes=("small", "paper"),
     minutes=1.5,
     differs=DIFFERS,
     rows=(
-        Row("base (reverse)", _PLAIN, _DRY, _published(14.3, 16.9)),
-        Row("+ global (location)", _LOCATION | {"feed": "no"}, _DRY,
+        Row("base (reverse)", _PLAIN | _DRY, {}, _published(14.3, 16.9)),
+        Row("+ global (location)", _LOCATION | _DRY | {"feed": "no"}, {},
             _published(12.7, 19.1)),
-        Row("+ feed", _LOCATION, _DRY, _published(10.9, 20.1)),
+        Row("+ feed", _LOCATION | _DRY, {}, _published(10.9, 20.1)),
         Row("+ global (dot) + drop + feed", _DOT, {}, _published(9.7, 22.8)),
         Row("+ unknown words replaced", _DOT, {}, {"tokenised_bleu": 24.9},
             decode=_REPLACED),
@@ -77,7 +79,8 @@ def _architecture(align: str, score: str, *published: float) -> Row:
 
 TABLE4 = Table(
     title="Luong 2015, Table 4: attentional architectures",
-    source=f"Table 4 and §5.2 (of concat the perplexity alone), {NEWS}, tokenised BLEU",
+    source=f"Table 4 and §5.2 (of concat the perplexity alone), {NEWS}, tokenised BLEU before "
+    "unknown words are replaced",
     config="luong2015",
     measures=MEASURES,
     data=TO_GERMAN,
@@ -111,10 +114,11 @@ TABLE6 = Table(
     measures=("aer", "effective", "largest", "small", "tokenised_bleu"),
     data=("europarl_es_en", "bible_grc_eng", "dates"),
     minutes=1.0,
-    sizes=("small", "tiny"),
-    differs="The links are of the heaviest source word for each word of the reference, which is "
-    "forced, as there. Europarl here is 5,401 Spanish–English sentences, 200 more with links; of "
-    "the New Testament, the 7,936 verses with links are those that it learns from.",
+    sizes=("small",),
+    differs="The paper's ensemble is of 8 models, and its sources are reversed. Links are of the "
+    "heaviest source word for each word of the reference, which is forced, as there. Europarl here "
+    "is 5,401 Spanish–English sentences, 200 more with links; of the New Testament, the 7,936 "
+    "verses with links are those that it learns from.",
     rows=(
         _aligner("global", "location", 39.0),
         _aligner("global", "dot"),
@@ -133,10 +137,11 @@ TABLE6 = Table(
 )  # fmt: skip
 FIGURE6 = Table(
     title="Luong 2015, Figure 6: BLEU by sentence length",
-    source=f"Figure 6, {NEWS}; BLEU of whole systems, which its legend and Table 1 have",
+    source=f"Figure 6, a plot; the figures of the whole are Table 1's, {NEWS}",
     config="luong2015",
     measures=("tokenised_bleu", "perplexity"),
     data=TO_GERMAN,
+    sizes=("small", "paper"),
     minutes=1.5,
     differs=DIFFERS,
     figures=("lengths",),

@@ -12,7 +12,7 @@ class Measure(NamedTuple):
     lower_is_better: bool = False
     form: str = ".2f"
     scale: float = 1.0
-    of_one: bool = False  # what is measured is 1 minus it
+    complement: bool = False  # 1 minus what is there
 
     def of(self, report: Report) -> float | None:
         """None where this report has no such figure."""
@@ -21,21 +21,21 @@ class Measure(NamedTuple):
             if part not in found:
                 return None
             found = found[part]
-        return self.scale * ((1 - found) if self.of_one else found)
+        return self.scale * ((1 - found) if self.complement else found)
 
 
 MEASURES = {
     "tokenised_bleu": Measure("tokenised BLEU", ("scores", "tokenised_bleu")),
     "bleu": Measure("BLEU", ("scores", "bleu")),
     "perplexity": Measure("perplexity", ("scores", "perplexity"), True),
-    "wer": Measure("word error, %", ("scores", "exact"), True, ".2f", 100, of_one=True),
+    "wer": Measure("word error, %", ("scores", "exact"), True, ".2f", 100, complement=True),
     "per": Measure("phoneme error, %", ("scores", "token_error"), True, ".2f", 100),
     "aer": Measure("alignment error, %", ("scores", "alignment_error"), True, ".1f", 100),
     "effective": Measure("effective words", ("attention", "attention", "effective"), True),
     "largest": Measure("largest weight", ("attention", "attention", "largest")),
     "small": Measure("under .01, %", ("attention", "attention", "small"), False, ".0f", 100),
     "accuracy": Measure("right, %", ("scores", "accuracy"), False, ".1f", 100),
-    "error": Measure("wrong, %", ("scores", "accuracy"), True, ".1f", 100, of_one=True),
+    "error": Measure("wrong, %", ("scores", "accuracy"), True, ".1f", 100, complement=True),
     "frame": Measure("−log p a frame", ("scores", "loss"), True, ".3f"),
     "squared_error": Measure("squared error × 1000", ("scores", "loss"), True, ".3f", 1000),
 }  # fmt: skip

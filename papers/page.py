@@ -4,38 +4,62 @@ import itertools
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from evaluation.tables import table
 from papers.figures import FIGURES
-from papers.measures import MEASURES, Measure
+from papers.measures import MEASURES, Measure, Report
 from papers.plan import Facts, Plan, facts
 from papers.scoring import Reports
 from papers.significance import significance, values
 from papers.table import Row
 
 
-def write_page(plan: Plan, reports: Reports, made: str) -> Path:
-    """page.md with its pictures, and results.json. `made` says how, by what and where."""
-    t = plan.table
-    figures = [FIGURES[name](plan, reports) for name in t.figures] if reports else []
+def write_page(plan: Plan, reports: Reports, command: str) -> Path:
+    """page.md with its pictures, and results.json."""
+    t, p = plan.table, significance(plan, reports)
+    costs = {row.name: _facts(plan, reports, row) for row in t.rows}
+    plan.own.mkdir(parents=True, exist_ok=True)
     parts = [
-        f"# {t.title}", made, f"Published: {t.source}. {t.differs}".rstrip(),
-        _table(plan, reports), _legend(plan), order(plan, reports), t.remarks,
-        _signatures(reports), *figures,
+        f"# {t.title}", _made(plan, command, [own for some in costs.values() for own in some]),
+        f"Published: {t.source}. {t.differs}".rstrip(),
+        _table(plan, reports, p, costs), _legend(plan, reports), order(plan, reports), t.remarks,
+        _signatures(reports), *(FIGURES[name](plan, reports) for name in t.figures if reports),
     ]  # fmt: skip
     path = plan.own / "page.md"
     path.write_text("\n\n".join(part.strip() for part in parts if part) + "\n", "utf-8")
-    content = json.dumps(_content(plan, reports), indent=1, ensure_ascii=False)
+    content = json.dumps(_content(plan, reports, p, costs), indent=1, ensure_ascii=False)
     (plan.own / "results.json").write_text(content + "\n", "utf-8")
     return path
 
 
-def _table(plan: Plan, reports: Reports) -> str:
+def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
+    """Of the runs behind a row's reports."""
+    if row.merges:
+        return []
+    runs = [run for seed in reports.get(row.name, ()) for run in plan.runs_of(row, seed)]
+    return [facts(run) for run in runs]
+
+
+def _made(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
+    """How, and by what: as the runs tell it themselves."""
+    size = f", size={plan.size}" if plan.size else ""
+    text = f"`{command}`\n\nCorpus {plan.data}{size}, seeds 0 to {plan.seeds - 1}"
+    commits = sorted({own.commit or "unknown" for own in costs})
+    devices = sorted({own.device for own in costs})
+    if commits:
+        text += f"; trained at commit {', '.join(commits)} on {', '.join(devices)}"
+    return text + "."
+
+
+def _table(
+    plan: Plan, reports: Reports, p: Mapping[str, str], costs: Mapping[str, Sequence[Facts]]
+) -> str:
     measures = [(name, MEASURES[name]) for name in plan.table.measures]
     printed = {name for row in plan.table.rows for name in row.published}
+    decodes = any("decode" in report for own in reports.values() for report in own.values())
     head = ["row"]
     for name, measure in measures:
         head += [measure.name, "paper", "difference"] if name in printed else [measure.name]
@@ -44,8 +68,10 @@ def _table(plan: Plan, reports: Reports) -> str:
         line = [row.name]
         for name, measure in measures:
             line += _cells(values(reports, row, measure), row, name)[: 3 if name in printed else 1]
-        lines.append([*line, significance(plan, reports, row), *_cost(plan, row)])
-    return table([*head, "p", "parameters", "seen", "minutes"], lines)
+        line += [p.get(row.name, "–"), *_cost(row, costs[row.name])]
+        lines.append([*line, *([_decoding(reports.get(row.name, {}))] if decodes else [])])
+    head += ["p", "parameters", "seen", "minutes", *(["decoding"] if decodes else [])]
+    return table(head, lines, remarks=int(decodes))
 
 
 def _cells(ours: list[float], row: Row, name: str) -> list[str]:
@@ -65,35 +91,47 @@ def show(measured: Sequence[float], form: str) -> str:
     return f"{statistics.mean(measured):{form}}{noise}"
 
 
-def _facts(plan: Plan, row: Row) -> list[Facts]:
-    found = () if row.merges else (facts(plan.run(row, seed)) for seed in range(plan.seeds))
-    return [own for own in found if own is not None]
-
-
-def _cost(plan: Plan, row: Row) -> list[str]:
-    """Parameters, what was seen and minutes of a run: the means over seeds."""
-    known = _facts(plan, row)
+def _cost(row: Row, known: Sequence[Facts]) -> list[str]:
+    """Parameters, and what a run saw in how many minutes: means over seeds; an ensemble's are of
+    all its models."""
     if not known:
         return ["–", "–", "–"]
+    models = len(known) if row.ensemble else 1
+    parameters = f"{known[0].parameters:,}"
     return [
-        f"{known[0].parameters:,}", f"{statistics.mean(own.count for own in known):,.0f}",
-        f"{statistics.mean(own.seconds for own in known) / 60:.1f}",
-    ]  # fmt: skip
+        f"{models} × {parameters}" if row.ensemble else parameters,
+        f"{models * statistics.mean(own.count for own in known):,.0f}",
+        f"{models * statistics.mean(own.seconds for own in known) / 60:.1f}",
+    ]
 
 
-def _legend(plan: Plan) -> str:
-    ensembles = any(row.ensemble for row in plan.table.rows)
+def _decoding(own: Mapping[int, Report]) -> str:
+    for report in own.values():
+        decode, several = report["decode"], len(report["checkpoints"])
+        text = f"beam {decode['beam']}" if decode["beam"] > 1 else "greedy"
+        return text + (f", mean of {several} checkpoints" if several > 1 else "")
+    return "–"
+
+
+def _legend(plan: Plan, reports: Reports) -> str:
+    fewer = [
+        f"{row.name}: {len(reports.get(row.name, {}))}"
+        for row in plan.table.rows
+        if not row.ensemble and len(reports.get(row.name, {})) < plan.seeds
+    ]
     return (
-        f"Mean ± standard deviation over {plan.seeds} seeds, test split. p: of the difference to "
-        "the row above, by paired bootstrap; (t): by Welch's t-test over seeds. Seen: tokens, or "
-        "what else a loss is the mean over, in a training; minutes: of a training with its "
-        "compilations and evaluations, beside others on the same device where there were workers."
-        + (f" The ensemble is of {plan.seeds} models." if ensembles else "")
+        f"Test split; mean ± standard deviation over {plan.seeds} seed(s)"
+        + (f" (but {'; '.join(fewer)})" if fewer else "")
+        + ". p: of the difference to the row above in the first measure, two-sided, by paired "
+        "bootstrap over examples of the seeds' mean; (t): by Welch's t-test over seeds. Seen: "
+        "tokens, or what else a loss is the mean over, in a training; minutes: of a training with "
+        "its compilations and evaluations, beside others on its device where there were several "
+        "workers."
     )
 
 
 class Step(NamedTuple):
-    """Two neighbours of the paper's order."""
+    """Two rows, of which the paper has the second before the first."""
 
     worse: str
     better: str
@@ -101,19 +139,28 @@ class Step(NamedTuple):
     noise: float
     form: str
 
+    @property
+    def within(self) -> bool:
+        return abs(self.gain) <= self.noise
+
     def __str__(self) -> str:
-        within = ", within the noise" if abs(self.gain) <= self.noise else ""
+        within = ", within the noise" if self.within else ""
         return f"{self.worse} → {self.better} ({self.gain:+{self.form}}{within})"
 
 
 def steps(plan: Plan, reports: Reports) -> list[Step]:
-    """The order of the published figures, or what the table says the paper claims."""
+    """Neighbours in the order of the published figures, and what the table says the paper claims;
+    equals have no order."""
     name = plan.table.measures[0]
     measure = MEASURES[name]
     ours = {row.name: values(reports, row, measure) for row in plan.table.rows}
     known = [row for row in plan.table.rows if name in row.published and ours[row.name]]
     known.sort(key=lambda row: row.published[name], reverse=measure.lower_is_better)
-    pairs = [(a.name, b.name) for a, b in itertools.pairwise(known)]
+    pairs = [
+        (a.name, b.name)
+        for a, b in itertools.pairwise(known)
+        if a.published[name] != b.published[name]
+    ]
     pairs += [(a, b) for a, b in plan.table.claims if ours[a] and ours[b]]
     return [_step(worse, better, ours, measure) for worse, better in pairs]
 
@@ -126,19 +173,28 @@ def _step(worse: str, better: str, ours: dict[str, list[float]], measure: Measur
 
 
 def order(plan: Plan, reports: Reports) -> str:
-    """Which steps of the paper's order are steps up here too."""
+    """Whether the paper's order holds, step by step."""
     found = steps(plan, reports)
     if not found:
-        return ""
-    measure = MEASURES[plan.table.measures[0]]
-    holds = [step for step in found if step.gain > 0]
-    broken = [step for step in found if step.gain <= 0]
-    whole = "The paper's ordering holds" if not broken else "The paper's ordering does not hold"
-    text = f"**{whole}** by {measure.name}: {len(holds)} of {len(found)} steps, worse → better"
-    text += f", are gains here. Gains: {'; '.join(map(str, holds)) or 'none'}."
-    text += f" Losses: {'; '.join(map(str, broken))}." if broken else ""
+        return "No order was published." if reports else ""
+    holds, broken = ([s for s in found if (s.gain > 0) == up] for up in (True, False))
     missing = [row.name for row in plan.table.rows if row.name not in reports]
-    return text + (f" Not measured: {'; '.join(missing)}." if missing else "")
+    if missing:
+        verdict = "Not all rows are measured"
+    elif broken:
+        verdict = "The published order does not hold"
+    elif any(step.within for step in holds):
+        verdict = "The published order holds, in part within the noise"
+    else:
+        verdict = "The published order holds"
+    text = f"**{verdict}**, by {MEASURES[plan.table.measures[0]].name}: "
+    text += f"{len(holds)} of {len(found)} steps, worse → better, are gains here. "
+    text += f"Gains: {'; '.join(map(str, holds)) or 'none'}. "
+    text += f"Losses: {'; '.join(map(str, broken))}. " if broken else ""
+    text += f"Missing: {'; '.join(missing)}. " if missing else ""
+    if plan.seeds == 1:
+        return text + "With one seed, the noise is not known."
+    return text + "(The noise is the root of both rows' summed variances over seeds.)"
 
 
 def _signatures(reports: Reports) -> str:
@@ -152,15 +208,18 @@ def _signatures(reports: Reports) -> str:
     return "".join(f"- {name}: `{text}`\n" for name, text in sorted(found))
 
 
-def _content(plan: Plan, reports: Reports) -> dict:
-    """The same figures for a program."""
-    return {
+def _content(
+    plan: Plan, reports: Reports, p: Mapping[str, str], costs: Mapping[str, Sequence[Facts]]
+) -> dict:
+    """The same for a program."""
+    rows = {
         row.name: {
             "run": None if row.merges else plan.run_name(row),
             "published": dict(row.published),
             "ours": {n: values(reports, row, MEASURES[n]) for n in plan.table.measures},
-            "p": significance(plan, reports, row),
-            "facts": [own._asdict() for own in _facts(plan, row)],
+            "p": p.get(row.name),
+            "facts": [own._asdict() for own in costs[row.name]],
         }
         for row in plan.table.rows
     }
+    return {"target": plan.target, "data": plan.data, "size": plan.size, "rows": rows}

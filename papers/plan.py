@@ -1,20 +1,23 @@
-"""Which runs a table wants, and where they and their scores are.
+"""Which runs a table wants, and where they and their reports are.
 
-Runs are kept by what they are, so tables share them: RESULTS/runs/CONFIG,ARGUMENTS,CHANGES/seedN.
-A table's own folder, RESULTS/TARGET,DATA,SIZE, has the scores of its rows and its page.
+Runs are kept by what they are, RESULTS/runs/CONFIG,DATA,DIGEST/seedN, so that tables share them and
+a changed recipe is another run. A run's reports are in its folder, by how it was decoded. A table's
+own folder, RESULTS/TARGET,DATA,SIZE, has its page.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from configs.base import Config
+from configs.check import check
 from errors import UserError
 from papers.table import Row, Table
 from sweeping.points import Base, Point, label
 from training.checkpoints import is_done
-from training.workdir import load_config
+from training.workdir import PLACES, load_config
 
 
 class Plan(NamedTuple):
@@ -34,7 +37,7 @@ class Plan(NamedTuple):
 
     @property
     def own(self) -> Path:
-        """The folder of the page, and of the scores behind it."""
+        """The folder of the page."""
         return self.folder / self.name
 
     def base(self, row: Row) -> Base:
@@ -47,30 +50,48 @@ class Plan(NamedTuple):
         return self.base(row).config(dict(row.changes), seed)
 
     def run_name(self, row: Row) -> str:
-        """By its config alone: rows that are only scored differently share a run."""
-        base = self.base(row)
-        point: Point = {**base.arguments, **row.changes}
-        return f"{Path(base.file).stem},{label(point)}"
+        fields = self.config(row).to_json_best_effort(sort_keys=True)
+        known = {n: x for n, x in _flat(json.loads(fields)) if not n.startswith(PLACES)}
+        digest = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:8]
+        return f"{row.config or self.table.config},{self.data},{digest}"
 
     def run(self, row: Row, seed: int) -> Path:
         return self.folder / "runs" / self.run_name(row) / f"seed{seed}"
 
-    def runs(self) -> dict[str, Row]:
-        """All that are wanted, by name, each once, with a row that they make."""
-        return {self.run_name(row): row for row in self.table.rows if not row.merges}
+    def runs(self) -> dict[str, list[Row]]:
+        """All that are wanted, by name, with the rows that they make: some are only scored in
+        another way."""
+        found: dict[str, list[Row]] = {}
+        for row in self.table.rows:
+            if not row.merges:
+                found.setdefault(self.run_name(row), []).append(row)
+        return found
 
-    def points(self) -> list[Point]:
-        """Those that are not all trained, for the sweep's workers."""
-        return [{"name": name} for name, row in self.runs().items() if self.left(row)]
-
-    def left(self, row: Row) -> int:
-        """How many of its runs are not trained."""
-        return sum(not is_done(self.run(row, seed)) for seed in range(self.seeds))
+    def left(self) -> list[tuple[str, int]]:
+        """Names and seeds of the runs that are not trained yet."""
+        return [
+            (name, seed)
+            for seed in range(self.seeds)
+            for name in self.runs()
+            if not is_done(self.folder / "runs" / name / f"seed{seed}")
+        ]
 
     def flags(self, point: Point, seed: int) -> list[str]:
-        """What train.py is called with, as a worker asks for it."""
-        row = self.runs()[str(point["name"])]
+        """What train.py is called with, as the sweep's workers ask for it."""
+        row = self.runs()[str(point["name"])][0]
         return self.base(row).flags(dict(row.changes), seed)
+
+    def scorings(self) -> Iterator[tuple[Row, int]]:
+        """All that is to be reported: rows with their seeds, ensembles once."""
+        for row in self.table.rows:
+            yield from ((row, seed) for seed in range(1 if row.ensemble else self.seeds))
+
+    def report(self, row: Row, seed: int) -> Path:
+        """The folder of a report: of a run, or of all seeds' as one."""
+        how = label({"checkpoint": row.checkpoint, **row.decode})
+        if row.ensemble:
+            return self.run(row, 0).parent / f"ensemble of {self.seeds}" / how
+        return self.run(row, seed) / "reports" / how
 
     def runs_of(self, row: Row, seed: int) -> list[Path]:
         """Those that a report is of."""
@@ -84,15 +105,13 @@ class Plan(NamedTuple):
         config.data.dir = self.overrides.get("data.dir", config.data.dir)
         return config
 
-    def scorings(self) -> Iterator[tuple[Row, int]]:
-        """All that is to be scored: rows with their seeds, ensembles once."""
-        for row in self.table.rows:
-            yield from ((row, seed) for seed in range(1 if row.ensemble else self.seeds))
 
-    def report(self, row: Row, seed: int) -> Path:
-        """The folder of a row's report."""
-        last = f"ensemble of {self.seeds}" if row.ensemble else f"seed{seed}"
-        return self.own / "scores" / row.name.replace("/", "-") / last
+def _flat(fields: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def make_plan(
@@ -107,26 +126,35 @@ def make_plan(
             raise UserError(f"--{name}={value}: {target} can be run with {known}")
     overrides = {"data.dir": corpus} if corpus else {}
     plan = Plan(target, table, data, size, folder, seeds, overrides)
-    for row in plan.runs().values():
-        plan.config(row)
+    for row in table.rows:
+        if not row.merges:
+            check(decoded(plan.config(row), row))
     return plan
 
 
+def decoded(config: Config, row: Row) -> Config:
+    """A config with the row's own way to decode."""
+    if "decode" in config:
+        config.decode.update(dict(row.decode))
+    return config
+
+
 class Facts(NamedTuple):
-    """What a run's log tells beside its scores."""
+    """What a run tells beside its scores."""
 
     parameters: int
     count: float  # tokens, or what else losses are means over
-    seconds: float  # of training, compiling and evaluating, over all attempts
+    seconds: float  # of training, compiling and evaluating; steps that were taken again count once
+    commit: str
+    device: str
 
 
-def facts(run: Path) -> Facts | None:
-    if not (run / "log.jsonl").exists():
-        return None
+def facts(run: Path) -> Facts:
     parameters, count, seconds, before = 0, 0.0, 0.0, 0.0
     for line in map(json.loads, (run / "log.jsonl").read_text("utf-8").splitlines()):
         parameters, count = line.get("parameters", parameters), line.get("count", count)
         if line["kind"] != "run":  # which begins an attempt, perhaps days later
             seconds += line["time"] - before
         before = line["time"]
-    return Facts(parameters, count, seconds)
+    last = json.loads((run / "run.json").read_text("utf-8"))[-1]
+    return Facts(parameters, count, seconds, last["commit"], last["devices"][0])

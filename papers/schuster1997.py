@@ -24,7 +24,8 @@ def _table(data: str, measure: str, merged: tuple[Row, ...], claims: tuple) -> T
         minutes=0.5,
         sizes=("",),
         seeds=5,
-        differs="mlp and tdnn see ten steps on either side. A network that is merged in one "
+        differs="mlp and tdnn see ten steps on either side. The merged networks' delays are those "
+        "that suited each direction of the series by its validation split. What is merged in one "
         "training shares no weight, but one clipping of gradients and one best checkpoint.",
         claims=claims,
         figures=("delays",),
@@ -41,7 +42,6 @@ def _up_and_down(direction: str, best: int) -> tuple[tuple[str, str], ...]:
     return tuple((f"{direction}, delay {k}", f"{direction}, delay {best}") for k in (0, 20))
 
 
-# The delays that suit each direction by itself, by the validation split.
 SERIES = _table(
     "series", "squared_error",
     (Row("merged, separately trained, delays 15 and 10",

@@ -29,6 +29,7 @@ TABLE1 = Table(
     minutes=1.5,
     seeds=5,
     differs=DIFFERS,
+    figures=("lengths",),
     rows=(
         _row("forward", 12, 26.17, reverse="no"),
         _row("reversed", 12, 30.59),

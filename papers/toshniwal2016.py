@@ -22,7 +22,7 @@ CMUDICT = Table(
         _row("local_p", 5.39, 22.83),
         _row("global", 5.04, 21.69),
         _row("local_m", 5.11, 21.39),
-        Row("ensemble (global)", {"align": "global"}, {}, {"per": 4.69, "wer": 20.24},
+        Row("ensemble, global", {"align": "global"}, {}, {"per": 4.69, "wer": 20.24},
             ensemble=True),
         Row("Transformer", {"size": "spelling", "norm": "pre"}, {}, {"wer": 20.6},
             config="vaswani2017"),

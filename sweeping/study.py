@@ -13,7 +13,7 @@ import re
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -90,12 +90,19 @@ def _patient(call: Call) -> Call:
 
 
 class Study:
-    """`begun_with` says what the sweep is of: another sweep in the same place is refused."""
+    """`begun_with` says what the sweep is of: another sweep in the same place is refused. `only`
+    are the points, by key, and seeds that are to be tried, where it is not all."""
 
     def __init__(
-        self, url: str, name: str, sweep: Sweep, settings: Settings, begun_with: dict[str, Any]
+        self,
+        url: str,
+        name: str,
+        sweep: Sweep,
+        settings: Settings,
+        begun_with: dict[str, Any],
+        only: Set[tuple[str, int]] | None = None,
     ):
-        self.sweep, self.settings, self._name = sweep, settings, name
+        self.sweep, self.settings, self._name, self._only = sweep, settings, name, only
         # Heartbeats and ask are called experimental, and one without `optimize` is warned of.
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used")
@@ -160,6 +167,8 @@ class Study:
         seed: int,
         point: Point | None = None,
     ) -> None:
+        if self._only is not None and (key, seed) not in self._only:
+            return
         if (key, seed) not in known:
             facts = {"key": key, "seed": seed}
             self._put_in_line(facts if point is None else {**facts, "point": point})

@@ -163,7 +163,9 @@ class Run:
         if pruned:
             return TrialState.PRUNED
         if not asked and code not in INTERRUPTED:
-            self.error = self._last_words(code)
+            said = self._last_words(code)
+            # Another process was first, between our look at the lock and its taking: we wait.
+            self.error = "" if " is in use by " in said else said
         return TrialState.FAIL  # without an error: interrupted
 
     def _last_words(self, code: int) -> str:

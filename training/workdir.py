@@ -32,6 +32,9 @@ from training.hosts import first, together
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
 VOCABULARIES = "vocabulary"
+# Fields that do not say what is computed, but how it is divided over devices and where the corpus
+# is; that it is the same one, `check_data` sees.
+PLACES = ("mesh.", "data.dir", "data.cache")
 _HERE = Path(__file__).parent.parent
 
 
@@ -177,12 +180,12 @@ def _flat(config: Config) -> dict[str, object]:
 
 
 def _refuse_other_config(old: Config, new: Config, workdir: Path) -> None:
-    """What is computed must be the same; how it is divided over devices may change."""
+    """What is computed must be the same."""
     before, after = _flat(old), _flat(new)
     differences = [
         f"{name}: {before.get(name, 'absent')!r} there, {after.get(name, 'absent')!r} here"
         for name in sorted(before.keys() | after.keys())
-        if before.get(name) != after.get(name) and not name.startswith("mesh.")
+        if before.get(name) != after.get(name) and not name.startswith(PLACES)
     ]
     if differences:
         raise UserError(

@@ -4,10 +4,13 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from data.labelling import prepare
 from papers.page import order, show, steps, write_page
 from papers.plan import Plan, facts
+from papers.scoring import read_reports
 from papers.significance import significance, welch
 from papers.table import Row, Table
 
@@ -33,12 +36,25 @@ def reports_of(**losses):
 def test_the_order_is_the_papers_and_the_verdict_ours(tmp_path):
     plan = plan_of(tmp_path)
     held = reports_of(worst=[3.0, 3.1], middle=[2.0, 2.1], best=[1.0, 1.1])
-    assert "**The paper's ordering holds** by −log p a frame: 2 of 2 steps" in order(plan, held)
+    assert "**The published order holds**, by −log p a frame: 2 of 2" in order(plan, held)
+    close = reports_of(worst=[3.0, 3.1], middle=[2.0, 2.1], best=[1.95, 2.05])
+    assert "**The published order holds, in part within the noise**" in order(plan, close)
     broken = reports_of(worst=[3.0, 3.1], middle=[2.0, 2.1], best=[2.05, 2.15])
     text = order(plan, broken)
-    assert "does not hold" in text and "1 of 2 steps" in text
+    assert "**The published order does not hold**" in text and "1 of 2 steps" in text
     assert "Losses: middle → best (-0.050, within the noise)" in text
-    assert order(plan, reports_of(worst=[3.0, 3.1])) == ""
+    some = reports_of(worst=[3.0, 3.1], middle=[2.0, 2.1])
+    assert "**Not all rows are measured**" in order(plan, some) and "Missing: best." in order(
+        plan, some
+    )
+    assert "the noise is not known" in order(plan._replace(seeds=1), held)
+    assert order(plan, {}) == ""
+
+
+def test_equals_have_no_order(tmp_path):
+    rows = tuple(Row(row.name, row.arguments, {}, {"frame": 8.0}) for row in ROWS)
+    plan = plan_of(tmp_path, rows)
+    assert order(plan, reports_of(worst=[3.0], middle=[2.0])) == "No order was published."
 
 
 def test_what_a_paper_claims_in_words_is_checked_too(tmp_path):
@@ -56,31 +72,34 @@ def test_means_and_deviations():
 
 
 def test_right_answers_are_compared_by_example(tmp_path):
-    rows = (Row("first"), Row("same"), Row("better"))
-    plan = plan_of(tmp_path, rows, ("accuracy",))
-    right = {"first": 40, "same": 40, "better": 80}
-    for row in rows:
-        for seed in range(2):
-            folder = plan.report(row, seed)
-            folder.mkdir(parents=True)
-            lines = (f"{'a' if i < right[row.name] else 'b'}\t0.9\ta\n" for i in range(100))
-            (folder / "predictions.txt").write_text("".join(lines))
-    reports = {row.name: {0: {"scores": {}}, 1: {"scores": {}}} for row in rows}
-    assert [significance(plan, reports, row) for row in rows] == ["–", "1", "<.001"]
+    rows = tuple(Row(name, {}, {"model.hops": i + 1}) for i, name in enumerate(("a", "b", "c")))
+    table = Table("T", "a paper", "lin2017", ("accuracy",), rows, ("sst2",), 1.0)
+    plan = Plan("t", table, "sst2", "small", tmp_path, 2, {})
+    right = {"a": 40, "b": 40, "c": 80}
+    for row, seed in plan.scorings():
+        folder = plan.report(row, seed)
+        folder.mkdir(parents=True)
+        lines = (f"{'a' if i < right[row.name] else 'b'}\t0.9\ta\n" for i in range(100))
+        (folder / "predictions.txt").write_text("".join(lines))
+        (folder / "scores.json").write_text(json.dumps({"scores": {"accuracy": 0.5}}))
+    assert significance(plan, read_reports(plan)) == {"b": "1", "c": "<.001"}
 
 
 def test_a_page_shows_what_is_missing_as_missing(tmp_path):
     plan = plan_of(tmp_path)
-    plan.own.mkdir()
-    path = write_page(plan, reports_of(worst=[9.5, 9.7], middle=[8.4]), "`a command`.")
+    for row, seed in [(ROWS[0], 0), (ROWS[0], 1), (ROWS[1], 0)]:
+        run_of(plan.run(row, seed))
+    path = write_page(plan, reports_of(worst=[9.5, 9.7], middle=[8.4]), "python a.py")
     text = path.read_text()
-    assert re.search(r"\| worst \| 9.600 ± 0.141 \| 9.000 \| \+0.600 \| – \|", text)
-    assert "| best | – | 8.000 | – | – | – | – | – |" in text and "`a command`" in text
-    kept = json.loads((plan.own / "results.json").read_text())
+    assert re.search(r"\| worst \| 9.600 ± 0.141 \| 9.000 \| \+0.600 \| – \| 7 \|", text)
+    assert "| best | – | 8.000 | – | – | – | – | – |" in text and "`python a.py`" in text
+    assert "(but middle: 1; best: 0)" in text and "at commit abc on a chip." in text
+    kept = json.loads((plan.own / "results.json").read_text())["rows"]
     assert kept["middle"]["ours"]["frame"] == [8.4] and kept["best"]["published"]["frame"] == 8.0
 
 
-def test_seconds_are_of_all_attempts_and_not_of_the_time_between(tmp_path):
+def run_of(folder):
+    """What a run of two attempts tells of itself."""
     lines = [
         {"kind": "run", "step": 0, "parameters": 7, "time": 100.0},
         {"kind": "train", "step": 5, "count": 50, "time": 130.0},
@@ -88,6 +107,30 @@ def test_seconds_are_of_all_attempts_and_not_of_the_time_between(tmp_path):
         {"kind": "train", "step": 10, "count": 100, "time": 9010.0},
         {"kind": "valid", "step": 10, "loss": 1.0, "time": 9012.0},
     ]
-    assert facts(tmp_path) is None
-    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert facts(tmp_path) == pytest.approx((7, 100, 42.0))
+    folder.mkdir(parents=True)
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "run.json").write_text(json.dumps([{"commit": "abc", "devices": ["a chip"]}]))
+
+
+def test_seconds_are_of_all_attempts_and_not_of_the_time_between(tmp_path):
+    run_of(tmp_path / "run")
+    assert facts(tmp_path / "run") == (7, 100, 42.0, "abc", "a chip")
+
+
+def test_separate_predictions_are_averaged(tmp_path):
+    parts = tuple(Row(f"{d}, delay 0", {"network": d}) for d in ("forward", "backward"))
+    merged = Row("merged", merges=tuple(row.name for row in parts))
+    table = Table("T", "s", "schuster1997", ("squared_error",), (*parts, merged), ("series",), 1.0)
+    few = {"data.cache": str(tmp_path / "cache"), "data.examples.test": 2, "data.series_length": 3}
+    plan = Plan("t", table, "series", "", tmp_path, 1, few)
+    config = plan.config(parts[0])
+    split = prepare(config.data).split("test")
+    gold = np.concatenate([x["label"][:, 0] for x in split.examples(np.arange(2))])
+    for row, shift in zip(parts, (0.5, -0.1), strict=True):
+        folder = plan.report(row, 0)
+        folder.mkdir(parents=True)
+        (plan.run(row, 0) / "config.json").write_text(config.to_json())
+        numbers = [f"{y + shift:.6f}" for y in gold]
+        (folder / "predictions.txt").write_text("\n".join([*numbers[:3], "", *numbers[3:], ""]))
+    (report,) = read_reports(plan)["merged"].values()
+    assert report["scores"]["loss"] == pytest.approx(0.2**2, rel=1e-3)

@@ -6,9 +6,12 @@ import re
 
 import pytest
 
+import reproduce as reproducing
+from errors import UserError
 from papers.plan import Plan
 from papers.table import Row, Table
 from reproduce import reproduce
+from sweeping.estimate import Estimate
 from tests.programs import call
 
 _DOT = {"score": "dot", "feed": "no"}
@@ -45,23 +48,23 @@ def plan(tmp_path, monkeypatch):
 def test_a_table_becomes_a_page(plan):
     page = reproduce(plan, workers=1, command="python reproduce.py two.rows")
     text = page.read_text()
-    assert text.startswith(f"# {TABLE.title}") and "`python reproduce.py two.rows` at" in text
+    assert text.startswith(f"# {TABLE.title}") and "`python reproduce.py two.rows`" in text
     for name in ("greedy", "ensemble, beam 2"):
         (line,) = re.findall(rf"^\| {name} \|.*\|$", text, re.MULTILINE)
         cells = [cell.strip() for cell in line.split("|")][1:-1]
-        measured, paper, difference, bleu, perplexity, p, parameters, seen, minutes = cells[1:]
+        measured, paper, difference, bleu, perplexity, p, size, seen, minutes, how = cells[1:]
         mean = float(measured.partition(" ± ")[0])
         assert float(difference) == pytest.approx(mean - float(paper), abs=0.011)
         of_several = name == "greedy"  # seeds, whose noise is shown
         assert ["±" in cell for cell in (measured, bleu, perplexity)] == [of_several] * 3
         assert (perplexity == "–") == (p != "–") == (not of_several)
-        assert all(int(cell.replace(",", "")) > 0 for cell in (parameters, seen))
-        assert float(minutes) >= 0
-    assert "The paper's ordering" in text and "tok:none" in text and "tok:13a" in text
+        assert ("2 × " in size) == (how == "beam 2") == (not of_several)
+        assert int(seen.replace(",", "")) > 0 and float(minutes) >= 0
+    assert "**The published order" in text and "tok:none" in text and "tok:13a" in text
     assert {path.name for path in plan.own.glob("*.png")} == {
         "lengths.png", "attention-0.png",
     }  # fmt: skip
-    kept = json.loads((plan.own / "results.json").read_text())
+    kept = json.loads((plan.own / "results.json").read_text())["rows"]
     assert len(kept["greedy"]["ours"]["bleu"]) == 2 and kept["greedy"]["facts"][1]["count"] > 0
 
     # Again: what is done is not done again, and a table that shares a run does not train it.
@@ -72,6 +75,22 @@ def test_a_table_becomes_a_page(plan):
     reproduce(plan._replace(target="other", table=shared), workers=1, command="other")
     assert {path: path.stat().st_mtime_ns for path in times} == times
     assert len(list(plan.folder.glob("runs/*/seed*/log.jsonl"))) == 2
+
+
+def test_a_page_is_written_where_a_run_failed_and_the_failure_told(plan, monkeypatch):
+    monkeypatch.setattr(reproducing, "_train", lambda *_: ["greedy, seed 0: it diverged"])
+    with pytest.raises(UserError, match=r"1 failed, and .* lacks them.*it diverged"):
+        reproduce(plan, workers=1, command="python reproduce.py")
+    assert "| greedy | – | 20.00 | – |" in (plan.own / "page.md").read_text()
+
+
+def test_a_plan_is_shown_with_what_is_left(plan, monkeypatch, capsys):
+    monkeypatch.setattr(reproducing, "estimate", lambda *_: Estimate(100, 0.5, 10.0, 7))
+    reproducing._show_plan(plan, workers=2)
+    shown = capsys.readouterr().out
+    assert "1 models, 2 seeds, 2 runs to be trained" in shown
+    assert "0 of 2 trained: luong2015,dates," in shown and "(greedy; ensemble, beam 2)" in shown
+    assert "may take 60 s" in shown and "2 worker(s) here 1.0 min" in shown
 
 
 def test_the_program_tells_what_there_is():

@@ -178,3 +178,15 @@ def test_a_program_that_is_asked_from_outside_is_resumed(sweep):
         write("valid", 10, bleu=2.0)
     """)
     assert (first.state, first.score) == (TrialState.COMPLETE, 2.0)
+
+
+def test_a_run_that_another_process_took_first_is_waited_for(sweep):
+    """The first attempt comes too late for the lock; the second finds it free."""
+    records = sweep("""
+        if not (folder / "late").exists():
+            (folder / "late").touch()
+            sys.exit(f"error: {folder} is in use by process 7: wait for its end")
+        write("valid", 1, bleu=2.0)
+    """)
+    assert [record.score for record in records] == [2.0, 2.0]
+    assert not any("error" in record.facts for record in records)
