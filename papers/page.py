@@ -47,7 +47,7 @@ def _made(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
     """How, and by what: as the runs tell it themselves."""
     size = f", size={plan.size}" if plan.size else ""
     text = f"`{command}`\n\nCorpus {plan.data}{size}, seeds 0 to {plan.seeds - 1}"
-    commits = sorted({own.commit or "unknown" for own in costs})
+    commits = sorted({own.commit[:9] + own.commit[40:] or "unknown" for own in costs})
     devices = sorted({own.device for own in costs})
     if commits:
         text += f"; trained at commit {', '.join(commits)} on {', '.join(devices)}"
