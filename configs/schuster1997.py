@@ -5,7 +5,7 @@
 Arguments: data (labelling names of configs/datasets.py), network (brnn, merged, forward, backward,
 tdnn, mlp; of music, whose next frame is asked for, forward alone), cell (elman, lstm, gru). Delays
 are --config.model.forward_delay and .backward_delay, the window of mlp and tdnn is
---config.model.window. `python reproduce.py schuster1997.series` compares them all; see docs/results.
+--config.model.window. `python reproduce.py schuster1997.series` compares all (docs/results).
 
 Measured on the test split, one seed, at commit 68503d8 (Nottingham and CoNLL on an H200 beside
 seven other trainings, the rest on 2 CPU cores):

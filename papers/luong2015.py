@@ -102,9 +102,15 @@ TABLE4 = Table(
 )
 
 
-def _aligner(align: str, score: str, published: float | None = None) -> Row:
-    name, arguments = f"{align.replace('_', '-')} ({score})", {"align": align, "score": score}
-    return Row(name, arguments, {}, {"aer": published} if published else {})
+# Five to eight thousand sentences: a wide model learns them by heart and aligns nothing.
+_SMALL_TEXT = {
+    "model.dropout": 0.2, "train.steps": 3000, "train.eval_every": 1000,
+    "train.eval_metric": "bleu",
+}  # fmt: skip
+
+
+def _aligner(name: str, published: float | None = None, config: str = "", **arguments: str) -> Row:
+    return Row(name, arguments, _SMALL_TEXT, {"aer": published} if published else {}, config)
 
 
 TABLE6 = Table(
@@ -112,27 +118,27 @@ TABLE6 = Table(
     source="Table 6, 508 English–German Europarl sentences of RWTH; the Berkeley aligner had 32",
     config="luong2015",
     measures=("aer", "effective", "largest", "small", "tokenised_bleu"),
-    data=("europarl_es_en", "bible_grc_eng", "dates"),
-    minutes=1.0,
-    sizes=("small",),
-    differs="The paper's ensemble is of 8 models, and its sources are reversed. Links are of the "
-    "heaviest source word for each word of the reference, which is forced, as there. Europarl here "
-    "is 5,401 Spanish–English sentences, 200 more with links; of the New Testament, the 7,936 "
-    "verses with links are those that it learns from.",
+    data=("europarl_es_en", "bible_grc_eng"),
+    minutes=0.7,
+    sizes=("tiny",),
+    differs="The paper's ensemble is of 8 models, and its sources are reversed; encoders here read "
+    "both ways. Links are of the heaviest source word for each word of the reference, which is "
+    "forced, as there. Europarl here is 5,401 Spanish–English sentences, 200 more with links; of "
+    "the New Testament, the 7,936 verses with links are those that it learns from.",
     rows=(
-        _aligner("global", "location", 39.0),
-        _aligner("global", "dot"),
-        _aligner("global", "general"),
-        _aligner("global", "concat"),
-        _aligner("local_m", "general", 34.0),
-        _aligner("local_p", "general", 36.0),
-        Row("ensemble, local-p (general)", {"align": "local_p", "score": "general"}, {},
-            {"aer": 34.0}, ensemble=True),
-        Row("Bahdanau 2015", config="bahdanau2015"),
-        Row("Xu 2015, soft", {"attention": "soft"}, config="xu2015"),
-        Row("Xu 2015, hard", {"attention": "hard"}, config="xu2015"),
-        Row("Mino 2017, split", {"keys": "split"}, config="mino2017"),
-        Row("Transformer, last layer", {"size": "tiny", "norm": "pre"}, config="vaswani2017"),
+        _aligner("global (location)", 39.0, score="location"),
+        _aligner("global (dot)", score="dot"),
+        _aligner("global (general)", score="general"),
+        _aligner("global (concat)", score="concat"),
+        _aligner("local-m (general)", 34.0, align="local_m"),
+        _aligner("local-p (general)", 36.0, align="local_p"),
+        Row("ensemble, local-p (general)", {"align": "local_p"}, _SMALL_TEXT, {"aer": 34.0},
+            ensemble=True),
+        _aligner("Bahdanau 2015", config="bahdanau2015"),
+        _aligner("Xu 2015, soft", config="xu2015", attention="soft"),
+        _aligner("Xu 2015, hard", config="xu2015", attention="hard"),
+        _aligner("Mino 2017, split", config="mino2017", keys="split"),
+        _aligner("Transformer, last layer", config="vaswani2017", size="tiny_cpu"),
     ),
 )  # fmt: skip
 FIGURE6 = Table(
