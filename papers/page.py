@@ -46,7 +46,8 @@ def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
 def _made(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
     """How, and by what: as the runs tell it themselves."""
     size = f", size={plan.size}" if plan.size else ""
-    text = f"`{command}`\n\nCorpus {plan.data}{size}, seeds 0 to {plan.seeds - 1}"
+    seeds = f"seeds 0 to {plan.seeds - 1}" if plan.seeds > 1 else "seed 0"
+    text = f"`{command}`\n\nCorpus {plan.data}{size}, {seeds}"
     commits = sorted({own.commit[:9] + own.commit[40:] or "unknown" for own in costs})
     devices = sorted({own.device for own in costs})
     if commits:
@@ -120,7 +121,8 @@ def _legend(plan: Plan, reports: Reports) -> str:
         if not row.ensemble and len(reports.get(row.name, {})) < plan.seeds
     ]
     return (
-        f"Test split; mean ± standard deviation over {plan.seeds} seed(s)"
+        "Test split"
+        + (f"; mean ± standard deviation over {plan.seeds} seeds" if plan.seeds > 1 else "")
         + (f" (but {'; '.join(fewer)})" if fewer else "")
         + ". p: of the difference to the row above in the first measure, two-sided, by paired "
         "bootstrap over examples of the seeds' mean; (t): by Welch's t-test over seeds. Seen: "
