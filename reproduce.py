@@ -7,6 +7,7 @@ What is done is not done again: stopped or killed, the same command goes on, and
 runs that they have in common. The page is WORKDIR/TARGET,DATA,SIZE/page.md.
 """
 
+import difflib
 import logging
 import shlex
 import sys
@@ -25,9 +26,10 @@ from sweeping.estimate import estimate
 from sweeping.points import Point, Sweep
 from sweeping.study import Settings, Study
 from sweeping.watch import work
+from tasks.registry import make_task
 
 _DATA = flags.DEFINE_string("data", "", "Corpus, a name of configs/datasets.py; --list has them.")
-_DATA_DIR = flags.DEFINE_string("data_dir", "", "Its folder, where it is not the config's.")
+_DATA_DIR = flags.DEFINE_string("data_dir", "", "Its folder, where it is not in corpora/.")
 _SIZE = flags.DEFINE_string("size", "", "Size of the models, as the configs have it.")
 _SEEDS = flags.DEFINE_integer(
     "seeds", 0, "Runs of every row: seeds 0, 1, ...; 0: as many as the target has by itself.",
@@ -43,17 +45,33 @@ def main(target: str = "") -> None:
     if _LIST.value or not target:
         return _show_targets()
     if target not in TARGETS:
-        raise UserError(f"there is no {target}: --list shows the {len(TARGETS)} targets there are")
+        close = difflib.get_close_matches(target, TARGETS, cutoff=0.4)
+        near = f"did you mean {' or '.join(close)}? " if close else ""
+        raise UserError(f"there is no {target}: {near}--list shows all targets")
     plan = make_plan(
-        target, TARGETS[target], _DATA.value, _SIZE.value, Path(_WORKDIR.value), _SEEDS.value,
-        _DATA_DIR.value,
+        target, TARGETS[target], _DATA.value, _SIZE.value, program.folder(_WORKDIR.value, "result"),
+        _SEEDS.value, _DATA_DIR.value,
     )  # fmt: skip
+    _check_places(plan)
     if _DRY_RUN.value:
         return _show_plan(plan, _WORKERS.value)
     command = shlex.join(["python", "reproduce.py", *sys.argv[1:]])
     page = reproduce(plan, _WORKERS.value, command)
     print(page.read_text("utf-8"))
     print(f"written to {page}")
+
+
+def _check_places(plan: Plan) -> None:
+    """The corpus is there and prepared, and results can be written: once, not a run each."""
+    try:
+        plan.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to --workdir={plan.folder}: {error.strerror}") from error
+    try:
+        make_task(plan.config(plan.table.rows[0]))
+    except UserError as error:
+        hint = "" if _DATA_DIR.value else "; --data_dir=FOLDER says where your copy is"
+        raise UserError(f"{plan.data} cannot be read: {error}{hint}") from error
 
 
 def reproduce(plan: Plan, workers: int, command: str) -> Path:
@@ -78,6 +96,8 @@ def _train(plan: Plan, workers: int) -> list[str]:
     runs, left = plan.runs(), plan.left()
     if not left:
         return []
+    total = len(runs) * plan.seeds
+    logging.getLogger("alignax").info(f"{total - len(left)} of {total} runs are trained")
     for name, rows in runs.items():
         logging.getLogger("alignax").info(f"{name}: {'; '.join(row.name for row in rows)}")
     points: list[Point] = [{"name": name} for name in runs]

@@ -11,6 +11,7 @@ def _table(name: str, data: str, elman: float, lstm: float, gru: float) -> Table
         measures=("frame",),
         data=(data,),
         minutes=1.5,
+        same_data=True,
         sizes=("",),
         rows=(
             Row("Elman", {"cell": "elman"}, {}, {"frame": elman}),

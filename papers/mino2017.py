@@ -11,6 +11,7 @@ KEYS = Table(
     data=("multi30k_de_en", "multi30k_en_de", "dates"),
     minutes=1.5,
     sizes=("small", "tiny"),
+    figures=("heat_maps",),
     rows=(
         Row("one state for both (none)", {"keys": "none"}),
         Row("split", {"keys": "split"}),

@@ -15,6 +15,7 @@ from papers.plan import Facts, Plan, facts
 from papers.scoring import Reports
 from papers.significance import significance, values
 from papers.table import Row
+from tasks.registry import TASKS
 
 
 def write_page(plan: Plan, reports: Reports, command: str) -> Path:
@@ -25,7 +26,7 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
     parts = [
         f"# {t.title}", _made(plan, command, [own for some in costs.values() for own in some]),
         f"Published: {t.source}. {t.differs}".rstrip(),
-        _table(plan, reports, p, costs), _legend(plan, reports), order(plan, reports), t.remarks,
+        _table(plan, reports, p, costs), _legend(plan, reports, p), order(plan, reports), t.remarks,
         _signatures(reports), *(FIGURES[name](plan, reports) for name in t.figures if reports),
     ]  # fmt: skip
     path = plan.own / "page.md"
@@ -71,7 +72,8 @@ def _table(
             line += _cells(values(reports, row, measure), row, name)[: 3 if name in printed else 1]
         line += [p.get(row.name, "–"), *_cost(row, costs[row.name])]
         lines.append([*line, *([_decoding(reports.get(row.name, {}))] if decodes else [])])
-    head += ["p", "parameters", "seen", "minutes", *(["decoding"] if decodes else [])]
+    counted = TASKS[plan.config(plan.table.rows[0]).task].counted
+    head += ["p", "parameters", f"{counted} seen", "minutes", *(["decoding"] if decodes else [])]
     return table(head, lines, remarks=int(decodes))
 
 
@@ -114,22 +116,30 @@ def _decoding(own: Mapping[int, Report]) -> str:
     return "–"
 
 
-def _legend(plan: Plan, reports: Reports) -> str:
+def _legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
     fewer = [
         f"{row.name}: {len(reports.get(row.name, {}))}"
         for row in plan.table.rows
         if not row.ensemble and len(reports.get(row.name, {})) < plan.seeds
     ]
-    return (
-        "Test split"
-        + (f"; mean ± standard deviation over {plan.seeds} seeds" if plan.seeds > 1 else "")
-        + (f" (but {'; '.join(fewer)})" if fewer else "")
-        + ". p: of the difference to the row above in the first measure, two-sided, by paired "
-        "bootstrap over examples of the seeds' mean; (t): by Welch's t-test over seeds. Seen: "
-        "tokens, or what else a loss is the mean over, in a training; minutes: of a training with "
-        "its compilations and evaluations, beside others on its device where there were several "
-        "workers."
-    )
+    by_seeds = any("(t)" in own for own in p.values())
+    parts = [
+        "Test split",
+        f"; mean ± standard deviation over {plan.seeds} seeds" if plan.seeds > 1 else "",
+        f" (but {'; '.join(fewer)})" if fewer else "",
+        ", of the checkpoint that the validation split likes best, or of a mean of several. p: of "
+        "the difference to the row above in the first measure, two-sided, by ",
+        "Welch's t-test over seeds"
+        if by_seeds
+        else "paired bootstrap over examples, of the seeds' mean",
+        ". Minutes: of a training with its compilations and evaluations, beside others on its "
+        "device where there were several workers.",
+        ""
+        if plan.table.same_data
+        else " The paper's figures are of another corpus and other "
+        "sizes: what can be compared is the order of the rows, not the difference.",
+    ]
+    return "".join(parts)
 
 
 class Step(NamedTuple):
@@ -178,13 +188,17 @@ def order(plan: Plan, reports: Reports) -> str:
     """Whether the paper's order holds, step by step."""
     found = steps(plan, reports)
     if not found:
-        return "No order was published." if reports else ""
+        return "Nothing that was published says which row is the better." if reports else ""
     holds, broken = ([s for s in found if (s.gain > 0) == up] for up in (True, False))
     missing = [row.name for row in plan.table.rows if row.name not in reports]
     if missing:
         verdict = "Not all rows are measured"
-    elif broken:
+    elif plan.seeds == 1:
+        verdict = "One seed, whose noise is not known"
+    elif any(not step.within for step in broken):
         verdict = "The published order does not hold"
+    elif broken:
+        verdict = "The published order holds but for what is within the noise"
     elif any(step.within for step in holds):
         verdict = "The published order holds, in part within the noise"
     else:
@@ -194,9 +208,11 @@ def order(plan: Plan, reports: Reports) -> str:
     text += f"Gains: {'; '.join(map(str, holds)) or 'none'}. "
     text += f"Losses: {'; '.join(map(str, broken))}. " if broken else ""
     text += f"Missing: {'; '.join(missing)}. " if missing else ""
-    if plan.seeds == 1:
-        return text + "With one seed, the noise is not known."
-    return text + "(The noise is the root of both rows' summed variances over seeds.)"
+    return (
+        text
+        if plan.seeds == 1
+        else text + "(The noise is the root of both rows' summed variances over seeds.)"
+    )
 
 
 def _signatures(reports: Reports) -> str:

@@ -19,6 +19,8 @@ from sweeping.points import Base, Point, label
 from training.checkpoints import is_done
 from training.workdir import PLACES, load_config
 
+CONFIGS = Path(__file__).parent.parent / "configs"
+
 
 class Plan(NamedTuple):
     """A table on a corpus, in a size, over some seeds."""
@@ -43,8 +45,8 @@ class Plan(NamedTuple):
     def base(self, row: Row) -> Base:
         sizes = {"size": self.size} if self.size else {}
         arguments = {**sizes, **row.arguments, "data": self.data}
-        file = f"configs/{row.config or self.table.config}.py"
-        return Base(file, dict(arguments), self.overrides)
+        file = CONFIGS / f"{row.config or self.table.config}.py"
+        return Base(str(file), dict(arguments), self.overrides)
 
     def config(self, row: Row, seed: int = 0) -> Config:
         return self.base(row).config(dict(row.changes), seed)
@@ -122,8 +124,9 @@ def make_plan(
     data, size, seeds = data or table.data[0], size or table.sizes[0], seeds or table.seeds
     for name, value, legal in (("data", data, table.data), ("size", size, table.sizes)):
         if value not in legal:
-            known = ", ".join(filter(None, legal)) or "none"
-            raise UserError(f"--{name}={value}: {target} can be run with {known}")
+            known = ", ".join(filter(None, legal))
+            said = f"can be run with {known}" if known else f"has no {name} to choose"
+            raise UserError(f"--{name}={value}: {target} {said}")
     overrides = {"data.dir": corpus} if corpus else {}
     plan = Plan(target, table, data, size, folder, seeds, overrides)
     for row in table.rows:

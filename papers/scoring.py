@@ -7,17 +7,18 @@ import json
 import logging
 import multiprocessing
 import os
-import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from pathlib import Path
 
 import absl.logging
 import numpy as np
 
 from data.labelling import prepare
-from errors import UserError
+from errors import Stopped, UserError, stop_signals
 from evaluation.results import Wanted
 from evaluation.runs import score_ensemble, score_run
 from papers.measures import Report
@@ -41,33 +42,45 @@ def score(plan: Plan, workers: int) -> list[str]:
         if not (row.merges or plan.report(row, seed).exists())
         and all(map(is_done, plan.runs_of(row, seed)))
     ]
+    if not wanted:
+        return []
+    logger.info(f"scoring: {len(wanted)} reports")
     errors = []
-    for number, (name, error) in enumerate(_work(plan, wanted, workers), 1):
-        said = f"failed: {error}" if error else "done"
-        logger.info(f"scoring {number} of {len(wanted)}, {name}: {said}")
-        errors += [f"scoring {name}: {error}"] if error else []
+    with stop_signals("stopping when the reports under way are written") as signals:
+        for number, (name, error) in enumerate(_work(plan, wanted, workers, signals), 1):
+            said = f"failed: {error}" if error else "done"
+            logger.info(f"{number}/{len(wanted)}  {name}: {said}")
+            errors += [f"scoring {name}: {error}"] if error else []
+    if signals:
+        raise Stopped(signals[0], "reports are kept")
     return errors
 
 
-def _work(plan: Plan, wanted: list[tuple[Row, int]], workers: int) -> Iterator[tuple[str, str]]:
-    """In this process, or in several, each with its share of the machine."""
+def _work(
+    plan: Plan, wanted: list[tuple[Row, int]], workers: int, signals: list[int]
+) -> Iterator[tuple[str, str]]:
+    """In this process, or in several, each with its share of the machine; until a signal comes."""
     if workers == 1:
-        yield from (score_row(plan, row, seed) for row, seed in wanted)
+        for row, seed in wanted:
+            if not signals:
+                yield score_row(plan, row, seed)
         return
     context = multiprocessing.get_context("spawn")  # JAX has threads, which a fork would lose
     shares = context.Queue()
     for share in deal(workers):
         shares.put(share)
     with ProcessPoolExecutor(workers, context, _take_share, (shares, os.getpid())) as pool:
-        futures = [pool.submit(score_row, plan, row, seed) for row, seed in wanted]
-        try:
-            yield from (future.result() for future in as_completed(futures))
-        finally:  # where we are interrupted: those under way come to their end
-            pool.shutdown(cancel_futures=True)
+        waiting = {pool.submit(score_row, plan, row, seed) for row, seed in wanted}
+        while waiting:
+            done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+            if signals:  # those under way come to their end
+                waiting = {future for future in waiting if not future.cancel()}
 
 
 def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process to act on
+    for number in (signal.SIGINT, signal.SIGTERM):  # are for the first process to act on
+        signal.signal(number, signal.SIG_IGN)
     absl.logging.set_verbosity(absl.logging.FATAL)
     cores, environment = shares.get()
     os.environ.update(environment)
@@ -82,23 +95,21 @@ def score_row(plan: Plan, row: Row, seed: int) -> tuple[str, str]:
     """Writes the report of a row; its name, and what went wrong if something did."""
     folder, runs = plan.report(row, seed), plan.runs_of(row, seed)
     name = f"{row.name}, " + (f"{len(runs)} models" if row.ensemble else f"seed {seed}")
-    part = folder.with_name(f"{folder.name}.{os.getpid()}")  # until it is whole
     config = decoded(plan.trained_config(runs[0]), row)
-    decode = config.get("decode")
-    wanted = Wanted("test", part, pictures=int(seed == 0), page=0, decode=decode)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):  # a person wants to see the page
-            if row.ensemble:
-                score_ensemble(config, runs, make_mesh(), row.checkpoint, wanted)
-            else:
-                score_run(config, runs[0], make_mesh(), row.checkpoint, wanted)
-    except UserError as error:
-        shutil.rmtree(part, ignore_errors=True)
-        return name, str(error)
-    try:
-        part.rename(folder)
-    except OSError:  # another table was first, with the same
-        shutil.rmtree(part)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as part:  # until it is whole
+        whole, decode = Path(part) / "report", config.get("decode")
+        wanted = Wanted("test", whole, pictures=int(seed == 0), page=0, decode=decode)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # a person wants to see the page
+                if row.ensemble:
+                    score_ensemble(config, runs, make_mesh(), row.checkpoint, wanted)
+                else:
+                    score_run(config, runs[0], make_mesh(), row.checkpoint, wanted)
+        except UserError as error:
+            return name, str(error)
+        with contextlib.suppress(OSError):  # another table was first, with the same
+            whole.rename(folder)
     return name, ""
 
 

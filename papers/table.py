@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
+from papers.measures import MEASURES
+
 Value = bool | int | float | str
 
 
@@ -26,7 +28,7 @@ class Table:
     """Rows are compared by the first of `measures`, which are names of papers/measures.py."""
 
     title: str
-    source: str  # of the published figures, and the data they are of
+    source: str  # of the published figures, and the data they are of; no sentence
     config: str  # file of configs/
     measures: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -34,10 +36,26 @@ class Table:
     minutes: float  # a run of the first size on the first corpus, alone on an H200
     sizes: tuple[str, ...] = ("small", "tiny", "paper")  # the first by default; none: ("",)
     seeds: int = 3
-    differs: str = ""  # from the paper, beside the data
+    differs: str = ""  # from the paper, in sentences
+    same_data: bool = False  # as the published figures are of
     claims: tuple[tuple[str, str], ...] = ()  # worse and better rows, where no figures say it
     figures: tuple[str, ...] = ()  # names of papers/figures.py
     remarks: str = ""  # what our results may come of
+
+    def __post_init__(self) -> None:
+        """A slip in a new table is told when it is read, not after all its rows are trained."""
+        names = [row.name for row in self.rows]
+        named = {name for pair in self.claims for name in pair}
+        named |= {name for row in self.rows for name in row.merges}
+        printed = {name for row in self.rows for name in row.published}
+        for wrong, what in (
+            ({name for name in names if names.count(name) > 1}, "rows of one name"),
+            (named - set(names), "claims and merges of rows that are not there"),
+            (set(self.measures) - set(MEASURES), "measures that papers/measures.py has not"),
+            (printed - set(self.measures), "published figures of other measures"),
+        ):
+            if wrong:
+                raise ValueError(f"{self.title}: {what}: {', '.join(sorted(wrong))}")
 
     def row(self, name: str) -> Row:
         return next(row for row in self.rows if row.name == name)

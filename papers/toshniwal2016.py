@@ -15,6 +15,7 @@ CMUDICT = Table(
     measures=("wer", "per"),
     data=("cmudict",),
     minutes=3.0,
+    same_data=True,
     sizes=("",),
     seeds=5,
     differs="A word is right if any of its listed pronunciations is written, as there.",

@@ -10,6 +10,7 @@ FLAT = Table(
     measures=("error",),
     data=("imdb",),
     minutes=4.0,
+    same_data=True,
     sizes=("small",),
     differs="Flat models read the first 400 words, HAN the first 40 sentences of 60 words.",
     claims=(("BiLSTM, last state", "HAN"),),

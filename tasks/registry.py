@@ -1,6 +1,5 @@
 """Tasks by the names that configs use."""
 
-from collections.abc import Callable
 from typing import Any
 
 from configs.base import Config
@@ -9,7 +8,7 @@ from tasks.cloze import Cloze
 from tasks.labelling import Labelling
 from tasks.translation import Translation
 
-TASKS: dict[str, Callable[[Config], Any]] = {
+TASKS: dict[str, type[Any]] = {
     "translation": Translation,
     "labelling": Labelling,
     "classification": Classification,
