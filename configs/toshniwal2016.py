@@ -3,7 +3,7 @@
     python train.py --config=configs/toshniwal2016.py:align=local_m \
         --config.data.dir=path/to/cmudict --workdir=runs/cmudict
 
-Arguments: align (global, local_m, local_p).
+Arguments: align (global, local_m, local_p), data (cmudict, or any name of configs/datasets.py).
 
 Luong's attention over a bidirectional encoder spells words in phonemes (CMUdict): words are short
 and many, so batches are large. The sizes are those of luong2015's `small`; the paper's own recipe
@@ -14,10 +14,12 @@ memory of it), and 20.24 % for five models together.
 from configs import luong2015, recipes
 from configs.arguments import parse
 from configs.base import Config
+from configs.datasets import DATASETS
 
 
 def get_config(arguments: str = "") -> Config:
-    args = parse(arguments, data=("cmudict",), align=("global", "local_m", "local_p"))
+    corpora = dict.fromkeys(["cmudict", *DATASETS["translation"]])
+    args = parse(arguments, data=corpora, align=("global", "local_m", "local_p"))
     config = luong2015.get_config(f"size=small,data={args['data']},align={args['align']}")
     recipes.read_both_ways(config)
     config.data.batch_size, config.data.buckets = 512, 2

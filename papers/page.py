@@ -122,6 +122,7 @@ def _legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
         for row in plan.table.rows
         if not row.ensemble and len(reports.get(row.name, {})) < plan.seeds
     ]
+    printed = any(row.published for row in plan.table.rows)
     by_seeds = any("(t)" in own for own in p.values())
     parts = [
         "Test split",

@@ -101,7 +101,11 @@ TRANSLATION_CHOICES = {
     "cho2014": {"size": ("tiny", "small", "paper")},
     "xu2015": {"attention": ("hard", "soft"), "size": ("tiny", "small", "paper")},
     "mino2017": {"keys": ("split", "zero", "none"), "score": ("general", "concat")},
-    "vaswani2017": {"size": ("tiny_cpu", "tiny", "base", "big"), "norm": ("post", "pre")},
+    "toshniwal2016": {"align": ("global", "local_m", "local_p")},
+    "vaswani2017": {
+        "size": ("tiny_cpu", "tiny", "spelling", "base", "big"),
+        "norm": ("post", "pre"),
+    },
 }
 OTHER_CHOICES = {
     "schuster1997": {
