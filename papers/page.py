@@ -122,25 +122,26 @@ def _legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
         for row in plan.table.rows
         if not row.ensemble and len(reports.get(row.name, {})) < plan.seeds
     ]
-    printed = any(row.published for row in plan.table.rows)
     by_seeds = any("(t)" in own for own in p.values())
+    test = "Welch's t-test over seeds" if by_seeds else "paired bootstrap over examples"
+    elsewhere = any(row.published for row in plan.table.rows) and not plan.table.same_data
     parts = [
         "Test split",
         f"; mean ± standard deviation over {plan.seeds} seeds" if plan.seeds > 1 else "",
         f" (but {'; '.join(fewer)})" if fewer else "",
         ", of the checkpoint that the validation split likes best, or of a mean of several. p: of "
-        "the difference to the row above in the first measure, two-sided, by ",
-        "Welch's t-test over seeds"
-        if by_seeds
-        else "paired bootstrap over examples, of the seeds' mean",
-        ". Minutes: of a training with its compilations and evaluations, beside others on its "
-        "device where there were several workers.",
-        ""
-        if plan.table.same_data
-        else " The paper's figures are of another corpus and other "
-        "sizes: what can be compared is the order of the rows, not the difference.",
+        f"the difference to the row above in the first measure, of the seeds' mean, two-sided, by "
+        f"{test}. Minutes: of a training with its compilations and evaluations, beside others on "
+        "its device where there were several workers.",
+        _ELSEWHERE if elsewhere else "",
     ]
     return "".join(parts)
+
+
+_ELSEWHERE = (
+    " The paper's figures are of another corpus and other sizes: what can be compared is the order "
+    "of the rows, not the difference."
+)
 
 
 class Step(NamedTuple):
