@@ -8,7 +8,8 @@ import pytest
 
 import reproduce as reproducing
 from errors import UserError
-from papers.plan import Plan
+from papers.plan import Plan, make_plan
+from papers.registry import TARGETS
 from papers.table import Row, Table
 from reproduce import reproduce
 from sweeping.estimate import Estimate
@@ -96,7 +97,27 @@ def test_a_plan_is_shown_with_what_is_left(plan, monkeypatch, capsys):
 def test_the_program_tells_what_there_is():
     listed = call("reproduce.py", "--list").stdout
     assert "luong2015.table4" in listed and "30 runs with 3 seeds, about" in listed
-    for words in (["luong2015.table5"], ["luong2015.table4", "--data=moon"], ["a", "b"]):
-        done = call("reproduce.py", *words, check=False)
-        assert done.returncode == 1 and done.stderr.startswith("error: ")
-        assert len(done.stderr.splitlines()) == 1
+    done = call("reproduce.py", "luong2015.tabel4", check=False)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert "error: there is no luong2015.tabel4: did you mean luong2015.table4" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"data": "moon"}, "--data=moon: bai2018.jsb can be run with jsb"),
+        ({"size": "small"}, "--size=small: bai2018.jsb has no size to choose"),
+    ],
+)
+def test_what_a_target_cannot_be_run_with_is_told(flags, told, tmp_path):
+    given = {"data": "", "size": "", "folder": tmp_path, "seeds": 1, "corpus": "", **flags}
+    with pytest.raises(UserError, match=told):
+        make_plan("bai2018.jsb", TARGETS["bai2018.jsb"], **given)
+
+
+def test_a_corpus_that_is_not_there_is_told_once(tmp_path):
+    plan = make_plan(
+        "bai2018.jsb", TARGETS["bai2018.jsb"], "", "", tmp_path, 1, str(tmp_path / "x")
+    )
+    with pytest.raises(UserError, match=r"jsb cannot be read: .* does not exist"):
+        reproducing._check_places(plan)
