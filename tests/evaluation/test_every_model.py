@@ -45,7 +45,7 @@ def make(name, cache):
 
 
 # Models whose parts are all among those of others, or of tests of one model, are left to make slow.
-_ALIKE = ("bahdanau", "cho", "global", "hard", "local_m", "split keys", "sutskever")
+_ALIKE = tuple(name for name in CONFIGS if name != "transformer")
 
 
 @pytest.mark.parametrize(

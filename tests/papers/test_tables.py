@@ -13,15 +13,15 @@ from papers.table import Row, Table
 @pytest.mark.parametrize("target", sorted(TARGETS))
 def test_every_row_builds_on_every_corpus_in_every_size(target):
     table = TARGETS[target]
-    for data in table.data:
-        for size in table.sizes:
-            plan = make_plan(target, table, data, size, Path("results"), 1, "")
-            rows = [row for row in table.rows if not row.merges]
-            for row in rows:
-                assert row.checkpoint != "average" or plan.config(row).train.keep > 1
-            # Rows are what they are called: none of them is another one by another name.
-            reports = {plan.report(row, 0) for row in rows}
-            assert len(reports) == len(rows), (data, size)
+    rows = [row for row in table.rows if not row.merges]
+    for data in table.data[1:]:
+        make_plan(target, table, data, "", Path("results"), 1, "")
+    for size in table.sizes:
+        plan = make_plan(target, table, "", size, Path("results"), 1, "")
+        for row in rows:
+            assert row.checkpoint != "average" or plan.config(row).train.keep > 1
+        # Rows are what they are called: none of them is another one by another name.
+        assert len({plan.report(row, 0) for row in rows}) == len(rows), size
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
