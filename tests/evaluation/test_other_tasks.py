@@ -48,7 +48,7 @@ def alone():
 
 
 # The others of each task differ in their model alone, which is tested by itself.
-_FIRST = ("series", "columns", "han", "reader")
+_FIRST = ("series", "columns", "reader")
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_the_answer_is_the_sum_over_its_places(tmp_path):
     np.testing.assert_allclose(jax.jit(task.loss)(params, batch)["loss"], total, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["reader", "pooled"])
+@pytest.mark.parametrize("name", [pytest.param("reader", marks=pytest.mark.slow), "pooled"])
 def test_words_are_dropped_in_training_alone(name, tmp_path):
     config = small_config(name, tmp_path)
     config.model.dropout = 0.0
