@@ -70,8 +70,7 @@ def _check_places(plan: Plan) -> None:
     try:
         make_task(plan.config(plan.table.rows[0]))
     except UserError as error:
-        hint = "" if plan.overrides else "; --data_dir=FOLDER says where your copy is"
-        raise UserError(f"{plan.data} cannot be read: {error}{hint}") from error
+        raise UserError(f"{plan.data} cannot be read: {error}") from error
 
 
 def reproduce(plan: Plan, workers: int, command: str) -> Path:

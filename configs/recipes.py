@@ -34,8 +34,8 @@ def tiny(config: Config, cell: str = "lstm") -> None:
 
 
 def small(config: Config, cell: str = "lstm", layers: int = 2) -> None:
-    """For a GPU and a corpus like Multi30k. A rate that falls to nothing by itself is worth more
-    there than twice the epochs of one that waits for a plateau."""
+    """For a GPU and a corpus like Multi30k. A rate that falls to nothing by itself comes within a
+    point of BLEU of what one that waits for plateaus has after twice the epochs."""
     set_stacks(config, layers, features=512, cell=cell)
     config.data.buckets = 3  # compiling is a large part of so short a training
     config.model.decoder.maxout = 256

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import sacrebleu
+
+from evaluation.scores import TOKENISED
 
 Statistics = np.ndarray  # [examples, numbers], whose sums make a score
 Score = Callable[[np.ndarray], np.ndarray]  # of sums [..., numbers]
@@ -45,10 +46,9 @@ def bleu_statistics(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> Statistics:
     """Matches and n-grams of orders 1 to 4 and both lengths, a sentence of given words each."""
-    metric = sacrebleu.BLEU(lowercase=True, tokenize="none", force=True, smooth_method="none")
     rows = []
     for words, several in zip(hypotheses, references, strict=True):
-        found = metric.corpus_score([" ".join(words)], [[" ".join(own)] for own in several])
+        found = TOKENISED.corpus_score([" ".join(words)], [[" ".join(own)] for own in several])
         rows.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
     return np.array(rows, float)
 

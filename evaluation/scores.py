@@ -53,7 +53,7 @@ def tokenised_bleu(
     """Lowercased BLEU-4 over given words (multi-bleu.perl -lc), as many papers report it."""
     joined = [" ".join(words) for words in hypotheses]
     streams = _streams([[" ".join(words) for words in several] for several in references])
-    return _TOKENISED.corpus_score(joined, streams).score
+    return TOKENISED.corpus_score(joined, streams).score
 
 
 def token_error_rate(
@@ -84,7 +84,7 @@ def _edits(first: Sequence[str], second: Sequence[str]) -> int:
 def signatures(lowercase: bool = False, references: int = 1) -> dict[str, str]:
     """How sacreBLEU computes the scores above: references, tokenisation, case, version."""
     ter = sacrebleu.TER(case_sensitive=not lowercase)
-    metrics = _metrics(lowercase) | {"tokenised_bleu": _TOKENISED, "ter": ter}
+    metrics = _metrics(lowercase) | {"tokenised_bleu": TOKENISED, "ter": ter}
     for metric in metrics.values():
         metric.corpus_score(["a"], [["a"]] * references)
     return {name: str(metric.get_signature()) for name, metric in metrics.items()}
@@ -126,4 +126,4 @@ def _metrics(lowercase: bool) -> dict[str, Metric]:
     return {"bleu": sacrebleu.BLEU(lowercase), "chrf": sacrebleu.CHRF(lowercase=lowercase)}
 
 
-_TOKENISED = sacrebleu.BLEU(lowercase=True, tokenize="none", force=True, smooth_method="none")
+TOKENISED = sacrebleu.BLEU(lowercase=True, tokenize="none", force=True, smooth_method="none")

@@ -17,7 +17,7 @@ from errors import UserError
 from papers.table import Row, Table
 from sweeping.points import Base, Point, label
 from training.checkpoints import is_done
-from training.workdir import PLACES, load_config
+from training.workdir import PLACES, flat, load_config
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 
@@ -52,9 +52,10 @@ class Plan(NamedTuple):
         return self.base(row).config(dict(row.changes), seed)
 
     def run_name(self, row: Row) -> str:
-        fields = self.config(row).to_json_best_effort(sort_keys=True)
-        known = {n: x for n, x in _flat(json.loads(fields)) if not n.startswith(PLACES)}
-        digest = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:8]
+        fields = flat(self.config(row)).items()
+        known = {name: value for name, value in fields if not name.startswith(PLACES)}
+        text = json.dumps(known, sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         return f"{row.config or self.table.config},{self.data},{digest}"
 
     def run(self, row: Row, seed: int) -> Path:
@@ -106,14 +107,6 @@ class Plan(NamedTuple):
         config = load_config(run)
         config.data.dir = self.overrides.get("data.dir", config.data.dir)
         return config
-
-
-def _flat(fields: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in fields.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def make_plan(

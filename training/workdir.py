@@ -164,24 +164,24 @@ def load_config(workdir: Path) -> Config:
     return config.lock()
 
 
-def _flat(config: Config) -> dict[str, object]:
+def flat(config: Config) -> dict[str, object]:
     """Dotted field names to values, as JSON keeps them."""
-    flat = {}
+    found = {}
 
     def visit(node, prefix: str) -> None:
         for name, value in node.items():
             if isinstance(value, dict):
                 visit(value, f"{prefix}{name}.")
             else:
-                flat[prefix + name] = value
+                found[prefix + name] = value
 
     visit(json.loads(config.to_json()), "")
-    return flat
+    return found
 
 
 def _refuse_other_config(old: Config, new: Config, workdir: Path) -> None:
     """What is computed must be the same."""
-    before, after = _flat(old), _flat(new)
+    before, after = flat(old), flat(new)
     differences = [
         f"{name}: {before.get(name, 'absent')!r} there, {after.get(name, 'absent')!r} here"
         for name in sorted(before.keys() | after.keys())
@@ -201,14 +201,14 @@ def _this_run(overrides: list[str], data: str) -> dict:
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "overrides": overrides,
         "data": data,
-        "commit": this_commit(),
+        "commit": _commit(),
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in _PACKAGES},
         "devices": [device.device_kind for device in jax.devices()],
     }
 
 
-def this_commit() -> str:
+def _commit() -> str:
     """The code's commit, with a + where files differ from it; "" outside a git checkout."""
 
     def git(*arguments: str) -> str:
