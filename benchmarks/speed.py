@@ -189,7 +189,7 @@ def _bare(task: Translation, config: Config, mesh: Any) -> float:
     shapes = [abstract(batch, mesh) for batch in batches.shapes]
     sums = zero_sums(task.loss, state, shapes[0], mesh)
     step = make_train_step(task.loss, optimizer, config, mesh, state)
-    step = CompiledStep(step, state, sums, shapes)
+    step = CompiledStep(step, state, sums, shapes, jax.random.key(0))
     waiting = [put(batches[i], mesh) for i in range(400)]
     rounds = []
     for _ in range(3):

@@ -225,7 +225,8 @@ class Run:
         zeros = zero_sums(self.task.loss, state, shapes[0], self.mesh)
         self.log.say(f"compiling for {len(shapes)} batch shapes")
         clock = Clock()
-        ready = CompiledStep(step, state, zeros, shapes)
+        key = jax.device_put(purpose_key(self.config.seed, "dropout"), replicated(self.mesh))
+        ready = CompiledStep(step, state, zeros, shapes, key)
         self.log.say(f"compiled in {clock.restart():.0f} s")
         self.log.start()
         return ready, zeros

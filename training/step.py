@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 
 from configs.base import Config
 from training.devices import compiled, divided, replicated
-from training.state import Params, TrainState, purpose_key
+from training.state import Params, TrainState
 
 # Sums over a batch. "count" is what the others are divided by where they are reported (target
 # tokens, say); "examples" are the rows that are no padding.
@@ -28,18 +28,21 @@ def make_train_step(
     config: Config,
     mesh: Mesh,
     like: TrainState,
-) -> Callable[[TrainState, Sums, dict[str, Array]], tuple[TrainState, Sums]]:
-    """`step(state, sums, batch)`: the next state, and `sums` with this batch's added.
+) -> Callable[[TrainState, Sums, dict[str, Array], Array], tuple[TrainState, Sums]]:
+    """`step(state, sums, batch, key)`: the next state, and `sums` with this batch's added. Another
+    seed is another key to the same program, which is compiled once for all runs of a table.
 
     Losses and counts are summed over micro-batches and, by the compiler, over devices; gradients
     are divided once by the whole batch's count, so uneven lengths cannot tilt them. States are
     placed as `like` should be.
     """
-    dropout_key, clip_norm = purpose_key(config.seed, "dropout"), config.optimizer.clip_norm
+    clip_norm = config.optimizer.clip_norm
     divisor = {"token": "count", "sentence": "examples"}[config.train.loss_per]
 
-    def step(state: TrainState, total: Sums, batch: dict[str, Array]) -> tuple[TrainState, Sums]:
-        key = jax.random.fold_in(dropout_key, state.step)
+    def step(
+        state: TrainState, total: Sums, batch: dict[str, Array], key: Array
+    ) -> tuple[TrainState, Sums]:
+        key = jax.random.fold_in(key, state.step)
         # Where parameters are divided over devices, each gathers them for its rows, and keeps its
         # part of the summed gradients.
         params = jax.lax.with_sharding_constraint(state.params, replicated(mesh))
@@ -75,17 +78,22 @@ def make_train_step(
 class CompiledStep:
     """A step that is compiled for all shapes of batches before the first is taken, side by side."""
 
-    def __init__(self, step: Any, state: TrainState, sums: Sums, batches: Sequence[Any]):
-        """`batches` stand for the shapes there are."""
+    def __init__(
+        self, step: Any, state: TrainState, sums: Sums, batches: Sequence[Any], key: Array
+    ):
+        """`batches` stand for the shapes there are; `key` is that of every step."""
+        self._key = key
         with ThreadPoolExecutor() as pool:
-            compiled = pool.map(lambda batch: step.lower(state, sums, batch).compile(), batches)
+            compiled = pool.map(
+                lambda batch: step.lower(state, sums, batch, key).compile(), batches
+            )
             self._by_shape = dict(zip(map(_shape, batches), compiled, strict=True))
 
     def __len__(self) -> int:
         return len(self._by_shape)
 
     def __call__(self, state: TrainState, sums: Sums, batch: Any) -> tuple[TrainState, Sums]:
-        return self._by_shape[_shape(batch)](state, sums, batch)
+        return self._by_shape[_shape(batch)](state, sums, batch, self._key)
 
 
 def _shape(batch: dict[str, Any]) -> tuple[tuple[int, ...], ...]:

@@ -205,7 +205,7 @@ def test_both_norms_train(transformer_task, mesh, norm):
     batch = put(task.train_batches()[0], mesh)
     sums, totals = zero_sums(task.loss, state, batch, mesh), [0.0]
     for _ in range(40):
-        state, sums = step(state, sums, batch)
+        state, sums = step(state, sums, batch, jax.random.key(0))
         totals.append(float(sums["loss"]))
     losses = np.diff(totals)
     assert losses[-1] < 0.6 * losses[0]

@@ -28,7 +28,8 @@ def placed_step(task, config, batch, devices, optimizer=None, fsdp=1):
     state = jax.device_put(state, divided(mesh, state))
     batch = put(batch, mesh)
     zeros = zero_sums(task.loss, state, batch, mesh)
-    return make_train_step(task.loss, optimizer, config, mesh, state)(state, zeros, batch)
+    step = make_train_step(task.loss, optimizer, config, mesh, state)
+    return step(state, zeros, batch, jax.random.key(0))
 
 
 def uneven_batch(task):
@@ -122,7 +123,6 @@ def test_noise_differs_by_step_micro_batch_and_seed():
 
     def drawn(seed, accumulation=1):
         config = toy_config(accumulation=accumulation)
-        config.seed = seed
         mesh = make_mesh(jax.devices()[:1])
         state = jax.device_put(
             create_state(Line().init(None), optax.sgd(1.0), False), replicated(mesh)
@@ -132,7 +132,8 @@ def test_noise_differs_by_step_micro_batch_and_seed():
         values = []
         for _ in range(2):
             before = float(state.params["w"])
-            state, _ = step(state, zero_sums(loss, state, batch, mesh), batch)
+            zeros = zero_sums(loss, state, batch, mesh)
+            state, _ = step(state, zeros, batch, purpose_key(seed, "dropout"))
             values.append(before - float(state.params["w"]))
         return values
 
@@ -161,7 +162,8 @@ def test_averages_move_a_tenth_of_the_way():
     mean = float(Line().loss(Line().init(None), Points()[0])["loss"]) / 8
     step = make_train_step(Line().loss, optax.sgd(0.0), toy_config(), mesh, state)
     for expected in (0.1 * mean, 0.19 * mean):
-        state, _ = step(state, zero_sums(Line().loss, state, batch, mesh), batch)
+        zeros = zero_sums(Line().loss, state, batch, mesh)
+        state, _ = step(state, zeros, batch, jax.random.key(0))
         np.testing.assert_allclose(state.averages["loss"], expected, rtol=1e-5)
 
 
