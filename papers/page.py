@@ -26,8 +26,9 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
     parts = [
         f"# {t.title}", _made(plan, command, [own for some in costs.values() for own in some]),
         f"Published: {t.source}. {t.differs}".rstrip(),
-        _table(plan, reports, p, costs), _legend(plan, reports, p), order(plan, reports), t.remarks,
-        _signatures(reports), *(FIGURES[name](plan, reports) for name in t.figures if reports),
+        _table(plan, reports, p, costs), _legend(plan, reports, p), order(plan, reports),
+        t.remarks.get(plan.data, ""), _signatures(reports),
+        *(FIGURES[name](plan, reports) for name in t.figures if reports),
     ]  # fmt: skip
     path = plan.own / "page.md"
     path.write_text("\n\n".join(part.strip() for part in parts if part) + "\n", "utf-8")

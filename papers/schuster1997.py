@@ -28,8 +28,8 @@ def _table(data: str, measure: str, merged: tuple[Row, ...], claims: tuple) -> T
         "that suited each direction of the series by its validation split. What is merged in one "
         "training shares no weight, but one clipping of gradients and one best checkpoint.",
         claims=claims,
-        remarks="Our best delays are longer than the paper's: what is asked for looks twenty steps "
-        "ahead and ten back, and our networks learn to remember so much.",
+        remarks={"series": "Our best delays are longer than the paper's: what is asked for looks "
+                 "twenty steps ahead and ten back, and our networks learn to remember so much."},
         figures=("delays",),
         rows=(
             *_one_way("forward"), *_one_way("backward"),

@@ -40,7 +40,8 @@ class Table:
     same_data: bool = False  # as the published figures are of
     claims: tuple[tuple[str, str], ...] = ()  # worse and better rows, where no figures say it
     figures: tuple[str, ...] = ()  # names of papers/figures.py
-    remarks: str = ""  # what our results may come of
+    # What our results may come of, by corpus.
+    remarks: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """A slip in a new table is told when it is read, not after all its rows are trained."""
