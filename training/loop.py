@@ -225,7 +225,7 @@ class Run:
         zeros = zero_sums(self.task.loss, state, shapes[0], self.mesh)
         self.log.say(f"compiling for {len(shapes)} batch shapes")
         clock = Clock()
-        key = jax.device_put(purpose_key(self.config.seed, "dropout"), replicated(self.mesh))
+        key = compiled(self.mesh, lambda: purpose_key(self.config.seed, "dropout"))()
         ready = CompiledStep(step, state, zeros, shapes, key)
         self.log.say(f"compiled in {clock.restart():.0f} s")
         self.log.start()

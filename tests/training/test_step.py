@@ -115,12 +115,13 @@ def test_the_step_equals_a_correct_pmap(tiny_task):
         np.testing.assert_allclose(before - after, g, rtol=1e-3, atol=2e-6)
 
 
-def test_noise_differs_by_step_micro_batch_and_seed():
-    def loss(params, batch, key, averages):
-        """Its gradient shows the number that was drawn."""
-        drawn = jax.random.uniform(key) * params["w"] + 0 * batch["x"].sum()
-        return {"loss": drawn, "count": jnp.float32(1), "examples": jnp.float32(1)}
+def random_loss(params, batch, key, averages):
+    """Its gradient shows the number that was drawn."""
+    drawn = jax.random.uniform(key) * params["w"] + 0 * batch["x"].sum()
+    return {"loss": drawn, "count": jnp.float32(1), "examples": jnp.float32(1)}
 
+
+def test_noise_differs_by_step_micro_batch_and_seed():
     def drawn(seed, accumulation=1):
         config = toy_config(accumulation=accumulation)
         mesh = make_mesh(jax.devices()[:1])
@@ -128,11 +129,11 @@ def test_noise_differs_by_step_micro_batch_and_seed():
             create_state(Line().init(None), optax.sgd(1.0), False), replicated(mesh)
         )
         batch = put(Points()[0], mesh)
-        step = make_train_step(loss, optax.sgd(1.0), config, mesh, state)
+        step = make_train_step(random_loss, optax.sgd(1.0), config, mesh, state)
         values = []
         for _ in range(2):
             before = float(state.params["w"])
-            zeros = zero_sums(loss, state, batch, mesh)
+            zeros = zero_sums(random_loss, state, batch, mesh)
             state, _ = step(state, zeros, batch, purpose_key(seed, "dropout"))
             values.append(before - float(state.params["w"]))
         return values
@@ -142,6 +143,21 @@ def test_noise_differs_by_step_micro_batch_and_seed():
     assert one == drawn(seed=0)
     halves = drawn(seed=0, accumulation=2)  # the mean of two draws, not twice the same
     assert halves[0] not in one
+
+
+def test_runs_of_two_seeds_are_one_program():
+    """Else each would compile its own: the longest part of a short run."""
+
+    def program(seed):
+        config, mesh = toy_config(), make_mesh(jax.devices()[:1])
+        config.seed = seed
+        state = create_state(Line().init(None), optax.sgd(1.0), False)
+        batch = put(Points()[0], mesh)
+        zeros = zero_sums(random_loss, state, batch, mesh)
+        step = make_train_step(random_loss, optax.sgd(1.0), config, mesh, state)
+        return step.lower(state, zeros, batch, purpose_key(seed, "dropout")).as_text()
+
+    assert program(0) == program(1)
 
 
 def test_gradients_are_divided_by_tokens_or_by_sentences():
