@@ -6,9 +6,10 @@
 Arguments: align (global, local_m, local_p), data (cmudict, or any name of configs/datasets.py).
 
 Luong's attention over a bidirectional encoder spells words in phonemes (CMUdict): words are short
-and many, so batches are large. The sizes are those of luong2015's `small`; the paper's own recipe
-was not at hand. It reports word errors of 21.69, 21.39 and 22.83 % for the three alignments (from
-memory of it), and 20.24 % for five models together.
+and many, so batches are large, and layers wide: after 29 of the 40 epochs, two layers of 1024 have a
+word error of 21.1 %, two of 512 (dropout .3) 22.0 % (global, one seed, on an H200). The paper's own
+recipe was not at hand. It reports word errors of 21.69, 21.39 and 22.83 % for the three alignments
+(from memory of it), and 20.24 % for five models together.
 """
 
 from configs import luong2015, recipes
@@ -21,9 +22,10 @@ def get_config(arguments: str = "") -> Config:
     corpora = dict.fromkeys(["cmudict", *DATASETS["translation"]])
     args = parse(arguments, data=corpora, align=("global", "local_m", "local_p"))
     config = luong2015.get_config(f"size=small,data={args['data']},align={args['align']}")
+    config.model.encoder.features = config.model.decoder.features = 1024
     recipes.read_both_ways(config)
     config.data.batch_size, config.data.buckets = 512, 2
-    config.model.dropout = 0.3
+    config.model.dropout = 0.4
     config.train.epochs, config.train.eval_every = 40.0, 1100
     config.train.eval_metric = "exact"
     config.decode.beam = 5
