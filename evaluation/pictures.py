@@ -187,7 +187,7 @@ def joined(
     for name, (labels, values) in named.items():
         axes.plot(labels, values, marker="o", label=name)
     axes.set(xlabel=across, ylabel=up)
-    axes.legend()
+    figure.legend(loc="outside upper left", ncols=2)
     figure.savefig(path, dpi=130)
     plt.close(figure)
 

@@ -16,13 +16,14 @@ def lengths(plan: Plan, reports: Reports) -> str:
     drawn = {}
     for name, own in reports.items():
         several = [report["curves"]["source length"] for report in own.values()]
-        parts = [part["label"] for part in several[0]]
+        parts = [f"{part['label']}\n{part['sentences']}" for part in several[0]]
         means = [
             statistics.mean(curve[i]["scores"]["tokenised_bleu"] for curve in several)
             for i in range(len(parts))
         ]
         drawn[name] = parts, means
-    joined(drawn, "source length, tokens", "tokenised BLEU", plan.own / "lengths.png")
+    across = "source length in tokens, and how many sentences there are of it"
+    joined(drawn, across, "tokenised BLEU", plan.own / "lengths.png")
     return "![tokenised BLEU by source length](lengths.png)\n"
 
 

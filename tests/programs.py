@@ -32,8 +32,10 @@ QUICK = [
 ]
 
 # Processes of one test run share what they compiled, outside the checkout.
+_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", os.getpid())
 ENVIRONMENT = os.environ | {
-    "JAX_COMPILATION_CACHE_DIR": tempfile.mkdtemp(),
+    "JAX_COMPILATION_CACHE_DIR": f"{tempfile.gettempdir()}/alignax-{_RUN}",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
     "XLA_FLAGS": "--xla_backend_optimization_level=0",
 }
 
