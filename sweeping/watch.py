@@ -52,14 +52,14 @@ def _watched(workers: Sequence[Worker], study: Study, seconds: float = 1.0) -> I
     with _screen() as (say, show):
         records = study.records()
         said = {(record.key, record.seed) for record in records if record.over}
-        begun, working = set(), True
+        told, working = {""}, True
         say(f"{len(records)} runs, {len(said)} of them over; {len(workers)} at a time")
         while working:
             working = any(worker.is_alive() for worker in workers)
             records = study.records()
-            for name in {w.now.name for w in workers if w.now is not None} - begun:
-                begun.add(name)
-                say(f"begins: {name}")
+            for line in {worker.doing for worker in workers} - told:
+                told.add(line)
+                say(line)
             for record in records:
                 if record.over and (record.key, record.seed) not in said:
                     said.add((record.key, record.seed))

@@ -12,6 +12,7 @@ from sweeping import devices, workers
 from sweeping.devices import Share, deal
 from sweeping.points import Base, Sweep
 from sweeping.study import Settings, Study
+from sweeping.watch import work
 from sweeping.workers import Worker
 
 BASE = Base("configs/luong2015.py", {}, {})
@@ -29,11 +30,11 @@ write("run", 0, parameters=11, steps=30, epoch=10)
 
 
 @pytest.fixture
-def sweep(tmp_path, monkeypatch):
-    """Runs two points of a sweep by a program; gives its records and folder."""
+def study(tmp_path, monkeypatch):
+    """Of two points, which a program tries."""
     monkeypatch.setattr(workers, "POLL", 0.05)
 
-    def run(program, stop=None, **settings):
+    def make(program, **settings):
         path = tmp_path / "program.py"
         path.write_text(HEAD + textwrap.dedent(program))
         monkeypatch.setattr(
@@ -41,8 +42,18 @@ def sweep(tmp_path, monkeypatch):
         )
         points = [{"model.attention.D": i} for i in (1, 2)]
         found = Settings(**{"metric": "bleu", **settings})
-        study = Study(f"sqlite:///{tmp_path}/study.db", "x", Sweep(points, None), found, {})
-        event = threading.Event()
+        return Study(f"sqlite:///{tmp_path}/study.db", "x", Sweep(points, None), found, {})
+
+    return make
+
+
+@pytest.fixture
+def sweep(tmp_path, study):
+    """Runs both points; gives their records."""
+    make = study
+
+    def run(program, stop=None, **settings):
+        study, event = make(program, **settings), threading.Event()
         worker = Worker(study, BASE, tmp_path, Share([], {}), event)
         worker.start()
         if stop:
@@ -150,15 +161,19 @@ def test_gpus_are_those_that_are_visible(monkeypatch):
     assert devices._gpus() == []
 
 
-def test_a_run_waits_for_the_folders_last_process(sweep, tmp_path):
+def test_a_run_waits_for_the_folders_last_process(study, tmp_path, caplog):
     """Which may still be saving what it has, when its sweep was killed."""
     folder = tmp_path / "runs" / "D=1" / "seed0"
     folder.mkdir(parents=True)
     holder = (folder / "lock").open("a")
     fcntl.flock(holder, fcntl.LOCK_EX)
     threading.Timer(1.0, holder.close).start()
-    first, _ = sweep("write('valid', 10, bleu=1.0)", grace=60)
+    caplog.set_level("INFO", "alignax")
+    tried = study("write('valid', 10, bleu=1.0)", grace=60)
+    first, _ = work(tried, BASE, tmp_path, 1)
     assert first.state == TrialState.COMPLETE
+    assert "waits for D=1/seed0, which another process trains" in caplog.text
+    assert "begins: D=1/seed0" in caplog.text
 
 
 def test_half_a_line_of_a_log_is_passed_over(sweep, tmp_path):
