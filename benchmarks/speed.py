@@ -50,7 +50,7 @@ from training.checkpoints import Checkpoints
 from training.devices import abstract, make_mesh, put
 from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
-from training.step import CompiledStep, make_train_step, zero_sums
+from training.step import CompiledStep, dropout_key, make_train_step, zero_sums
 
 _SUBJECTS = flags.DEFINE_string("subjects", "", "A regular expression of the subjects' names.")
 _CORPORA = flags.DEFINE_string("corpora", "corpora", "Where multi30k and multi30k_bpe are.")
@@ -189,7 +189,7 @@ def _bare(task: Translation, config: Config, mesh: Any) -> float:
     shapes = [abstract(batch, mesh) for batch in batches.shapes]
     sums = zero_sums(task.loss, state, shapes[0], mesh)
     step = make_train_step(task.loss, optimizer, config, mesh, state)
-    step = CompiledStep(step, state, sums, shapes, jax.random.key(0))
+    step = CompiledStep(step, state, sums, shapes, dropout_key(config, mesh))
     waiting = [put(batches[i], mesh) for i in range(400)]
     rounds = []
     for _ in range(3):

@@ -1,4 +1,5 @@
-"""A sweep while it runs: a live table in a terminal, else a line whenever a run begins or ends."""
+"""A sweep while it runs: a live table in a terminal, else a line whenever a run begins, ends or is
+waited for."""
 
 import contextlib
 import logging
@@ -57,7 +58,7 @@ def _watched(workers: Sequence[Worker], study: Study, seconds: float = 1.0) -> I
         while working:
             working = any(worker.is_alive() for worker in workers)
             records = study.records()
-            for line in {worker.doing for worker in workers} - told:
+            for line in {_doing(worker) for worker in workers} - told:
                 told.add(line)
                 say(line)
             for record in records:
@@ -89,6 +90,14 @@ def _line(record: Record, done: int, of: int, metric: str) -> str:
     }[record.state]
     seconds = record.facts.get("seconds", 0.0)
     return f"{done}/{of}  {label(record.point)}, seed {record.seed}: {what}, {seconds:.0f} s"
+
+
+def _doing(worker: Worker) -> str:
+    """What is to be said once; "" between two runs."""
+    run, waits_for = worker.now, worker.waits_for
+    if waits_for:
+        return f"waits for {waits_for}, which another process trains"
+    return f"begins: {run.name}" if run is not None else ""
 
 
 def _runs(workers: Sequence[Worker], metric: str) -> Table:

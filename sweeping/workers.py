@@ -49,7 +49,7 @@ class Worker(threading.Thread):
         self.study, self.base, self.share, self.event = study, base, share, event
         self.workdir = workdir
         self.now: Run | None = None  # for whoever watches
-        self.doing = ""  # the same in words, waits included
+        self.waits_for = ""  # the name of a run, before it is `now`
         self.error: Exception | None = None
 
     def run(self) -> None:
@@ -73,13 +73,13 @@ class Worker(threading.Thread):
         folder.mkdir(parents=True, exist_ok=True)
         before = facts.get("seconds", 0.0)
         while in_use(folder):  # its last process may still be saving what it has
-            self.doing = f"waits for {name}/{folder.name}, which another process trains"
+            self.waits_for = f"{name}/{folder.name}"
             if self.event.wait(POLL):
                 return self.study.finish(trial, TrialState.FAIL, None, {})
             self.study.beat(trial, before)
         flags = self.base.flags(facts["point"], facts["seed"])
         with contextlib.closing(Run(folder, flags, self.share, self.study, before)) as run:
-            self.now, self.doing = run, f"begins: {run.name}"
+            self.now, self.waits_for = run, ""
             try:
                 state = run.watch(trial, self.event)
                 self.study.finish(trial, state, run.score(state), run.facts())

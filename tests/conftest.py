@@ -18,6 +18,7 @@ from configs import vaswani2017
 from configs.base import Config
 from configs.luong2015 import get_config
 from tasks.translation import Translation
+from tests.programs import ENVIRONMENT
 from training.devices import make_mesh
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -31,11 +32,17 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def compilations(tmp_path_factory):
-    """What one test compiled, another one need not, in whichever process it runs."""
+    """What one test compiled, another one need not, in whichever process it runs, and whichever
+    process it starts."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "xla"
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    settings = {
+        "jax_compilation_cache_dir": str(folder),
+        "jax_persistent_cache_min_compile_time_secs": 0.1,  # so little do most take here
+    }
+    for name, value in settings.items():
+        jax.config.update(name, value)
+        ENVIRONMENT[name.upper()] = str(value)
 
 
 def tiny_config(cache: Path, arguments: str = "") -> Config:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -31,11 +30,8 @@ QUICK = [
     "--config.model.dropout=0.2",
 ]
 
-# Processes of one test run share what they compiled, outside the checkout.
-_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", os.getpid())
+# conftest.py adds where compilations are kept.
 ENVIRONMENT = os.environ | {
-    "JAX_COMPILATION_CACHE_DIR": f"{tempfile.gettempdir()}/alignax-{_RUN}",
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
     "XLA_FLAGS": "--xla_backend_optimization_level=0",
 }
 

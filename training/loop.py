@@ -26,7 +26,7 @@ from training.hosts import together
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule
 from training.state import Params, TrainState, create_state, purpose_key
-from training.step import CompiledStep, Sums, make_train_step, zero_sums
+from training.step import CompiledStep, Sums, dropout_key, make_train_step, zero_sums
 
 logger = logging.getLogger("alignax")
 
@@ -225,8 +225,7 @@ class Run:
         zeros = zero_sums(self.task.loss, state, shapes[0], self.mesh)
         self.log.say(f"compiling for {len(shapes)} batch shapes")
         clock = Clock()
-        key = compiled(self.mesh, lambda: purpose_key(self.config.seed, "dropout"))()
-        ready = CompiledStep(step, state, zeros, shapes, key)
+        ready = CompiledStep(step, state, zeros, shapes, dropout_key(self.config, self.mesh))
         self.log.say(f"compiled in {clock.restart():.0f} s")
         self.log.start()
         return ready, zeros

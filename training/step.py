@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 
 from configs.base import Config
 from training.devices import compiled, divided, replicated
-from training.state import Params, TrainState
+from training.state import Params, TrainState, purpose_key
 
 # Sums over a batch. "count" is what the others are divided by where they are reported (target
 # tokens, say); "examples" are the rows that are no padding.
@@ -29,8 +29,8 @@ def make_train_step(
     mesh: Mesh,
     like: TrainState,
 ) -> Callable[[TrainState, Sums, dict[str, Array], Array], tuple[TrainState, Sums]]:
-    """`step(state, sums, batch, key)`: the next state, and `sums` with this batch's added. Another
-    seed is another key to the same program, which is compiled once for all runs of a table.
+    """`step(state, sums, batch, key)`: the next state, and `sums` with this batch's added. The key
+    is an argument, so that runs of other seeds find the same program in the cache of compilations.
 
     Losses and counts are summed over micro-batches and, by the compiler, over devices; gradients
     are divided once by the whole batch's count, so uneven lengths cannot tilt them. States are
@@ -75,13 +75,18 @@ def make_train_step(
     return compiled(mesh, step, placed, donate_argnums=(0, 1))
 
 
+def dropout_key(config: Config, mesh: Mesh) -> Array:
+    """For all steps of a run. Computed on every device, for some may be of other hosts."""
+    return compiled(mesh, lambda: purpose_key(config.seed, "dropout"))()
+
+
 class CompiledStep:
     """A step that is compiled for all shapes of batches before the first is taken, side by side."""
 
     def __init__(
         self, step: Any, state: TrainState, sums: Sums, batches: Sequence[Any], key: Array
     ):
-        """`batches` stand for the shapes there are; `key` is that of every step."""
+        """`batches` stand for the shapes there are; the step's number is folded into `key`."""
         self._key = key
         with ThreadPoolExecutor() as pool:
             compiled = pool.map(

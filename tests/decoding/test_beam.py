@@ -248,7 +248,7 @@ def test_neighbours_that_go_on_change_nothing():
 @hypothesis.settings(max_examples=30, deadline=None)
 def test_the_largest_of_long_rows_are_jaxs(seed):
     rng = np.random.default_rng(seed)
-    x = rng.integers(-9, 9, (2, rng.integers(40, 90))).astype(np.float32)  # so with many equals
+    x = rng.integers(-9, 9, (2, rng.choice([40, 57, 89]))).astype(np.float32)  # so with many equals
     x[rng.random(x.shape) < 0.3] = -np.inf
     for ours, theirs in zip(largest(x, 3, block=4), jax.lax.top_k(x, 3), strict=True):
         np.testing.assert_array_equal(ours, theirs)

@@ -163,10 +163,11 @@ MODELS = {
     },
     "hard": {"attention.align": "hard", "attention.score": "location", "attention.max_source": 8},
 }  # fmt: skip
+SLOW = ("gru, bahdanau", "elman, local_p")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "elman, local_p")) for n in MODELS]
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in MODELS]
 )
 def test_gradients_of_whole_models_are_those_of_a_plain_scan(name, monkeypatch):
     """Under dropout and padding, in float32."""

@@ -1,6 +1,7 @@
 """A run is watched from outside: by its log, its status and its last words."""
 
 import fcntl
+import logging
 import sys
 import textwrap
 import threading
@@ -30,7 +31,7 @@ write("run", 0, parameters=11, steps=30, epoch=10)
 
 
 @pytest.fixture
-def study(tmp_path, monkeypatch):
+def make_study(tmp_path, monkeypatch):
     """Of two points, which a program tries."""
     monkeypatch.setattr(workers, "POLL", 0.05)
 
@@ -48,12 +49,11 @@ def study(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def sweep(tmp_path, study):
+def sweep(tmp_path, make_study):
     """Runs both points; gives their records."""
-    make = study
 
     def run(program, stop=None, **settings):
-        study, event = make(program, **settings), threading.Event()
+        study, event = make_study(program, **settings), threading.Event()
         worker = Worker(study, BASE, tmp_path, Share([], {}), event)
         worker.start()
         if stop:
@@ -161,18 +161,24 @@ def test_gpus_are_those_that_are_visible(monkeypatch):
     assert devices._gpus() == []
 
 
-def test_a_run_waits_for_the_folders_last_process(study, tmp_path, caplog):
+def test_a_run_waits_for_the_folders_last_process(make_study, tmp_path, monkeypatch, caplog):
     """Which may still be saving what it has, when its sweep was killed."""
     folder = tmp_path / "runs" / "D=1" / "seed0"
     folder.mkdir(parents=True)
     holder = (folder / "lock").open("a")
     fcntl.flock(holder, fcntl.LOCK_EX)
-    threading.Timer(2.5, holder.close).start()
+
+    class Release(logging.Handler):
+        def emit(self, record):
+            if record.getMessage() == "waits for D=1/seed0, which another process trains":
+                holder.close()
+
     caplog.set_level("INFO", "alignax")
-    tried = study("write('valid', 10, bleu=1.0)", grace=60)
-    first, _ = work(tried, BASE, tmp_path, 1)
-    assert first.state == TrialState.COMPLETE
-    assert "waits for D=1/seed0, which another process trains" in caplog.text
+    monkeypatch.setattr(logging.getLogger("alignax"), "handlers", [Release()])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    study = make_study("write('valid', 10, bleu=1.0)", grace=60)
+    first, _ = work(study, BASE, tmp_path, 1)
+    assert first.state == TrialState.COMPLETE and holder.closed
 
 
 def test_half_a_line_of_a_log_is_passed_over(sweep, tmp_path):

@@ -159,7 +159,7 @@ def test_epochs_and_the_schedule_count_the_tasks_own_steps(tmp_path, mesh):
     np.testing.assert_allclose(rates, np.repeat([0.05, 0.025, 0.0125], 5))
 
 
-def test_the_seed_reaches_weights_and_batches(tmp_path, mesh):
+def test_the_seed_reaches_weights_batches_and_noise(tmp_path, mesh):
     asked = []
 
     class Recording(Line):
@@ -170,12 +170,19 @@ def test_the_seed_reaches_weights_and_batches(tmp_path, mesh):
         def init(self, key):
             return {"w": jax.random.normal(key), "b": jax.random.normal(key)}
 
+        def loss(self, params, batch, key=None, averages=None):
+            drawn = jax.random.uniform(key)
+            return super().loss(params, batch) | {"drawn": drawn * len(batch["x"])}
+
     def first(seed):
         config = toy_config(steps=1)
         config.seed = seed
-        return train(Recording(), constant_evaluation(1.0), config, tmp_path / str(seed), mesh)
+        folder = tmp_path / str(seed)
+        state = train(Recording(), constant_evaluation(1.0), config, folder, mesh)
+        return float(state.params["w"]), log_of(folder, "train")[0]["drawn"]
 
-    assert first(3).params["w"] != first(4).params["w"]
+    (w, drawn), (other_w, other_drawn) = first(3), first(4)
+    assert w != other_w and drawn != other_drawn
     assert asked == [3, 4]
 
 
