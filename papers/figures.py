@@ -2,27 +2,45 @@
 
 import shutil
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from evaluation.pictures import joined, levels_and_curves
-from papers.measures import MEASURES
+from papers.measures import MEASURES, Report
 from papers.plan import Plan
 from papers.scoring import Reports
 from papers.significance import values
+
+FEWEST = 10  # sentences that have a BLEU worth drawing
+
+
+class Part(NamedTuple):
+    """The sentences of some lengths."""
+
+    label: str
+    sentences: int
+    bleu: float  # the mean over seeds
+
+
+def by_length(own: Mapping[int, Report]) -> list[Part]:
+    """A row's curve, but for lengths that hardly a sentence has."""
+    curves = [report["curves"]["source length"] for report in own.values()]
+    parts = []
+    for several in zip(*curves, strict=True):
+        label, sentences = several[0]["label"], several[0]["sentences"]
+        bleu = statistics.mean(part["scores"]["tokenised_bleu"] for part in several)
+        parts += [Part(label, sentences, bleu)] if sentences >= FEWEST else []
+    return parts
 
 
 def lengths(plan: Plan, reports: Reports) -> str:
     """BLEU by source length (Bahdanau 2015, Figure 2; Luong 2015, Figure 6)."""
     drawn = {}
     for name, own in reports.items():
-        several = [report["curves"]["source length"] for report in own.values()]
-        parts = [f"{part['label']}\n{part['sentences']}" for part in several[0]]
-        means = [
-            statistics.mean(curve[i]["scores"]["tokenised_bleu"] for curve in several)
-            for i in range(len(parts))
-        ]
-        drawn[name] = parts, means
-    across = "source length in tokens, and how many sentences there are of it"
+        parts = by_length(own)
+        labels = [f"{part.label}\n{part.sentences}" for part in parts]
+        drawn[name] = labels, [part.bleu for part in parts]
+    across = f"source length in tokens; below, the number of sentences, where {FEWEST} or more"
     joined(drawn, across, "tokenised BLEU", plan.own / "lengths.png")
     return "![tokenised BLEU by source length](lengths.png)\n"
 

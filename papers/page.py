@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evaluation.tables import table
-from papers.figures import FIGURES
+from papers.figures import FIGURES, by_length
 from papers.measures import MEASURES, Measure, Report
 from papers.plan import Facts, Plan, facts
 from papers.scoring import Reports
@@ -27,7 +27,7 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
         f"# {t.title}", _made(plan, command, [own for some in costs.values() for own in some]),
         f"Published: {t.source}. {t.differs}".rstrip(),
         _table(plan, reports, p, costs), _legend(plan, reports, p), order(plan, reports),
-        t.remarks.get(plan.data, ""), _signatures(reports),
+        _remarks(plan, reports), _signatures(reports),
         *(FIGURES[name](plan, reports) for name in t.figures if reports),
     ]  # fmt: skip
     path = plan.own / "page.md"
@@ -133,7 +133,7 @@ def _legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
         ", of the checkpoint that the validation split likes best, or of a mean of several. p: of "
         f"the difference to the row above in the first measure, of the seeds' mean, two-sided, by "
         f"{test}. Minutes: of a training with its compilations and evaluations, beside others on "
-        "its device where there were several workers.",
+        "its device where there were several workers; of a row's seeds, one compiles for all.",
         _ELSEWHERE if elsewhere else "",
     ]
     return "".join(parts)
@@ -177,14 +177,20 @@ def steps(plan: Plan, reports: Reports) -> list[Step]:
         if a.published[name] != b.published[name]
     ]
     pairs += [(a, b) for a, b in plan.table.claims if ours[a] and ours[b]]
-    return [_step(worse, better, ours, measure) for worse, better in pairs]
+    return [_step(plan, worse, better, ours, measure) for worse, better in pairs]
 
 
-def _step(worse: str, better: str, ours: dict[str, list[float]], measure: Measure) -> Step:
-    gain = statistics.mean(ours[better]) - statistics.mean(ours[worse])
-    spread = [statistics.stdev(own) for own in (ours[worse], ours[better]) if len(own) > 1]
-    gain = -gain if measure.lower_is_better else gain
-    return Step(worse, better, gain, math.hypot(*spread), measure.form)
+def _step(
+    plan: Plan, worse: str, better: str, ours: dict[str, list[float]], measure: Measure
+) -> Step:
+    low, high = ours[worse], ours[better]
+    gain = statistics.mean(high) - statistics.mean(low)
+    models = [plan.runs_of(plan.table.row(name), 0) for name in (worse, better)]
+    if models[0] == models[1] and len(low) == len(high) > 1:
+        noise = statistics.stdev(b - a for a, b in zip(low, high, strict=True))
+    else:
+        noise = math.hypot(*(statistics.stdev(own) for own in (low, high) if len(own) > 1))
+    return Step(worse, better, -gain if measure.lower_is_better else gain, noise, measure.form)
 
 
 def order(plan: Plan, reports: Reports) -> str:
@@ -214,8 +220,15 @@ def order(plan: Plan, reports: Reports) -> str:
     return (
         text
         if plan.seeds == 1
-        else text + "(The noise is the root of both rows' summed variances over seeds.)"
+        else text + "(The noise is the root of both rows' summed variances over seeds, or the "
+        "deviation of the gain where the same models were decoded in two ways.)"
     )
+
+
+def _remarks(plan: Plan, reports: Reports) -> str:
+    """Which were written about our own results: of all rows, in the size that is the table's."""
+    ours = plan.size == plan.table.sizes[0] and len(reports) == len(plan.table.rows)
+    return plan.table.remarks.get(plan.data, "") if ours else ""
 
 
 def _signatures(reports: Reports) -> str:
@@ -241,6 +254,13 @@ def _content(
             "p": p.get(row.name),
             "facts": [own._asdict() for own in costs[row.name]],
         }
+        | _lengths(plan, reports.get(row.name, {}))
         for row in plan.table.rows
     }
     return {"target": plan.target, "data": plan.data, "size": plan.size, "rows": rows}
+
+
+def _lengths(plan: Plan, own: Mapping[int, Report]) -> dict:
+    """The curve of a row, where the page draws it."""
+    drawn = own and "lengths" in plan.table.figures
+    return {"lengths": [part._asdict() for part in by_length(own)]} if drawn else {}

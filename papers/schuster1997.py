@@ -12,7 +12,13 @@ def _one_way(direction: str) -> tuple[Row, ...]:
     )
 
 
-def _table(data: str, measure: str, merged: tuple[Row, ...], claims: tuple) -> Table:
+def _table(
+    data: str,
+    measure: str,
+    merged: tuple[Row, ...],
+    claims: tuple[tuple[str, str], ...],
+    remark: str = "",
+) -> Table:
     return Table(
         title=f"Schuster & Paliwal 1997: delays, merging, two directions ({data})",
         source="in plots alone: a delay helps a network of one direction up to a point (the best "
@@ -28,8 +34,7 @@ def _table(data: str, measure: str, merged: tuple[Row, ...], claims: tuple) -> T
         "that suited each direction of the series by its validation split. What is merged in one "
         "training shares no weight, but one clipping of gradients and one best checkpoint.",
         claims=claims,
-        remarks={"series": "Our best delays are longer than the paper's: what is asked for looks "
-                 "twenty steps ahead and ten back, and our networks learn to remember so much."},
+        remarks={data: remark} if remark else {},
         figures=("delays",),
         rows=(
             *_one_way("forward"), *_one_way("backward"),
@@ -54,6 +59,8 @@ SERIES = _table(
      ("forward, delay 15", "merged, separately trained, delays 15 and 10"),
      ("backward, delay 10", "merged, separately trained, delays 15 and 10"),
      ("merged, separately trained, delays 15 and 10", "brnn")),
+    "Our best delays are longer than the paper's: what is asked for looks twenty steps ahead and "
+    "ten back, and our networks learn to remember so much.",
 )  # fmt: skip
 CLASSES = _table(
     "series_classes", "error",

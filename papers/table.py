@@ -54,6 +54,7 @@ class Table:
             (named - set(names), "claims and merges of rows that are not there"),
             (set(self.measures) - set(MEASURES), "measures that papers/measures.py has not"),
             (printed - set(self.measures), "published figures of other measures"),
+            (set(self.remarks) - set(self.data), "remarks on corpora that it has not"),
         ):
             if wrong:
                 raise ValueError(f"{self.title}: {what}: {', '.join(sorted(wrong))}")

@@ -50,6 +50,7 @@ def test_tables_share_runs_and_a_changed_recipe_is_another_run():
         ({"claims": (("a", "b"),)}, "rows that are not there: b"),
         ({"measures": ("bleau",)}, "papers/measures.py has not: bleau"),
         ({"rows": (Row("a", published={"wer": 2.0}),)}, "of other measures: wer"),
+        ({"remarks": {"series": "Well."}}, "corpora that it has not: series"),
     ],
 )
 def test_a_slip_in_a_table_is_told_when_it_is_read(slip, told):
