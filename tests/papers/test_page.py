@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data.labelling import prepare
-from papers.page import order, show, steps, write_page
+from papers.page import _remarks, order, show, steps, write_page
 from papers.plan import Plan, facts
 from papers.scoring import read_reports
 from papers.significance import significance, welch
@@ -66,6 +66,23 @@ def test_what_a_paper_claims_in_words_is_checked_too(tmp_path):
     plan = plan_of(tmp_path, rows, claims=(("worst", "best"), ("middle", "best")))
     (first, second) = steps(plan, reports_of(worst=[3.0], middle=[1.0], best=[2.0]))
     assert (first.gain, second.gain) == (1.0, -1.0)
+
+
+def test_the_noise_of_one_model_decoded_twice_is_that_of_the_gain(tmp_path):
+    measured = reports_of(worst=[3.0, 1.0], best=[2.9, 0.89])
+    for other, within in ({"cell": "gru"}, True), ({}, False):
+        rows = Row("worst"), Row("best", other, decode={"beam": 5})
+        (step,) = steps(plan_of(tmp_path, rows, claims=(("worst", "best"),)), measured)
+        assert step.within == within
+
+
+def test_remarks_are_on_whole_tables_in_the_papers_own_size(tmp_path):
+    plan = plan_of(tmp_path, remarks={"jsb": "Well."}, sizes=("", "large"))
+    whole = reports_of(worst=[3.0], middle=[2.0], best=[1.0])
+    assert _remarks(plan, whole) == "Well."
+    assert not _remarks(plan, reports_of(worst=[3.0]))
+    assert not _remarks(plan._replace(size="large"), whole)
+    assert not _remarks(plan._replace(data="nottingham"), whole)
 
 
 def test_means_and_deviations():
