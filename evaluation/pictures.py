@@ -12,7 +12,7 @@ matplotlib.use("Agg")
 from matplotlib import font_manager
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 # For scripts that matplotlib's own font lacks, where the machine has one that does not.
 _FALLBACKS = (
@@ -210,6 +210,9 @@ def levels_and_curves(
         axes.axhline(float(np.mean(values)), label=name, color="black", linestyle=style, lw=1)
     axes.set(xlabel=across, ylabel=up, yscale="log")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("")
+    figure.legend(loc="outside upper left", ncols=2)
     figure.savefig(path, dpi=150)
     plt.close(figure)
