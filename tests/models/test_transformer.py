@@ -44,7 +44,8 @@ CASES = {
 }
 
 # Those whose parts are all in others are left to make slow.
-NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in ("pre", "remat"))) for n in CASES]
+_ALIKE = ("pre", "scan", "remat")
+NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in _ALIKE)) for n in CASES]
 
 
 @functools.cache
