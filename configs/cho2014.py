@@ -11,6 +11,8 @@ be checked against it). It reports 33.87 BLEU on En–Fr when rescoring Moses (3
 without); as a translator by itself it was not measured there.
 
 Measured, data=dates (tiny), test split, greedy: 100.0 % exact match; 1 min 32 s on 2 CPU cores.
+data=multi30k_de_en,size=small: 31.93 ± 0.31 tokenised BLEU, three seeds
+(docs/results/multi30k.english).
 """
 
 from configs import recipes

@@ -12,7 +12,8 @@ model, reversed, beam 12) and 26.17 without the reversal; not run here. The pape
 ends in <EOS>; here <EOS> stays the last word of the sentence, so it is the first one read.
 
 Measured, data=dates (tiny), test split, greedy: 99.8 % exact match, 73.5 % with reverse=no; 3 min
-57 s on 2 CPU cores.
+57 s on 2 CPU cores. data=multi30k_de_en,size=small: 24.09 ± 1.03 tokenised BLEU, three seeds
+(docs/results/multi30k.english).
 """
 
 from configs import recipes

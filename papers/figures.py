@@ -3,8 +3,8 @@
 import shutil
 import statistics
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
+from evaluation.curves import Part
 from evaluation.pictures import joined, levels_and_curves
 from papers.measures import MEASURES, Report
 from papers.plan import Plan
@@ -14,32 +14,23 @@ from papers.significance import values
 FEWEST = 10  # sentences that have a BLEU worth drawing
 
 
-class Part(NamedTuple):
-    """The sentences of some lengths."""
-
-    label: str
-    sentences: int
-    bleu: float  # the mean over seeds
-
-
-def by_length(own: Mapping[int, Report]) -> list[Part]:
-    """A row's curve, but for lengths that hardly a sentence has."""
-    curves = [report["curves"]["source length"] for report in own.values()]
+def mean_curve(own: Mapping[int, Report]) -> list[Part]:
+    """A row's BLEU by source length, over seeds, but for lengths that hardly a sentence has."""
+    curves = [[Part(**part) for part in r["curves"]["source length"]] for r in own.values()]
     parts = []
     for several in zip(*curves, strict=True):
-        label, sentences = several[0]["label"], several[0]["sentences"]
-        bleu = statistics.mean(part["scores"]["tokenised_bleu"] for part in several)
-        parts += [Part(label, sentences, bleu)] if sentences >= FEWEST else []
-    return parts
+        bleu = statistics.mean(part.scores["tokenised_bleu"] for part in several)
+        parts.append(several[0]._replace(scores={"tokenised_bleu": bleu}))
+    return [part for part in parts if part.sentences >= FEWEST]
 
 
 def lengths(plan: Plan, reports: Reports) -> str:
     """BLEU by source length (Bahdanau 2015, Figure 2; Luong 2015, Figure 6)."""
     drawn = {}
     for name, own in reports.items():
-        parts = by_length(own)
+        parts = mean_curve(own)
         labels = [f"{part.label}\n{part.sentences}" for part in parts]
-        drawn[name] = labels, [part.bleu for part in parts]
+        drawn[name] = labels, [part.scores["tokenised_bleu"] for part in parts]
     across = f"source length in tokens; below, the number of sentences, where {FEWEST} or more"
     joined(drawn, across, "tokenised BLEU", plan.own / "lengths.png")
     return "![tokenised BLEU by source length](lengths.png)\n"

@@ -118,7 +118,8 @@ TABLE4 = Table(
 )
 
 
-# Five to eight thousand sentences: a wide model learns them by heart and aligns nothing.
+# Five to eight thousand sentences are few. Models of 512 units learn them by heart and align
+# nothing; of these, of 64, Luong's align Europarl no better (86 to 97 % error, three seeds).
 _SMALL_TEXT = {
     "model.dropout": 0.2, "train.steps": 3000, "train.eval_every": 1000,
     "train.eval_metric": "bleu",

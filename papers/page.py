@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evaluation.tables import table
-from papers.figures import FIGURES, by_length
+from papers.figures import FIGURES, mean_curve
 from papers.measures import MEASURES, Measure, Report
 from papers.plan import Facts, Plan, facts
 from papers.scoring import Reports
@@ -133,7 +133,7 @@ def _legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
         ", of the checkpoint that the validation split likes best, or of a mean of several. p: of "
         f"the difference to the row above in the first measure, of the seeds' mean, two-sided, by "
         f"{test}. Minutes: of a training with its compilations and evaluations, beside others on "
-        "its device where there were several workers; of a row's seeds, one compiles for all.",
+        "its device where there were several workers; later seeds find a row's programs compiled.",
         _ELSEWHERE if elsewhere else "",
     ]
     return "".join(parts)
@@ -263,4 +263,4 @@ def _content(
 def _lengths(plan: Plan, own: Mapping[int, Report]) -> dict:
     """The curve of a row, where the page draws it."""
     drawn = own and "lengths" in plan.table.figures
-    return {"lengths": [part._asdict() for part in by_length(own)]} if drawn else {}
+    return {"lengths": [part._asdict() for part in mean_curve(own)]} if drawn else {}

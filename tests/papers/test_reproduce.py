@@ -13,7 +13,7 @@ from papers.registry import TARGETS
 from papers.table import Row, Table
 from reproduce import reproduce
 from sweeping.estimate import Estimate
-from tests.programs import call
+from tests.programs import ENVIRONMENT, call
 
 _DOT = {"score": "dot", "feed": "no"}
 TABLE = Table(
@@ -40,8 +40,8 @@ QUICK = {
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "xla"))
+    for name, value in ENVIRONMENT.items():  # for the processes that it starts
+        monkeypatch.setenv(name, value)
     overrides = {**QUICK, "data.cache": str(tmp_path / "cache")}
     return Plan("two.rows", TABLE, "dates", "tiny", tmp_path / "results", 1, overrides)
 
