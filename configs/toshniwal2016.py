@@ -24,9 +24,9 @@ def get_config(arguments: str = "") -> Config:
     config = luong2015.get_config(f"size=small,data={args['data']},align={args['align']}")
     config.model.encoder.features = config.model.decoder.features = 1024
     recipes.read_both_ways(config)
-    config.data.batch_size, config.data.buckets = 512, 2
+    config.data.batch_size, config.data.buckets = 512, 4
     config.model.dropout = 0.4
-    config.train.epochs, config.train.eval_every = 30.0, 1090
+    config.train.epochs, config.train.eval_every = 20.0, 1070
     config.train.eval_metric = "exact"
     config.decode.beam = 5
     return config

@@ -99,7 +99,7 @@ def _spelling(config: Config) -> None:
     config.model.dropout = 0.2
     config.model.dtype = "bfloat16"
     config.model.scan = True
-    config.data.batch_size, config.data.batch_unit, config.data.buckets = 8192, "tokens", 2
+    config.data.batch_size, config.data.batch_unit, config.data.buckets = 8192, "tokens", 4
     config.optimizer.learning_rate = 0.002
     config.optimizer.schedule = "cosine"
     config.train.steps = 15_000
