@@ -12,7 +12,8 @@ class Share(NamedTuple):
 
 
 def deal(workers: int) -> list[Share]:
-    """Cores and GPUs in turn. Workers beyond the number of GPUs share them, and their memory."""
+    """Cores and GPUs in turn. Workers beyond the number of GPUs share them, and their memory,
+    or as much of it as XLA_PYTHON_CLIENT_MEM_FRACTION leaves to all of them."""
     cores, gpus = _cores(), _gpus()
     shares = []
     for worker in range(workers):
@@ -22,7 +23,8 @@ def deal(workers: int) -> list[Share]:
             mine = gpus[worker::workers] or [gpus[worker % len(gpus)]]
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
             if workers > len(gpus):
-                fraction = 0.9 / -(-workers // len(gpus))
+                whole = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", 0.9))
+                fraction = whole / -(-workers // len(gpus))
                 environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{fraction:.2f}"
         shares.append(Share(own, environment))
     return shares
