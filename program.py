@@ -132,6 +132,11 @@ def _explained(error: RuntimeError) -> str:
             f"the device has not enough memory ({first_line(error)}): make data.batch_size, or "
             "decode.beam and decode.batch, smaller"
         )
+    if "Unable to initialize backend" in text:
+        return (
+            f"JAX cannot use the device ({first_line(error)}): nvidia-smi tells whether another "
+            "program has all of its memory; JAX_PLATFORMS=cpu does without it"
+        )
     return ""
 
 

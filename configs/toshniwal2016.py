@@ -26,7 +26,7 @@ def get_config(arguments: str = "") -> Config:
     recipes.read_both_ways(config)
     config.data.batch_size, config.data.buckets = 512, 4
     config.model.dropout = 0.4
-    config.train.epochs, config.train.eval_every = 16.0, 856
+    config.train.epochs, config.train.eval_every = 30.0, 1095
     config.train.eval_metric = "exact"
     config.decode.beam = 5
     return config

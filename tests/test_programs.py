@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+import program
 from tests.programs import ENVIRONMENT, ROOT, SMALL, call
 
 
@@ -182,3 +183,17 @@ def test_mistakes_in_translating_are_one_sentence(run, flags, message):
     done = translate(run[1], *flags, text=b"May 3, 2020\n")
     assert done.returncode == 1
     assert message in done.stderr.decode() and b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        ("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes", "make data.batch_size"),
+        ("Unable to initialize backend 'cuda': INTERNAL: no supported devices", "nvidia-smi"),
+        ("UNKNOWN: Gloo allreduce failed", "give all of them the same command again"),
+        ("INTERNAL: something of XLA's own", ""),
+    ],
+)
+def test_errors_of_devices_say_what_to_do(error, advice):
+    said = program._explained(RuntimeError(error))
+    assert advice in said and bool(said) == bool(advice)

@@ -130,7 +130,7 @@ class Checkpoints:
         found, problem = None, ""
         try:
             found = read()
-        except (PermissionError, MemoryError):
+        except (PermissionError, MemoryError, jax.errors.JaxRuntimeError):  # of the machine
             raise
         except Exception as error:  # what a file of nonsense can lead to is in no list
             if "RESOURCE_EXHAUSTED" in str(error):

@@ -150,8 +150,11 @@ def test_devices_are_dealt_out(monkeypatch):
     assert deal(6)[5].cores == [1]
     monkeypatch.setattr(devices, "_gpus", lambda: ["0", "1", "2"])
     assert [s.environment["CUDA_VISIBLE_DEVICES"] for s in deal(2)] == ["0,2", "1"]
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
     shared = deal(6)[4].environment
     assert shared == {"CUDA_VISIBLE_DEVICES": "1", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.45"}
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.4")
+    assert deal(6)[4].environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.20"
 
 
 def test_gpus_are_those_that_are_visible(monkeypatch):

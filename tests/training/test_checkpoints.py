@@ -200,3 +200,15 @@ def test_a_checkpoint_of_another_model_is_not_taken_for_damaged(saved):
         Checkpoints(saved, keep=2).restore_latest(other)
     assert not isinstance(caught.value, Damaged)
     assert (saved / "checkpoints" / "5").is_dir()
+
+
+def test_a_devices_own_error_is_no_damage(saved, monkeypatch):
+    """One whose memory another program has, say: all checkpoints stay where they are."""
+
+    def fails(state):
+        raise jax.errors.JaxRuntimeError("INTERNAL: Failed to initialize BLASLT support")
+
+    monkeypatch.setattr("training.checkpoints.bits", fails)
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        Checkpoints(saved, keep=2).restore_latest(state_at(0, 0))
+    assert (saved / "checkpoints" / "5").is_dir()
