@@ -123,7 +123,9 @@ def _streams(references: References) -> Any:
 
 
 def _metrics(lowercase: bool) -> dict[str, Metric]:
-    return {"bleu": sacrebleu.BLEU(lowercase), "chrf": sacrebleu.CHRF(lowercase=lowercase)}
+    # force: no warnings of text in tokens, whose score is tokenised_bleu anyway.
+    bleu = sacrebleu.BLEU(lowercase, force=True)
+    return {"bleu": bleu, "chrf": sacrebleu.CHRF(lowercase=lowercase)}
 
 
 TOKENISED = sacrebleu.BLEU(lowercase=True, tokenize="none", force=True, smooth_method="none")
