@@ -31,10 +31,10 @@ def plan_buckets(
 ) -> tuple[list[Bucket], np.ndarray]:
     """At most `count` buckets with the fewest padded tokens, and the bucket of every example.
 
-    Examples are ordered by their largest field; the cuts between buckets minimise the total padded
-    size of all fields by dynamic programming over the distinct sizes (roughly, where there are more
-    than LEVELS). `batch_size` counts examples, or tokens of the largest field with padding; rows
-    are rounded down to a `multiple`.
+    Examples are ordered by their largest field; the cuts between buckets minimise the total size of
+    all batches, empty rows of the last one included, by dynamic programming over the distinct sizes
+    (roughly, where there are more than LEVELS): few examples have few buckets. `batch_size` counts
+    examples, or tokens of the largest field with padding; rows are rounded down to a `multiple`.
     """
     size = _tokens(fields, lengths).max(axis=1)
     levels, level_of = np.unique(size, return_inverse=True)
@@ -44,18 +44,21 @@ def plan_buckets(
     widest = np.zeros((len(examples), lengths.shape[1]), int)
     np.maximum.at(widest, level_of, lengths)
 
+    def rows_of(tokens: np.ndarray) -> np.ndarray:
+        """Rows of the batches in which an example's fields have so many tokens [n, fields]."""
+        rows = batch_size // (1 if unit == "sentences" else tokens.max(axis=1))
+        return np.maximum(1, rows // multiple) * multiple
+
     def padded(first: int) -> np.ndarray:
         """Padded tokens of one bucket over levels first..last, for every last."""
-        widths = np.maximum.accumulate(widest[first:])
-        return np.cumsum(examples[first:]) * _tokens(fields, widths).sum(axis=1)
+        tokens = _tokens(fields, np.maximum.accumulate(widest[first:]))
+        rows = rows_of(tokens)
+        return -(-np.cumsum(examples[first:]) // rows) * rows * tokens.sum(axis=1)
 
     spans = _cheapest_spans(len(examples), count, padded)
-    buckets = []
-    for first, last in spans:
-        widths = widest[first : last + 1].max(axis=0)
-        largest = int(_tokens(fields, widths[None]).max())
-        rows = batch_size if unit == "sentences" else batch_size // largest
-        buckets.append(Bucket(max(1, rows // multiple) * multiple, tuple(map(int, widths))))
+    widths = np.stack([widest[first : last + 1].max(axis=0) for first, last in spans])
+    rows = np.broadcast_to(rows_of(_tokens(fields, widths)), len(spans))
+    buckets = [Bucket(int(n), tuple(map(int, own))) for n, own in zip(rows, widths, strict=True)]
     ends = np.array([last for _, last in spans])
     return buckets, np.searchsorted(ends, level_of)
 
@@ -76,14 +79,15 @@ def _cheapest_spans(
 ) -> list[tuple[int, int]]:
     """First and last level of at most `count` spans over all levels with the least total cost."""
     cost = np.stack([np.concatenate([np.full(i, np.inf), cost_from(i)]) for i in range(levels)])
-    best, cuts = cost[0], []
+    best, cuts, costs = cost[0], [], [cost[0, -1]]  # costs: of all levels, by the number of spans
     for _ in range(min(count, levels) - 1):
         # total[i, j]: the best so far ends before level i, one more span is i..j
         total = np.concatenate([[np.inf], best[:-1]])[:, None] + cost
         cuts.append(total.argmin(axis=0))
         best = total.min(axis=0)
+        costs.append(best[-1])
     last, spans = levels - 1, []
-    for cut in reversed(cuts):
+    for cut in reversed(cuts[: int(np.argmin(costs))]):
         spans.append((int(cut[last]), last))
         last = int(cut[last]) - 1
     return [(0, last), *reversed(spans)]

@@ -21,7 +21,7 @@ from decoding.sampling import sampled
 from errors import UserError
 from tasks.task import Params
 from tasks.translation import Translation
-from training.devices import compiled, put
+from training.devices import abstract, compile_all, compiled, put
 
 
 class Hypothesis(NamedTuple):
@@ -81,8 +81,10 @@ class Translator:
     ) -> Iterator[tuple[dict[str, np.ndarray], Hypotheses]]:
         """Batches and what was found for them; the next one is searched while one is read."""
         weigh, waiting = attention or self.settings.replace_unknown, None
-        for batch in self._batches(ids):
-            batch["number"] = batch["index"] + first
+        batches = [batch | {"number": batch["index"] + first} for batch in self._batches(ids)]
+        calls = [(params, abstract(batch, self.mesh)) for batch in batches]
+        compile_all(self.decode, calls, attention=weigh)
+        for batch in batches:
             ready, waiting = waiting, self.decode(params, put(batch, self.mesh), attention=weigh)
             if ready is not None:
                 yield jax.device_get(ready)
@@ -130,10 +132,7 @@ class Translator:
     def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
         """This host's rows. Widths are of a short ladder, rows a power of 2 up to decode.batch."""
         host, hosts = jax.process_index(), jax.process_count()
-        by_width: dict[int, list[int]] = {}
-        for i in sorted((i for i, x in enumerate(ids) if x), key=lambda i: len(ids[i])):
-            by_width.setdefault(_width(len(ids[i]) + 1), []).append(i)
-        for width, members in by_width.items():
+        for width, members in _groups(list(map(len, ids)), self.settings.batch):
             fitting = self.mesh.size
             while fitting < min(len(members), self.settings.batch):
                 fitting *= 2
@@ -209,6 +208,20 @@ def _step(
     task: Translation, params: Params, memory: Any, attention: bool, state: Any, tokens: Array
 ) -> tuple[Array, Any, Array | None]:
     return task.step(params, memory, state, tokens, attention)
+
+
+def _groups(words: list[int], batch: int) -> list[tuple[int, list[int]]]:
+    """Widths, and the texts of such a length; fewer than a batch go with the next wider ones, for
+    to compile a search takes longer than its padding. Texts of no words are in none."""
+    by_width: dict[int, list[int]] = {}
+    for i in sorted((i for i, n in enumerate(words) if n), key=lambda i: words[i]):
+        by_width.setdefault(_width(words[i] + 1), []).append(i)
+    groups: list[tuple[int, list[int]]] = []
+    for width, members in by_width.items():
+        if groups and len(groups[-1][1]) < batch:
+            members = groups.pop()[1] + members
+        groups.append((width, members))
+    return groups
 
 
 def _width(words: int) -> int:

@@ -16,7 +16,7 @@ from evaluation.predictions import mean_losses, split_batches
 from evaluation.scores import text_scores
 from tasks.task import Params
 from tasks.translation import Translation
-from training.devices import compiled, put
+from training.devices import compile_all, compiled, put
 from training.loop import Evaluation
 
 Attentions = dict[str, np.ndarray]  # [target, source] by name
@@ -51,7 +51,8 @@ class Evaluator:
 
     def losses(self, params: Params, split: str) -> dict[str, float]:
         # All batches are queued first, so that the devices need not wait for us between them.
-        batches = split_batches(self.task, split, self.mesh)
+        batches = list(split_batches(self.task, split, self.mesh))
+        compile_all(self._loss, [(params, batch) for batch in batches])
         values = mean_losses([self._loss(params, batch) for batch in batches])
         loss = values["loss"]
         perplexity = math.exp(min(loss, 700))

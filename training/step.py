@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from configs.base import Config
-from training.devices import compiled, divided, replicated
+from training.devices import compile_all, compiled, divided, replicated
 from training.state import Params, TrainState, purpose_key
 
 # Sums over a batch. "count" is what the others are divided by where they are reported (target
@@ -88,11 +87,8 @@ class CompiledStep:
     ):
         """`batches` stand for the shapes there are; the step's number is folded into `key`."""
         self._key = key
-        with ThreadPoolExecutor() as pool:
-            compiled = pool.map(
-                lambda batch: step.lower(state, sums, batch, key).compile(), batches
-            )
-            self._by_shape = dict(zip(map(_shape, batches), compiled, strict=True))
+        ready = compile_all(step, [(state, sums, batch, key) for batch in batches])
+        self._by_shape = dict(zip(map(_shape, batches), ready, strict=True))
 
     def __len__(self) -> int:
         return len(self._by_shape)

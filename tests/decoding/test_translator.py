@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from data.vocabulary import EOS, PAD, UNK
-from decoding.translator import Translator, replace_unknown
+from decoding.translator import Translator, _groups, replace_unknown
 from errors import UserError
 from tasks.translation import Translation
 from tests.conftest import tiny_config
@@ -143,3 +143,9 @@ def test_casting_before_the_loop_changes_nothing(tiny_task, transformer_task):
         cast = task.cast(params)
         assert {x.dtype for x in jax.tree.leaves(cast) if x.ndim > 1} == {np.dtype("bfloat16")}
         np.testing.assert_array_equal(jax.jit(ratings)(cast), jax.jit(ratings)(params))
+
+
+def test_few_texts_of_a_length_go_with_wider_ones():
+    assert _groups([3, 5, 12, 0, 30], batch=2) == [(8, [0, 1]), (32, [2, 4])]
+    assert _groups([5, 40], batch=1) == [(8, [0]), (48, [1])]
+    assert _groups([0], batch=1) == []
