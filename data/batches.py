@@ -46,7 +46,7 @@ def plan_buckets(
 
     def rows_of(tokens: np.ndarray) -> np.ndarray:
         """Rows of the batches in which an example's fields have so many tokens [n, fields]."""
-        rows = batch_size // (1 if unit == "sentences" else tokens.max(axis=1))
+        rows = batch_size // (1 if unit == "sentences" else np.maximum(1, tokens.max(axis=1)))
         return np.maximum(1, rows // multiple) * multiple
 
     def padded(first: int) -> np.ndarray:

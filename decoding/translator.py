@@ -82,8 +82,8 @@ class Translator:
         """Batches and what was found for them; the next one is searched while one is read."""
         weigh, waiting = attention or self.settings.replace_unknown, None
         batches = [batch | {"number": batch["index"] + first} for batch in self._batches(ids)]
-        calls = [(params, abstract(batch, self.mesh)) for batch in batches]
-        compile_all(self.decode, calls, attention=weigh)
+        shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
+        compile_all(self.decode, [(params, shape) for shape in shapes.values()], attention=weigh)
         for batch in batches:
             ready, waiting = waiting, self.decode(params, put(batch, self.mesh), attention=weigh)
             if ready is not None:
@@ -211,15 +211,18 @@ def _step(
 
 
 def _groups(words: list[int], batch: int) -> list[tuple[int, list[int]]]:
-    """Widths, and the texts of such a length; fewer than a batch go with the next wider ones, for
-    to compile a search takes longer than its padding. Texts of no words are in none."""
+    """Widths, and the texts of such a length. Fewer than a batch go with those of up to twice the
+    width: their padding takes less than another search to compile. Texts of no words are in none.
+    """
     by_width: dict[int, list[int]] = {}
     for i in sorted((i for i, n in enumerate(words) if n), key=lambda i: words[i]):
         by_width.setdefault(_width(words[i] + 1), []).append(i)
     groups: list[tuple[int, list[int]]] = []
     for width, members in by_width.items():
         if groups and len(groups[-1][1]) < batch:
-            members = groups.pop()[1] + members
+            shorter = groups[-1][1]
+            if width <= 2 * _width(words[shorter[0]] + 1):
+                members = groups.pop()[1] + members
         groups.append((width, members))
     return groups
 

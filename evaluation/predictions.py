@@ -7,8 +7,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from data.batches import Batches
 from tasks.task import Params, Task
-from training.devices import compiled, put
+from training.devices import abstract, compile_all, compiled, put
 from training.loop import Evaluate, Evaluation, means
 
 Prediction = dict[str, np.ndarray]
@@ -18,6 +19,14 @@ def split_batches(task: Task, split: str, mesh: Mesh) -> Iterator[dict[str, jax.
     """This host's share of a split, spread over the devices."""
     for batch in task.eval_batches(split, jax.process_index(), jax.process_count()):
         yield put(batch, mesh)
+
+
+def compile_for_split(
+    function: Any, params: Params, task: Task, split: str, mesh: Mesh, *options: Any
+) -> None:
+    """`function(params, batch, *options)` for all shapes that `split_batches` has, side by side."""
+    batches = Batches(*task.split(split), host=jax.process_index(), hosts=jax.process_count())
+    compile_all(function, [(params, abstract(x, mesh), *options) for x in batches.shapes])
 
 
 def mean_losses(sums: list[dict[str, Any]]) -> dict[str, float]:
@@ -46,6 +55,7 @@ class Predictor:
         """Mean losses, and the prediction of every example, with its padding, in order; with it
         the attention of the first so many."""
         found: dict[int, Prediction] = {}
+        compile_for_split(self._run, params, self.task, split, self.mesh, looks > 0)
         # A batch is computed while the one before it is taken apart.
         sums, waiting = [], None
         for batch in split_batches(self.task, split, self.mesh):

@@ -12,11 +12,11 @@ from configs.base import Config
 from data.pair import Pair
 from data.vocabulary import PAD
 from decoding.translator import Hypothesis, Translator
-from evaluation.predictions import mean_losses, split_batches
+from evaluation.predictions import compile_for_split, mean_losses, split_batches
 from evaluation.scores import text_scores
 from tasks.task import Params
 from tasks.translation import Translation
-from training.devices import compile_all, compiled, put
+from training.devices import compiled, put
 from training.loop import Evaluation
 
 Attentions = dict[str, np.ndarray]  # [target, source] by name
@@ -50,9 +50,9 @@ class Evaluator:
         return batch, self.task.attentions(params, batch["source"], batch["target"])
 
     def losses(self, params: Params, split: str) -> dict[str, float]:
+        compile_for_split(self._loss, params, self.task, split, self.mesh)
         # All batches are queued first, so that the devices need not wait for us between them.
-        batches = list(split_batches(self.task, split, self.mesh))
-        compile_all(self._loss, [(params, batch) for batch in batches])
+        batches = split_batches(self.task, split, self.mesh)
         values = mean_losses([self._loss(params, batch) for batch in batches])
         loss = values["loss"]
         perplexity = math.exp(min(loss, 700))
@@ -61,6 +61,7 @@ class Evaluator:
     def forced_attention(self, params: Params, split: str) -> Iterator[tuple[int, Attentions]]:
         """The attention with which the model reads each source while it is told the reference; by
         the pair's number and by name, as Translation.attentions has it."""
+        compile_for_split(self._force, params, self.task, split, self.mesh)
         for batch in split_batches(self.task, split, self.mesh):
             yield from self._forced(params, batch)
 

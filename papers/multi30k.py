@@ -1,8 +1,8 @@
 """Multi30k, beside the figures that others have published on it."""
 
+from papers.luong2015 import BOTH_WAYS
 from papers.table import Row, Table
 
-BOTH_WAYS = {"model.encoder.bidirectional": True, "model.encoder.features": 256}
 BEAM = {"beam": 5, "length_penalty": "average", "alpha": 1.0}
 GERMAN = Table(
     title="Multi30k, English to German, in pieces",

@@ -5,6 +5,11 @@ import shutil
 import subprocess
 from typing import NamedTuple
 
+from errors import UserError
+
+# The share of a GPU's memory that JAX takes: its name, and the name that it had.
+MEMORY = "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"
+
 
 class Share(NamedTuple):
     cores: list[int]
@@ -13,7 +18,7 @@ class Share(NamedTuple):
 
 def deal(workers: int) -> list[Share]:
     """Cores and GPUs in turn. Workers beyond the number of GPUs share them, and their memory,
-    or as much of it as XLA_PYTHON_CLIENT_MEM_FRACTION leaves to all of them."""
+    or as much of it as XLA_CLIENT_MEM_FRACTION leaves to all of them."""
     cores, gpus = _cores(), _gpus()
     shares = []
     for worker in range(workers):
@@ -23,11 +28,19 @@ def deal(workers: int) -> list[Share]:
             mine = gpus[worker::workers] or [gpus[worker % len(gpus)]]
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
             if workers > len(gpus):
-                whole = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", 0.9))
-                fraction = whole / -(-workers // len(gpus))
-                environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{fraction:.2f}"
+                name, fraction = _memory()
+                environment[name] = f"{fraction / -(-workers // len(gpus)):.3f}"
         shares.append(Share(own, environment))
     return shares
+
+
+def _memory() -> tuple[str, float]:
+    name = next((name for name in MEMORY if name in os.environ), MEMORY[0])
+    given = os.environ.get(name, "0.9")
+    try:
+        return name, float(given)
+    except ValueError:
+        raise UserError(f"{name}={given}: a number like .45 is wanted") from None
 
 
 def _cores() -> list[int]:

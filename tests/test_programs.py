@@ -189,7 +189,8 @@ def test_mistakes_in_translating_are_one_sentence(run, flags, message):
     ("error", "advice"),
     [
         ("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes", "make data.batch_size"),
-        ("Unable to initialize backend 'cuda': INTERNAL: no supported devices", "nvidia-smi"),
+        ("Unable to initialize backend 'cuda': RESOURCE_EXHAUSTED: no memory", "nvidia-smi"),
+        ("INTERNAL: Failed to initialize BLASLT support", "nvidia-smi"),
         ("UNKNOWN: Gloo allreduce failed", "give all of them the same command again"),
         ("INTERNAL: something of XLA's own", ""),
     ],

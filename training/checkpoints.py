@@ -128,14 +128,13 @@ class Checkpoints:
     def _read(self, step: int, read: Callable[[], T]) -> T:
         """What one host cannot read, all of them call damaged."""
         found, problem = None, ""
-        try:
-            found = read()
-        except (PermissionError, MemoryError, jax.errors.JaxRuntimeError):  # of the machine
-            raise
-        except Exception as error:  # what a file of nonsense can lead to is in no list
-            if "RESOURCE_EXHAUSTED" in str(error):
+        with together():
+            try:
+                found = read()
+            except (PermissionError, MemoryError, jax.errors.JaxRuntimeError):  # of the machine
                 raise
-            problem = _sentence(error)
+            except Exception as error:  # what a file of nonsense can lead to is in no list
+                problem = _sentence(error)
         if not all_agree(not problem):
             reason = problem or "another process cannot read it"
             raise Damaged(f"{self._name(step)} is damaged ({reason})")

@@ -75,17 +75,10 @@ def compiled(mesh: Mesh, function: Callable, placed: Any = None, **options: Any)
 
 
 def compile_all(function: Any, calls: Sequence[tuple], **options: Any) -> list[Any]:
-    """What `compiled` returned, for arguments of these shapes, side by side; later calls of it find
-    that done."""
-
-    def shape(call: tuple) -> tuple:
-        return tuple(x.shape for x in jax.tree.leaves(call))
-
-    distinct = {shape(call): call for call in calls}
+    """A program of a `compiled` function for each of these calls, whose arguments may be shapes
+    alone; XLA compiles them side by side, and the function's own calls find them compiled."""
     with ThreadPoolExecutor() as pool:
-        ready = pool.map(lambda x: function.lower(*x, **options).compile(), distinct.values())
-        by_shape = dict(zip(distinct, ready, strict=True))
-    return [by_shape[shape(call)] for call in calls]
+        return list(pool.map(lambda call: function.lower(*call, **options).compile(), calls))
 
 
 def check_rows(mesh: Mesh, config: Config) -> None:

@@ -1,5 +1,6 @@
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,11 +84,14 @@ def assert_equal(one: Batch, other: Batch) -> None:
 some_lengths = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=14)
 
 
-def padded(rows: int, examples: int, lengths: np.ndarray) -> int:
-    return -(-examples // rows) * rows * int(lengths.sum())
+def padded(examples: int, shape: np.ndarray, size: int, unit: str, multiple: int) -> int:
+    """Tokens of all batches of a bucket, those of empty rows too."""
+    rows = size if unit == "sentences" else size // max(shape)
+    rows = max(1, rows // multiple) * multiple
+    return -(-examples // rows) * rows * int(sum(shape))
 
 
-def fewest_padded(lengths: np.ndarray, count: int, rows: int) -> int:
+def fewest_padded(lengths: np.ndarray, count: int, *batch: Any) -> int:
     """By trying all ways to cut the lengths into at most `count` ranges."""
     size = lengths.max(axis=1)
     levels = sorted(set(size))
@@ -96,20 +100,29 @@ def fewest_padded(lengths: np.ndarray, count: int, rows: int) -> int:
         for inner in itertools.combinations(levels[:-1], cuts):
             of = np.searchsorted([*inner, levels[-1]], size)
             groups = [lengths[of == bucket] for bucket in range(cuts + 1)]
-            costs.append(sum(padded(rows, len(group), group.max(axis=0)) for group in groups))
+            costs.append(sum(padded(len(group), group.max(axis=0), *batch) for group in groups))
     return min(costs)
 
 
 @settings(deadline=None)
-@given(some_lengths, st.integers(1, 5), st.integers(1, 6))
-def test_buckets_have_the_fewest_padded_tokens(lengths: Lengths, count: int, rows: int) -> None:
+@given(
+    some_lengths,
+    st.integers(1, 5),
+    st.one_of(
+        st.tuples(st.integers(1, 6), st.just("sentences"), st.integers(1, 3)),
+        st.tuples(st.integers(1, 60), st.just("tokens"), st.integers(1, 3)),
+    ),
+)
+def test_buckets_have_the_fewest_padded_tokens(
+    lengths: Lengths, count: int, batch: tuple[int, str, int]
+) -> None:
     array = np.array(lengths)
-    buckets, bucket_of = plan_buckets(FIELDS, array, count, rows, "sentences", 1)
+    buckets, bucket_of = plan_buckets(FIELDS, array, count, *batch)
     shapes = np.array([bucket.lengths for bucket in buckets])
     assert 1 <= len(buckets) <= count
     numbers = np.bincount(bucket_of, minlength=len(buckets))
-    cost = sum(padded(rows, n, shape) for n, shape in zip(numbers, shapes, strict=True))
-    assert cost == fewest_padded(array, count, rows)
+    cost = sum(padded(n, shape, *batch) for n, shape in zip(numbers, shapes, strict=True))
+    assert cost == fewest_padded(array, count, *batch)
     for number, shape in enumerate(shapes):  # with room for nothing else
         assert (array[bucket_of == number].max(axis=0) == shape).all()
 

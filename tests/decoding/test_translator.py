@@ -20,6 +20,20 @@ def params(tiny_task):
     return jax.jit(tiny_task.init)(jax.random.key(1))
 
 
+@pytest.fixture
+def searches():
+    """The searches that were traced and handed to XLA since."""
+    found = []
+
+    def listen(event, seconds, fun_name="", **facts):
+        if event.endswith("jaxpr_to_mlir_module_duration") and "_search" in fun_name:
+            found.append(fun_name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield found
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
 TEXTS = ["May 3, 2020", "", "4:21 PM", "Monday, January 30, 2023, 4:21 PM", "May 3, 2020", "x"]
 
 
@@ -40,9 +54,12 @@ def test_a_text_is_translated_the_same_in_any_company(tiny_task, params, mesh, c
         assert [h.text for h in found[4]] == [h.text for h in found[0]]
 
 
-def test_an_ensemble_of_one_model_twice_is_that_model(tiny_task, params, mesh):
-    alone = Translator([tiny_task], mesh, settings(tiny_task)).in_order([params], TEXTS)
+def test_an_ensemble_of_one_model_twice_is_that_model(tiny_task, params, mesh, searches):
+    texts = [*TEXTS, "May 3, 2020 " * 5]
+    alone = Translator([tiny_task], mesh, settings(tiny_task)).in_order([params], texts)
+    assert len(searches) == 2  # one a width, compiled before they are called and not again
     twice = Translator([tiny_task] * 2, mesh, settings(tiny_task)).in_order([params] * 2, TEXTS)
+    alone = alone[:-1]
     assert [h.text for (h,) in twice] == [h.text for (h,) in alone]
 
 
@@ -147,5 +164,6 @@ def test_casting_before_the_loop_changes_nothing(tiny_task, transformer_task):
 
 def test_few_texts_of_a_length_go_with_wider_ones():
     assert _groups([3, 5, 12, 0, 30], batch=2) == [(8, [0, 1]), (32, [2, 4])]
+    assert _groups([3, 12, 30], batch=9) == [(16, [0, 1]), (32, [2])]  # but not too wide ones
     assert _groups([5, 40], batch=1) == [(8, [0]), (48, [1])]
     assert _groups([0], batch=1) == []

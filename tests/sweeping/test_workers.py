@@ -9,6 +9,7 @@ import threading
 import pytest
 from optuna.trial import TrialState
 
+from errors import UserError
 from sweeping import devices, workers
 from sweeping.devices import Share, deal
 from sweeping.points import Base, Sweep
@@ -150,11 +151,21 @@ def test_devices_are_dealt_out(monkeypatch):
     assert deal(6)[5].cores == [1]
     monkeypatch.setattr(devices, "_gpus", lambda: ["0", "1", "2"])
     assert [s.environment["CUDA_VISIBLE_DEVICES"] for s in deal(2)] == ["0,2", "1"]
-    monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
+    for name in devices.MEMORY:
+        monkeypatch.delenv(name, raising=False)
     shared = deal(6)[4].environment
-    assert shared == {"CUDA_VISIBLE_DEVICES": "1", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.45"}
-    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.4")
-    assert deal(6)[4].environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.20"
+    assert shared == {"CUDA_VISIBLE_DEVICES": "1", "XLA_CLIENT_MEM_FRACTION": "0.450"}
+
+
+def test_workers_divide_the_memory_that_is_left_to_them(monkeypatch):
+    monkeypatch.setattr(devices, "_gpus", lambda: ["0"])
+    for name in devices.MEMORY:  # JAX refuses both at a time
+        monkeypatch.setenv(name, "0.4")
+        assert deal(2)[1].environment == {"CUDA_VISIBLE_DEVICES": "0", name: "0.200"}
+        monkeypatch.setenv(name, "much")
+        with pytest.raises(UserError, match=f"{name}=much: a number"):
+            deal(2)
+        monkeypatch.delenv(name)
 
 
 def test_gpus_are_those_that_are_visible(monkeypatch):
