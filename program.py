@@ -22,10 +22,18 @@ from errors import Stopped, UserError, first_line
 COMPILATIONS = Path("cache") / f"xla-{platform.machine()}"
 
 
-def define_config() -> flags.FlagHolder:
-    return config_flags.DEFINE_config_file(
-        "config", None, "Config file and arguments: configs/luong2015.py:score=dot,data=dates"
-    )
+def define_config() -> None:
+    config_flags.DEFINE_config_file(
+        "config", None, "Config file and arguments, as configs/luong2015.py:score=dot,data=dates; "
+        "and --config.part.field=VALUE for every field of configs/base.py.",
+    )  # fmt: skip
+    _show_in_help("config")
+
+
+def _show_in_help(*names: str) -> None:
+    """Of the program, which else shows the flags of its own file alone."""
+    for name in names:
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
 
 def define_hosts() -> None:
@@ -36,6 +44,7 @@ def define_hosts() -> None:
     flags.DEFINE_string("coordinator", None, "HOST:PORT of the first of several processes.")
     flags.DEFINE_integer("processes", None, "How many there are.", lower_bound=1)
     flags.DEFINE_integer("process", None, "Which of them this one is, from 0.", lower_bound=0)
+    _show_in_help("distributed", "coordinator", "processes", "process")
 
 
 def connect_hosts() -> None:
@@ -64,6 +73,7 @@ def define_decode() -> None:
     config_flags.DEFINE_config_dict(
         "decode", decode, "Changes of the run's config.decode, as --decode.beam=5."
     )
+    _show_in_help("decode")
 
 
 def decode_settings(config: Config) -> Config:

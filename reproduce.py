@@ -22,7 +22,7 @@ from papers.plan import Plan, make_plan
 from papers.registry import TARGETS
 from papers.table import Table
 from sweeping.devices import deal
-from sweeping.estimate import estimate
+from sweeping.estimate import TRYING, duration, estimate
 from sweeping.points import Point, Sweep
 from sweeping.study import Settings, Study
 from sweeping.watch import work
@@ -52,21 +52,21 @@ def main(target: str = "") -> None:
         target, TARGETS[target], _DATA.value, _SIZE.value, program.folder(_WORKDIR.value, "result"),
         _SEEDS.value, _DATA_DIR.value,
     )  # fmt: skip
-    _check_places(plan)
+    _check_corpus(plan)
     if _DRY_RUN.value:
         return _show_plan(plan, _WORKERS.value)
+    try:
+        plan.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to --workdir={plan.folder}: {error.strerror}") from error
     command = shlex.join(["python", "reproduce.py", *sys.argv[1:]])
     page = reproduce(plan, _WORKERS.value, command)
     print(page.read_text("utf-8"))
     print(f"written to {page}")
 
 
-def _check_places(plan: Plan) -> None:
-    """The corpus is there and prepared, and results can be written: once, not a run each."""
-    try:
-        plan.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write to --workdir={plan.folder}: {error.strerror}") from error
+def _check_corpus(plan: Plan) -> None:
+    """It is there and prepared: once, not a run each."""
     try:
         make_task(plan.config(plan.table.rows[0]))
     except UserError as error:
@@ -115,10 +115,12 @@ def _show_targets() -> None:
         print(f"{name:24} {table.title}")
         sizes = f" --size={'|'.join(table.sizes)}" if any(table.sizes) else ""
         print(f"{'':24} --data={'|'.join(table.data)}{sizes}")
-        hours, minutes = divmod(round(runs * table.minutes), 60)
-        time = f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
+        time = duration(60 * runs * table.minutes)
         print(f"{'':24} {runs} runs with {table.seeds} seeds, about {time} on an H200")
-    print("\nThe time is of the first corpus and size, one run after another.")
+    print(
+        "\nThe time is rough, of the first corpus and size, one run after another. Networks for "
+        "series and chorales are as fast on a CPU."
+    )
 
 
 def _count(name: str, table: Table) -> int:
@@ -134,14 +136,14 @@ def _show_plan(plan: Plan, workers: int) -> None:
         print(f"{done} of {plan.seeds} trained: {name} ({'; '.join(row.name for row in rows)})")
     if not left:
         return
-    print("trying one of them for a few steps", flush=True)
+    print(TRYING, flush=True)
     row = runs[left[0][0]][0]
     found = estimate(plan.base(row), dict(row.changes), deal(workers)[0])
-    minutes = -(-len(left) // workers) * found.seconds / 60
+    whole = duration(-(-len(left) // workers) * found.seconds)
     print(
-        f"a run of {found.steps:,} steps may take {found.seconds:,.0f} s, not counting evaluations "
-        f"but one; all by {workers} worker(s) here {minutes:,.1f} min, were all like it, and then "
-        "the scoring"
+        f"a run of {found.steps:,} steps may take {duration(found.seconds)} here, not counting "
+        f"evaluations but one; all with --workers={workers} {whole}, were all like it; and then "
+        "they are scored"
     )
 
 

@@ -13,7 +13,7 @@ from ml_collections import config_flags
 import program
 from errors import UserError
 from sweeping.devices import deal
-from sweeping.estimate import estimate
+from sweeping.estimate import TRYING, duration, estimate
 from sweeping.leaderboard import rows_of, write_leaderboard
 from sweeping.pictures import draw
 from sweeping.points import Base, Point, Sweep, label, load_sweep
@@ -96,13 +96,13 @@ def _show_plan(sweep: Sweep, base: Base, first: Point) -> None:
     count = len(points) or _TRIALS.value
     runs = count * _SEEDS.value
     drawn = "" if points else ", drawn one by one"
-    print(f"{count} points{drawn}, {runs} runs; trying the first for a few steps", flush=True)
+    print(f"{count} points{drawn}, {runs} runs; {TRYING}", flush=True)
     found = estimate(base, first, deal(_WORKERS.value)[0])
-    minutes = -(-runs // _WORKERS.value) * found.seconds / 60
+    whole = duration(-(-runs // _WORKERS.value) * found.seconds)
     print(
-        f"a run of {found.steps:,} steps may take {found.seconds:,.0f} s ({found.around:.0f} s of "
-        f"them to start, compile and evaluate once; later evaluations are not counted), all by "
-        f"{_WORKERS.value} worker(s) here {minutes:,.1f} min, were all like the first "
+        f"a run of {found.steps:,} steps may take {duration(found.seconds)} here "
+        f"({duration(found.around)} of them to start, compile and evaluate once; later evaluations "
+        f"are not counted), all with --workers={_WORKERS.value} {whole}, were all like the first "
         f"({found.parameters:,} parameters)"
     )
 

@@ -14,6 +14,7 @@ from sweeping.points import Base, Point
 from sweeping.workers import ROOT, command, environment
 
 STEPS = 20
+TRYING = f"trying one for {2 * STEPS} steps and an evaluation, which may take minutes on a CPU"
 
 
 class Estimate(NamedTuple):
@@ -25,6 +26,17 @@ class Estimate(NamedTuple):
     @property
     def seconds(self) -> float:
         return self.around + self.steps * self.step
+
+
+def duration(seconds: float) -> str:
+    """For a person: 45 s, 12 min, 7 h 05 min, 9 days."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours < 48 else f"{hours / 24:.0f} days"
 
 
 def estimate(base: Base, point: Point, share: Share) -> Estimate:

@@ -131,6 +131,7 @@ def test_a_slip_beside_a_spaced_flag_is_a_sentence_too(tmp_path):
 def test_help_says_how_to_run_it(program):
     done = call(program, "--help", check=False)
     assert f"python {program} " in done.stdout and "--workdir" in done.stdout
+    assert {"train.py": "--config", "eval.py": "--decode"}[program] + ": " in done.stdout
 
 
 def translate(workdir, *flags, text):

@@ -177,7 +177,10 @@ class Checkpoints:
             raise UserError(f"{self._folder} holds no checkpoint yet")
         if which == "average":
             if self._keep == 1:
-                raise UserError("there is but one checkpoint to average: train with train.keep=5")
+                raise UserError(
+                    "a mean of checkpoints wants several: this run was trained with train.keep=1, "
+                    "train with --config.train.keep=5"
+                )
             return steps[-self._keep :]
         if which == "last":
             return steps[-1:]

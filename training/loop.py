@@ -101,7 +101,7 @@ def train(task: Task, evaluate: Evaluate, config: Config, workdir: Path, mesh: M
         start = int(state.step)
         parameters = sum(x.size for x in jax.tree.leaves(state.params))
         logger.info(
-            f"{parameters:,} parameters, {len(batches.shapes)} batch shapes, "
+            f"{parameters:,} parameters, batch shapes: {len(batches.shapes)}, "
             f"{batches.steps_per_epoch:,} steps an epoch, {steps:,} steps in all"
             + (f", resuming after step {start:,}" if start else "")
         )
@@ -223,7 +223,7 @@ class Run:
         """The step for all shapes of batches, and the sums to start from."""
         shapes = [abstract(batch, self.mesh) for batch in batches.shapes]
         zeros = zero_sums(self.task.loss, state, shapes[0], self.mesh)
-        self.log.say(f"compiling for {len(shapes)} batch shapes")
+        self.log.say(f"compiling (batch shapes: {len(shapes)})")
         clock = Clock()
         ready = CompiledStep(step, state, zeros, shapes, dropout_key(self.config, self.mesh))
         self.log.say(f"compiled in {clock.restart():.0f} s")

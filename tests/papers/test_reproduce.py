@@ -94,7 +94,7 @@ def test_a_plan_is_shown_with_what_is_left(plan, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "1 models, 1 seeds, 1 runs to be trained" in shown
     assert "0 of 1 trained: luong2015,dates," in shown and "(greedy; ensemble, beam 2)" in shown
-    assert "may take 60 s" in shown and "2 worker(s) here 1.0 min" in shown
+    assert "may take 60 s" in shown and "--workers=2 60 s" in shown
 
 
 def test_the_program_tells_what_there_is():
@@ -123,4 +123,4 @@ def test_a_corpus_that_is_not_there_is_told_once(tmp_path):
         "bai2018.jsb", TARGETS["bai2018.jsb"], "", "", tmp_path, 1, str(tmp_path / "x")
     )
     with pytest.raises(UserError, match=r"jsb cannot be read: .* does not exist"):
-        reproducing._check_places(plan)
+        reproducing._check_corpus(plan)
