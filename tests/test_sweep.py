@@ -93,6 +93,7 @@ def test_a_dry_run_estimates_and_leaves_nothing(flags, tmp_path):
     done = call("sweep.py", *flags, f"--workdir={tmp_path / 'none'}", "--dry_run", "--seeds=2")
     assert "learning_rate=0.002" in done.stdout and "6 runs" in done.stdout
     assert "a run of 40 steps may take" in done.stdout
+    assert "step 40/40" in done.stderr  # how the trial goes on
     assert not (tmp_path / "none").exists()
 
 
