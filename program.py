@@ -31,7 +31,7 @@ def define_config() -> None:
 
 
 def _show_in_help(*names: str) -> None:
-    """Of the program, which else shows the flags of its own file alone."""
+    """A program's help has the flags of its own file by itself, and not those of this one."""
     for name in names:
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 

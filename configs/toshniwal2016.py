@@ -8,8 +8,8 @@ Arguments: align (global, local_m, local_p), data (cmudict, or any name of confi
 Luong's attention over a bidirectional encoder spells words in phonemes (CMUdict). Words are short
 and many, so batches are large. The paper's own recipe was not at hand; width and dropout were
 chosen by a run each (global, 512 and 1024 wide), and the whole is not measured yet. The paper
-reports word errors of 21.69, 21.39 and 22.83 % for the
-three alignments (from memory of it), and 20.24 % for five models together.
+reports word errors of 21.69, 21.39 and 22.83 % for the three alignments (from memory of it), and
+20.24 % for five models together.
 """
 
 from configs import luong2015, recipes

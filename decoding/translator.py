@@ -219,10 +219,9 @@ def _groups(words: list[int], batch: int) -> list[tuple[int, list[int]]]:
         by_width.setdefault(_width(words[i] + 1), []).append(i)
     groups: list[tuple[int, list[int]]] = []
     for width, members in by_width.items():
-        if groups and len(groups[-1][1]) < batch:
-            shorter = groups[-1][1]
-            if width <= 2 * _width(words[shorter[0]] + 1):
-                members = groups.pop()[1] + members
+        shorter = groups[-1][1] if groups else []
+        if 0 < len(shorter) < batch and width <= 2 * _width(words[shorter[0]] + 1):
+            members = groups.pop()[1] + members
         groups.append((width, members))
     return groups
 
