@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from configs.base import Config
 from models.attention import masked_softmax
+from models.embedding import Embed
 from models.initializers import XAVIER, Initializers, make_initializers
 from models.recurrent import Stack
 
@@ -81,7 +82,7 @@ POOLINGS: dict[str, Callable[[Array, Array, Array], Array]] = {
 class Sentence(nn.Module):
     """Bidirectional states of a sentence, made one vector, then a class."""
 
-    embed: nn.Embed
+    embed: Embed
     stack: Stack
     pooling: str
     attention: SelfAttention
@@ -114,7 +115,7 @@ class Sentence(nn.Module):
 class HAN(nn.Module):
     """Words to sentences to a document, with attention at both levels (Yang 2016)."""
 
-    embed: nn.Embed
+    embed: Embed
     words: Stack
     word_attention: ContextAttention
     sentences: Stack
@@ -144,7 +145,7 @@ class HAN(nn.Module):
 def make_sentence(model: Config, words: int, classes: int) -> Sentence:
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
     return Sentence(
-        nn.Embed(words, model.embedding, dtype=dtype),
+        Embed(words, model.embedding, dtype=dtype),
         Stack(
             model.cell, model.features, model.layers, bidirectional=True, dropout=model.dropout,
             start_weights=init, dtype=dtype,
@@ -170,5 +171,5 @@ def make_han(model: Config, words: int, classes: int) -> HAN:
     def attention() -> ContextAttention:
         return ContextAttention(model.attention_features, init, dtype)
 
-    embed = nn.Embed(words, model.embedding, dtype=dtype)
+    embed = Embed(words, model.embedding, dtype=dtype)
     return HAN(embed, stack(), attention(), stack(), attention(), classes, model.dropout, init)

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from models.attention import Alignment, Source
 from models.cells import Carry
+from models.embedding import Embed
 from models.encoders import Memory
 from models.recurrent import Stack
 from models.scan import scan_module
@@ -33,7 +34,7 @@ class DecoderState:
 class PlainDecoder(nn.Module):
     """A stack of cells that knows the source by its first state only (Sutskever 2014)."""
 
-    embed: nn.Embed
+    embed: Embed
     stack: Stack
 
     def source(

@@ -8,6 +8,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, Shaped
 
 from models.cells import Carry
+from models.embedding import Embed
 from models.recurrent import Stack
 
 
@@ -31,7 +32,7 @@ class RecurrentEncoder(nn.Module):
     their words are, so that windows, alignments and pictures need not know.
     """
 
-    embed: nn.Embed
+    embed: Embed
     stack: Stack
 
     def __call__(

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 
 from configs.base import Config
 from models.attention import masked_softmax
+from models.embedding import Embed
 from models.initializers import make_initializers
 from models.recurrent import Stack
 
@@ -17,7 +18,7 @@ class Reader(nn.Module):
     """One embedding and one bidirectional stack for passage and query; an attention s over the
     passage that sums to 1. A word's probability is the sum of s over its places."""
 
-    embed: nn.Embed
+    embed: Embed
     stack: Stack
 
     def __call__(
@@ -79,4 +80,4 @@ def make_reader(model: Config, words: int) -> Reader:
         model.cell, model.features, model.layers, bidirectional=True, dropout=model.dropout,
         start_weights=init, dtype=dtype,
     )  # fmt: skip
-    return READERS[model.reader](nn.Embed(words, model.embedding, dtype=dtype), stack)
+    return READERS[model.reader](Embed(words, model.embedding, dtype=dtype), stack)

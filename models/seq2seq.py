@@ -19,6 +19,7 @@ from models.decoders import (
     Maxout,
     PlainDecoder,
 )
+from models.embedding import Embed
 from models.encoders import Memory, RecurrentEncoder
 from models.initializers import Initializers, make_initializers, with_zeros
 from models.output import Output, logits
@@ -86,8 +87,8 @@ def make_seq2seq(
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
     enc, dec = model.encoder, model.decoder
 
-    def embed(size: int, features: int) -> nn.Embed:
-        return nn.Embed(size, features, dtype=dtype, embedding_init=init.kernel)
+    def embed(size: int, features: int) -> Embed:
+        return Embed(size, features, dtype=dtype, embedding_init=init.kernel)
 
     encoder = RecurrentEncoder(
         embed(source_size, enc.embedding),
@@ -112,7 +113,7 @@ def _make_bridge(model: Config, init: Initializers, dtype: DTypeLike) -> nn.Modu
 
 
 def _make_decoder(
-    model: Config, embed: nn.Embed, init: Initializers, dtype: DTypeLike
+    model: Config, embed: Embed, init: Initializers, dtype: DTypeLike
 ) -> PlainDecoder:
     dec, attention = model.decoder, model.attention
     stack = Stack(

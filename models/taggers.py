@@ -9,6 +9,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int
 
 from configs.base import Config
+from models.embedding import Embed
 from models.initializers import XAVIER, Initializers, make_initializers
 from models.recurrent import Stack
 
@@ -23,7 +24,7 @@ class Characters(nn.Module):
     @nn.compact
     def __call__(self, letters: Int[Array, "b t c"]) -> Float[Array, "b t e"]:
         real = (letters > 0)[..., None]
-        embedded = nn.Embed(self.size, self.features, dtype=self.dtype)(letters) * real
+        embedded = Embed(self.size, self.features, dtype=self.dtype)(letters) * real
         windows = nn.Conv(self.features, (3,), dtype=self.dtype)(embedded)
         largest = jnp.max(windows, axis=-2, where=real, initial=-jnp.inf)
         return jnp.where(real.any(axis=-2), largest, 0)
@@ -49,7 +50,7 @@ class Inputs(nn.Module):
                 parts.append(make(values))
             elif name in self.sizes:
                 width = self.embedding if name == "word" else self.small_embedding
-                parts.append(nn.Embed(self.sizes[name], width, dtype=self.dtype, name=name)(values))
+                parts.append(Embed(self.sizes[name], width, dtype=self.dtype, name=name)(values))
             else:
                 parts.append(values.astype(self.dtype))
         return jnp.concatenate(parts, axis=-1) * mask[..., None]  # nothing stands behind the end

@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float, Int
 
 from configs.base import Config
 from models.attention import masked_softmax
+from models.embedding import Embed
 from models.initializers import XAVIER
 from models.output import Output, logits
 
@@ -324,9 +325,9 @@ class Transformer(nn.Module):
     shape: Shape
     encoder: Layers
     decoder: Layers
-    source_embed: nn.Embed
-    target_embed: nn.Embed  # the same module where embeddings are shared
-    positions: nn.Embed | None  # learned ones; None: sinusoids
+    source_embed: Embed
+    target_embed: Embed  # the same module where embeddings are shared
+    positions: Embed | None  # learned ones; None: sinusoids
     output: Output | None  # None: the target's embeddings
     attention_layer: int  # whose heads' mean stands for the model's attention
 
@@ -419,7 +420,7 @@ class Transformer(nn.Module):
         return self.target_embed.embedding.T if self.output is None else self.output.kernel
 
     def _embed(
-        self, embed: nn.Embed, tokens: Int[Array, "b t"], positions: Array, deterministic: bool
+        self, embed: Embed, tokens: Int[Array, "b t"], positions: Array, deterministic: bool
     ) -> Float[Array, "b t d"]:
         """Embeddings × √d plus positions (§3.4, §3.5), and dropout on the sum (§5.4)."""
         features = self.shape.features
@@ -468,9 +469,9 @@ def make_transformer(
         model.norm == "pre", model.dropout, dtype,
     )  # fmt: skip
 
-    def embed(size: int) -> nn.Embed:
+    def embed(size: int) -> Embed:
         # Features of variance 1 when multiplied by √d, and right for the output they are tied to.
-        return nn.Embed(size, d, dtype=dtype, embedding_init=nn.initializers.normal(d**-0.5))
+        return Embed(size, d, dtype=dtype, embedding_init=nn.initializers.normal(d**-0.5))
 
     source_embed = embed(source_size)
     return Transformer(

@@ -1,0 +1,42 @@
+"""Vectors of words."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, Int
+
+# Vocabularies of letters, phonemes, bytes. A gradient adds the row of every token to its word's: of
+# few words, thousands to the same one, and a GPU adds them one after another. On an H200 a step of
+# training on CMUdict took 7.1 ms with the gradient of a lookup and 4.0 with products for it (LSTM,
+# 1024 wide), 17.6 and 12.1 (Transformer, 4 × 512). For 5,000 words, a lookup's takes .07 ms.
+FEW = 256
+
+
+class Embed(nn.Embed):
+    """`nn.Embed` whose gradient is a product where words are few, but on CPUs, which gain nothing
+    by it."""
+
+    def __call__(self, tokens: Int[Array, "*b"]) -> Float[Array, "*b d"]:
+        if self.num_embeddings > FEW or jax.default_backend() == "cpu":
+            return super().__call__(tokens)
+        return _rows(self.embedding, tokens).astype(self.dtype)
+
+
+@jax.custom_vjp
+def _rows(embedding: Float[Array, "v d"], tokens: Int[Array, "*b"]) -> Float[Array, "*b d"]:
+    return jnp.take(embedding, tokens, axis=0)
+
+
+def _forward(embedding: Array, tokens: Array) -> tuple[Array, tuple[Array, Array]]:
+    return _rows(embedding, tokens), (embedding, tokens)
+
+
+def _backward(read: tuple[Array, Array], gradient: Array) -> tuple[Array, None]:
+    embedding, tokens = read
+    chosen = jax.nn.one_hot(tokens, len(embedding), dtype=gradient.dtype)
+    exact = jax.lax.Precision.HIGHEST  # as additions are
+    return jnp.einsum("...v,...d->vd", chosen, gradient, precision=exact), None
+
+
+_rows.defvjp(_forward, _backward)

@@ -1,0 +1,41 @@
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from models.embedding import FEW, Embed
+
+TOKENS = jnp.array([[3, 0, 3, 5], [0, 0, 1, 3]])  # words that are read again, and one never
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_few_words_are_looked_up_as_ever_and_have_the_same_gradient(monkeypatch, dtype):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    params = {"params": {"embedding": jax.random.normal(jax.random.key(0), (6, 8))}}
+    weights = jax.random.normal(jax.random.key(1), (*TOKENS.shape, 8))
+
+    def read(embed):
+        def loss(params):
+            rows = embed.apply(params, TOKENS)
+            return (rows * weights).sum(), rows
+
+        (_, rows), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+        return rows, gradient["params"]["embedding"]
+
+    rows, gradient = read(Embed(6, 8, dtype=jnp.dtype(dtype)))
+    expected_rows, expected = read(nn.Embed(6, 8, dtype=jnp.dtype(dtype)))
+    assert rows.dtype == dtype
+    np.testing.assert_array_equal(rows, expected_rows)
+    rough = {"float32": 1e-6, "bfloat16": 0.05}[dtype]  # nn.Embed adds up in bfloat16
+    np.testing.assert_allclose(gradient, expected, atol=rough)
+    assert not gradient[2].any() and not gradient[4].any()
+
+
+@pytest.mark.parametrize("size, backend", [(FEW, "gpu"), (FEW + 1, "gpu"), (FEW, "cpu")])
+def test_only_few_words_have_products_for_a_gradient(monkeypatch, size, backend):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    params = {"params": {"embedding": jnp.zeros((size, 8))}}
+    program = str(jax.make_jaxpr(jax.grad(lambda p: Embed(size, 8).apply(p, TOKENS).sum()))(params))
+    few = size == FEW and backend == "gpu"
+    assert ("dot_general" in program, "scatter" in program) == (few, not few)
