@@ -148,6 +148,7 @@ def _transformer() -> Config:
         "tie_output": True,  # the target's embeddings are the output matrix
         "attention_layer": -1,  # decoder layer whose heads' mean is shown as the attention
         "dropout": 0.1,
+        "attention_dropout": 0.0,  # of weights; Tensor2Tensor's, the paper has none
         "dtype": "float32",  # of the computation; parameters are float32
         "scan": False,  # one layer is compiled, for all
         "remat": False,  # activations are computed again in the backward pass

@@ -94,8 +94,8 @@ NOT_NEGATIVE = (
 )  # fmt: skip
 ABOVE_ZERO = ("model.init_scale", "optimizer.halve_every", "optimizer.eps")
 FRACTIONS = (  # from 0 to under 1
-    "model.dropout", "train.word_dropout", "train.label_smoothing", "train.ema",
-    "optimizer.momentum", "optimizer.b1", "optimizer.b2", "optimizer.rho",
+    "model.dropout", "model.attention_dropout", "train.word_dropout", "train.label_smoothing",
+    "train.ema", "optimizer.momentum", "optimizer.b1", "optimizer.b2", "optimizer.rho",
     "optimizer.plateau_factor",
 )  # fmt: skip
 

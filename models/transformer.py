@@ -41,6 +41,7 @@ class Shape:
     feed_forward: int  # d_ff
     pre_norm: bool
     dropout: float
+    attention_dropout: float
     dtype: DTypeLike
 
     def dense(self, features: int, use_bias: bool = False) -> nn.Dense:
@@ -58,6 +59,7 @@ class MultiHeadAttention(nn.Module):
         self.W_K = shape.dense(shape.heads * shape.key_features)
         self.W_V = shape.dense(shape.features)
         self.W_O = shape.dense(shape.features)
+        self.drop = nn.Dropout(shape.attention_dropout)
 
     def keys_values(self, states: Float[Array, "b s d"]) -> KeysValues:
         return self._heads(self.W_K(states)), self._heads(self.W_V(states))
@@ -69,6 +71,7 @@ class MultiHeadAttention(nn.Module):
         lengths: Int[Array, " b"] | None = None,
         causal: bool = False,
         weights: bool = False,
+        deterministic: bool = True,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
         """Positions from `lengths` on are not seen; `causal` hides those behind the asking one.
 
@@ -77,13 +80,18 @@ class MultiHeadAttention(nn.Module):
         """
         query, (keys, values) = self._heads(self.W_Q(x)), keys_values
         sown = self.is_mutable_collection("attention") and not self.is_initializing()
+        drops = self.shape.attention_dropout > 0 and not deterministic
         alpha = None
-        if weights or sown:
+        if weights or sown or drops:
             alpha = attention_weights(query, keys, lengths, causal)
         if sown:
             self.sow("attention", "weights", alpha)
-        context = attend(query, keys, values, lengths, causal)
-        return self.W_O(context.reshape(*x.shape)), alpha
+        if drops:  # which the fused attention cannot do
+            left = self.drop(alpha, deterministic=False).astype(values.dtype)
+            context = jnp.einsum("bhts,bshv->bthv", left, values)
+        else:
+            context = attend(query, keys, values, lengths, causal)
+        return self.W_O(context.reshape(*x.shape)), alpha if weights else None
 
     def step(
         self, x: Float[Array, "b k d"], written: Written, t: Array, seen: Bool[Array, "b k s"]
@@ -199,7 +207,8 @@ class EncoderLayer(nn.Module):
     def __call__(self, x: Array, lengths: Array, deterministic: bool) -> Array:
         first, second = self.residuals
         inner = first.enter(x)
-        y, _ = self.attention(inner, self.attention.keys_values(inner), lengths)
+        own = self.attention.keys_values(inner)
+        y, _ = self.attention(inner, own, lengths, deterministic=deterministic)
         x = first.leave(x, y, deterministic)
         return second.leave(x, self.feed_forward(second.enter(x)), deterministic)
 
@@ -231,11 +240,13 @@ class DecoderLayer(nn.Module):
         inner, new = first.enter(x), None
         if written is None:
             own = self.self_attention.keys_values(inner)
-            y, _ = self.self_attention(inner, own, causal=True)
+            y, _ = self.self_attention(inner, own, causal=True, deterministic=deterministic)
         else:
             y, new = self.self_attention.step(inner, *written)
         x = first.leave(x, y, deterministic)
-        y, weights = self.source_attention(second.enter(x), source, lengths, weights=attention)
+        y, weights = self.source_attention(
+            second.enter(x), source, lengths, weights=attention, deterministic=deterministic
+        )
         x = second.leave(x, y, deterministic)
         x = third.leave(x, self.feed_forward(third.enter(x)), deterministic)
         return x, new, weights
@@ -466,7 +477,7 @@ def make_transformer(
     dtype, d = jnp.dtype(model.dtype), model.features
     shape = Shape(
         d, model.heads, model.key_features or d // model.heads, model.feed_forward,
-        model.norm == "pre", model.dropout, dtype,
+        model.norm == "pre", model.dropout, model.attention_dropout, dtype,
     )  # fmt: skip
 
     def embed(size: int) -> Embed:

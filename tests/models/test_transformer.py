@@ -214,8 +214,8 @@ def test_both_norms_train(transformer_task, mesh, norm):
 
 
 def test_dropout_acts_where_the_paper_has_it():
-    """On each sublayer's output and on the embeddings: with all of it dropped, norms are left."""
-    model = make_transformer(tiny(dropout=0.5), 10, 10, False)
+    """On each sublayer's output and on the embeddings; and on weights, where that is asked for."""
+    model = make_transformer(tiny(dropout=0.5, attention_dropout=0.1), 10, 10, False)
     params = build("post")[2]
 
     def features(module, key):
@@ -240,7 +240,31 @@ def test_dropout_acts_where_the_paper_has_it():
 
     with nn.intercept_methods(count):
         jax.eval_shape(lambda: run(0))  # traced anew
-    assert dropouts == 2 + 2 * 2 + 2 * 3  # embeddings, encoder layers, decoder layers
+    attentions = 2 * 1 + 2 * 2
+    assert dropouts == 2 + 2 * 2 + 2 * 3 + attentions  # embeddings, encoder layers, decoder layers
+
+
+def test_attention_dropout_drops_weights_and_keeps_their_mean():
+    shape = make_transformer(tiny(attention_dropout=0.5), 10, 10, False).shape
+    attention = transformer.MultiHeadAttention(shape)
+    x = jax.random.normal(jax.random.key(0), (2, 4, 8))
+    lengths = jnp.array([4, 2])
+
+    def call(module, x, deterministic):
+        own = module.keys_values(x)
+        return module(x, own, lengths, weights=True, deterministic=deterministic)
+
+    params = attention.init(jax.random.key(1), x, True, method=call)
+
+    @jax.jit
+    def dropped(key):
+        return attention.apply(params, x, False, method=call, rngs={"dropout": key})
+
+    exact, weights = attention.apply(params, x, True, method=call)
+    outputs, seen = jax.vmap(dropped)(jax.random.split(jax.random.key(2), 4000))
+    assert float(outputs.std(axis=0).min()) > 0
+    np.testing.assert_allclose(outputs.mean(axis=0), exact, atol=0.05)
+    np.testing.assert_allclose(seen, jnp.broadcast_to(weights, seen.shape), atol=1e-6)
 
 
 def test_bfloat16_computes_close_to_float32():
