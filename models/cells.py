@@ -54,9 +54,9 @@ class Cell(nn.Module):
         if self.bias:
             total = self.param("b", nn.initializers.zeros, (columns,))[None]
         if x is not None:
-            # The sum with b is of float32, and so is the sum of b's gradients over all steps.
-            x = x.astype(self.dtype)
-            total = jnp.matmul(x, W[:known], preferred_element_type=jnp.float32) + total
+            # The sum with b is of float32, and so is the sum of b's gradients over all steps. The
+            # product is not, or those of its gradients would be of float32 as well.
+            total = (x.astype(self.dtype) @ W[:known]).astype(jnp.float32) + total
         return total.astype(self.dtype), W[known:], U
 
 
