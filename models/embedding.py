@@ -8,14 +8,14 @@ from jaxtyping import Float, Int
 
 # Vocabularies of letters, phonemes, bytes. A gradient adds the row of every token to its word's: of
 # few words, thousands to the same one, and a GPU adds them one after another. On an H200 a step of
-# training on CMUdict took 7.1 ms with the gradient of a lookup and 4.0 with products for it (LSTM,
-# 1024 wide), 17.6 and 12.1 (Transformer, 4 × 512). For 5,000 words, a lookup's takes .07 ms.
+# training on CMUdict took 7.1 ms with lookups and 4.0 with products in their place (LSTM, 1024
+# wide), 17.6 and 12.1 (Transformer, 4 × 512). For 5,000 words, a lookup's gradient takes .07 ms.
 FEW = 256
 
 
 class Embed(nn.Embed):
-    """`nn.Embed` whose gradient is a product where words are few, but on CPUs, which gain nothing
-    by it."""
+    """`nn.Embed` whose gradient is a product where words are few. But not on CPUs: there it takes 7
+    ms where adding takes 2.4 (4,096 letters, 512 features, two cores)."""
 
     def __call__(self, tokens: Int[Array, "*b"]) -> Float[Array, "*b d"]:
         if self.num_embeddings > FEW or jax.default_backend() == "cpu":
