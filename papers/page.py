@@ -206,6 +206,8 @@ def order(plan: Plan, reports: Reports) -> str:
         verdict = "One seed, whose noise is not known"
     elif any(not step.within for step in broken):
         verdict = "The published order does not hold"
+    elif not holds:
+        verdict = "Nothing of the published order is seen, nor its contrary, but noise"
     elif broken:
         verdict = "The published order holds but for what is within the noise"
     elif any(step.within for step in holds):

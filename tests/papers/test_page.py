@@ -43,6 +43,8 @@ def test_the_order_is_the_papers_and_the_verdict_ours(tmp_path):
     text = order(plan, level)
     assert "**The published order holds but for what is within the noise**" in text
     assert "1 of 2 steps" in text and "Losses: middle → best (-0.050, within the noise)" in text
+    noise = reports_of(worst=[3.0, 3.1], middle=[3.05, 3.15], best=[3.1, 3.2])
+    assert "**Nothing of the published order is seen, nor its contrary" in order(plan, noise)
     broken = reports_of(worst=[3.0, 3.1], middle=[2.0, 2.1], best=[2.5, 2.6])
     assert "**The published order does not hold**" in order(plan, broken)
     some = reports_of(worst=[3.0, 3.1], middle=[2.0, 2.1])
