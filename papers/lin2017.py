@@ -17,9 +17,9 @@ HOPS = Table(
     figures=("heat_maps",),
     remarks={
         "sst2": "All pool about as well, and one hop is enough: it may be that of a sentence of 19 "
-        "words any mean keeps what matters, where Yelp's reviews have hundreds, and that 6,920 of "
-        "them teach the vectors of words, which start at random, too little for more. Without a "
-        "penalty the hops read alike, and widely; .1 parts them, as the pictures show, and costs "
+        "words any mean keeps what matters, where reviews on Yelp are far longer, and that 6,920 "
+        "sentences teach the vectors of words, which start at random, too little for more. Without "
+        "a penalty the hops read alike, and widely; .1 parts them, as the pictures show, and costs "
         "nothing; 1 sends each to a word of its own, whatever it means, and costs four points."
     },
     rows=(
