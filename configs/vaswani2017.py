@@ -23,7 +23,7 @@ seeds on an H200 (docs/results: multi30k.german).
 20.2 % word error for 2 layers of 256, in the README of cmusphinx/g2p-seq2seq, whose dropout is .5,
 of weights too; its issue 173 has 25.5 % for the same sizes, and that the recipe is lost. Seen so
 far: dropout .5, .4, or .4 and .2 of weights learn too slowly. After 9,000 steps of 8,192 tokens (66
-epochs) all three had 75 % of 5,600 words right that were held out, and 96 to 97 % of the phonemes
+epochs) all three had 75 % of 5,317 words right that were held out, and 96 to 97 % of the phonemes
 they learn from, in training; the LSTM of toshniwal2016 has 79 and 98 after 25 epochs. Where as much
 was learnt, dropping weights too held up best. So less is dropped here, for more steps.
 
