@@ -19,6 +19,15 @@ CMUDICT = Table(
     sizes=("",),
     seeds=5,
     differs="A word is right if any of its listed pronunciations is written, as there.",
+    remarks={
+        "cmudict": "The three alignments are as good as one another here, and local-p is not the "
+        "worst of them by the 1.1 to 1.4 points of the paper. It may be because windows reach 10 "
+        "letters to either side, and 94 % of the words have no more than 11: there local-m reads "
+        "all that global attention reads, and local-p differs by its Gaussian alone. The "
+        "Transformer's recipe was given by flags at the commit above, and is that of its config "
+        "since; a second seed, which was not scored, had 79.8 % of the validation split right, "
+        "where this one had 78.8."
+    },
     rows=(
         _row("local_p", 5.39, 22.83),
         _row("global", 5.04, 21.69),
