@@ -21,6 +21,7 @@ class Wanted(NamedTuple):
     checkpoints: Sequence[int] = ()
     decode: Config = None  # translation's way to decode,
     beams: Sequence[int] = ()  # widths to compare,
+    ter: bool = True  # whether to wait for it,
     against: Path | None = None  # and the same folder of another run, to compare with
 
 

@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import sacrebleu
+from rapidfuzz.distance import Levenshtein
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
@@ -42,7 +42,8 @@ def exact_matches(hypotheses: Sequence[str], references: References, lowercase: 
 
 
 def edit_rate(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> float:
-    """TER (0–100): edits, shifts of phrases among them, a reference word."""
+    """TER (0–100): edits, shifts of phrases among them, a reference word. Some 150 sentences a
+    second, where the other scores have thousands."""
     metric = sacrebleu.TER(case_sensitive=not lowercase)
     return metric.corpus_score(hypotheses, _streams(references)).score
 
@@ -63,22 +64,10 @@ def token_error_rate(
     error rate of a text, the phoneme error rate of a pronunciation."""
     edits = length = 0
     for hypothesis, several in zip(hypotheses, references, strict=True):
-        counts = [(_edits(hypothesis, reference), len(reference)) for reference in several]
+        counts = [(Levenshtein.distance(hypothesis, own), len(own)) for own in several]
         closest = min(counts, key=lambda c: c[0] / max(1, c[1]))
         edits, length = edits + closest[0], length + closest[1]
     return edits / max(1, length)
-
-
-def _edits(first: Sequence[str], second: Sequence[str]) -> int:
-    """Levenshtein's distance."""
-    row = np.arange(len(second) + 1)
-    places = np.arange(len(second) + 1)
-    for i, token in enumerate(first, 1):
-        substituted = row[:-1] + np.array([token != other for other in second], int)
-        best = np.concatenate([[i], np.minimum(row[1:] + 1, substituted)])
-        # What is cheaper by insertions from the left: a running minimum of best[j] − j.
-        row = np.minimum.accumulate(best - places) + places
-    return int(row[-1])
 
 
 def signatures(lowercase: bool = False, references: int = 1) -> dict[str, str]:

@@ -54,7 +54,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     evaluator = Evaluator(task, mesh, wanted.decode)
     theirs = read_hypotheses(wanted.against) if wanted.against else []
     translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
-    scores = evaluator.losses(params, wanted.split) | all_scores(task, translated)
+    scores = evaluator.losses(params, wanted.split) | all_scores(task, translated, wanted.ter)
     looks = Looks(task, task.pairs(wanted.split), wanted.pictures)
     for i, named in evaluator.forced_attention(params, wanted.split):
         looks.add(i, named)
@@ -92,7 +92,7 @@ def report_ensemble(
             for name, weights in first.items()
         }
         looks.add(i, named)
-    parts, scores = lengths(task, translated), all_scores(task, translated)
+    parts, scores = lengths(task, translated), all_scores(task, translated, wanted.ter)
     result = _result(task, wanted, translated, scores, looks, parts)
     _keep(wanted.folder, result, translated)
 
@@ -109,11 +109,12 @@ def _result(
     errors = looks.alignment_errors()
     if errors:
         scores["alignment_error"] = errors["attention"]
+    made = signatures(task.lowercase, max(len(t.references) for t in translated))
     result = {
         "split": wanted.split, "checkpoints": list(wanted.checkpoints),
         "sentences": len(translated),
         "decode": wanted.decode.to_dict(), "scores": scores,
-        "signatures": signatures(task.lowercase, max(len(t.references) for t in translated)),
+        "signatures": {name: own for name, own in made.items() if name in scores},
         "curves": {name: [part._asdict() for part in some] for name, some in parts.items()},
         "alignment_error": errors,
         "attention": {name: own.overall()._asdict() for name, own in looks.statistics.items()},
@@ -179,10 +180,12 @@ class Looks:
                 heat_maps(heads, layers, source, target, "the reference, forced", path)
 
 
-def all_scores(task: Translation, translated: list[Translated]) -> dict[str, float]:
-    ours, references = [t.best.text for t in translated], [t.references for t in translated]
-    ter = edit_rate(ours, references, task.lowercase)
-    return score(task, translated) | word_scores(task, translated) | {"ter": ter}
+def all_scores(task: Translation, translated: list[Translated], ter: bool) -> dict[str, float]:
+    scores = score(task, translated) | word_scores(task, translated)
+    if ter:
+        ours, references = [t.best.text for t in translated], [t.references for t in translated]
+        scores["ter"] = edit_rate(ours, references, task.lowercase)
+    return scores
 
 
 def word_scores(task: Translation, translated: list[Translated]) -> dict[str, float]:

@@ -27,7 +27,7 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
         f"# {t.title}", _made(plan, command, [own for some in costs.values() for own in some]),
         f"Published: {t.source}. {t.differs}".rstrip(),
         _table(plan, reports, p, costs), _legend(plan, reports, p), order(plan, reports),
-        _remarks(plan, reports), _signatures(reports),
+        _remarks(plan, reports), _signatures(plan, reports),
         *(FIGURES[name](plan, reports) for name in t.figures if reports),
     ]  # fmt: skip
     path = plan.own / "page.md"
@@ -233,13 +233,14 @@ def _remarks(plan: Plan, reports: Reports) -> str:
     return plan.table.remarks.get(plan.data, "") if ours else ""
 
 
-def _signatures(reports: Reports) -> str:
+def _signatures(plan: Plan, reports: Reports) -> str:
+    """How the measures are computed, where scores tell it."""
     found = {
         (name, text)
         for own in reports.values()
         for report in own.values()
         for name, text in report.get("signatures", {}).items()
-        if name in ("bleu", "tokenised_bleu", "loss")
+        if name in plan.table.measures
     }
     return "".join(f"- {name}: `{text}`\n" for name, text in sorted(found))
 

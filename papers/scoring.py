@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import absl.logging
@@ -73,7 +74,13 @@ def _work(
         waiting = {pool.submit(score_row, plan, row, seed) for row, seed in wanted}
         while waiting:
             done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
+            try:
+                yield from [future.result() for future in done]
+            except BrokenProcessPool:
+                raise UserError(
+                    "a process that scored was killed, perhaps for want of memory: with fewer "
+                    "--workers each has more. Reports are kept, and the same command goes on"
+                ) from None
             if signals:  # those under way come to their end
                 waiting = {future for future in waiting if not future.cancel()}
 
@@ -99,7 +106,8 @@ def score_row(plan: Plan, row: Row, seed: int) -> tuple[str, str]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as part:  # until it is whole
         whole, decode = Path(part) / "report", config.get("decode")
-        wanted = Wanted("test", whole, pictures=int(seed == 0), page=0, decode=decode)
+        shown = int(seed == 0)
+        wanted = Wanted("test", whole, pictures=shown, page=0, decode=decode, ter=False)
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # a person wants to see the page
                 if row.ensemble:
