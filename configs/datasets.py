@@ -43,7 +43,7 @@ _TRANSLATION: dict[str, dict] = {
     "multi30k_de_en": {**_MULTI30K, **_DE_EN},
     "multi30k_bpe_en_de": {**_MULTI30K_BPE, **_EN_DE},
     "multi30k_bpe_de_en": {**_MULTI30K_BPE, **_DE_EN},
-    # text with gold word links; the New Testament's are of the very verses that it learns from
+    # text with gold word links, of sentences that it learns from: Europarl's last 200, all verses
     "europarl_es_en": {
         "corpus": "text",
         "dir": "corpora/es_en_europarl",

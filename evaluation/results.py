@@ -21,7 +21,7 @@ class Wanted(NamedTuple):
     checkpoints: Sequence[int] = ()
     decode: Config = None  # translation's way to decode,
     beams: Sequence[int] = ()  # widths to compare,
-    ter: bool = True  # whether to wait for it,
+    ter: bool = True  # TER too, which is slow,
     against: Path | None = None  # and the same folder of another run, to compare with
 
 
@@ -44,7 +44,8 @@ def keep(
         "split": wanted.split, "checkpoints": list(wanted.checkpoints),
         "examples": len(predictions), "scores": scores, "signatures": {"loss": loss}, **more,
     }  # fmt: skip
-    (folder / "scores.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    content = json.dumps(result, indent=2, ensure_ascii=False)
+    (folder / "scores.json").write_text(content + "\n", "utf-8")
     (folder / "predictions.txt").write_text("".join(f"{p}\n" for p in predictions), "utf-8")
     return result
 

@@ -124,7 +124,8 @@ def _result(
 
 
 def _keep(folder: Path, result: dict[str, Any], translated: list[Translated]) -> None:
-    (folder / "scores.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    content = json.dumps(result, indent=2, ensure_ascii=False)
+    (folder / "scores.json").write_text(content + "\n", "utf-8")
     lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
     (folder / "hypotheses.txt").write_text(lines, "utf-8")
 
@@ -190,12 +191,9 @@ def all_scores(task: Translation, translated: list[Translated], ter: bool) -> di
 
 def word_scores(task: Translation, translated: list[Translated]) -> dict[str, float]:
     """Those over words, and exact match: quick enough for every part of a split."""
-
-    def words(texts: list[str]) -> list[list[str]]:
-        return [task.target.words(text.lower() if task.lowercase else text) for text in texts]
-
     ours, references = [t.best.text for t in translated], [t.references for t in translated]
-    ours_in_words, references_in_words = words(ours), [words(several) for several in references]
+    ours_in_words = [task.scored_words(text) for text in ours]
+    references_in_words = [[task.scored_words(text) for text in several] for several in references]
     return {
         "tokenised_bleu": tokenised_bleu(ours_in_words, references_in_words),
         "exact": exact_match(ours, references, task.lowercase),

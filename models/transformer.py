@@ -75,8 +75,8 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
         """Positions from `lengths` on are not seen; `causal` hides those behind the asking one.
 
-        Weights are computed beside the fused attention, never in its place: asking for them, here
-        or by a mutable collection "attention", cannot change an output.
+        Weights are computed beside the fused attention, and in its place only where some are
+        dropped: asking for them, here or by a mutable collection "attention", changes no output.
         """
         query, (keys, values) = self._heads(self.W_Q(x)), keys_values
         sown = self.is_mutable_collection("attention") and not self.is_initializing()

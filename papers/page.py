@@ -123,16 +123,18 @@ def _legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
         for row in plan.table.rows
         if not row.ensemble and len(reports.get(row.name, {})) < plan.seeds
     ]
-    by_seeds = any("(t)" in own for own in p.values())
+    tested = [own for own in p.values() if own != "–"]
+    by_seeds = any("(t)" in own for own in tested)
     test = "Welch's t-test over seeds" if by_seeds else "paired bootstrap over examples"
     elsewhere = any(row.published for row in plan.table.rows) and not plan.table.same_data
     parts = [
         "Test split",
         f"; mean ± standard deviation over {plan.seeds} seeds" if plan.seeds > 1 else "",
         f" (but {'; '.join(fewer)})" if fewer else "",
-        ", of the checkpoint that the validation split likes best, or of a mean of several. p: of "
-        f"the difference to the row above in the first measure, of the seeds' mean, two-sided, by "
-        f"{test}. Minutes: of a training with its compilations and evaluations, beside others on "
+        ", of the checkpoint that the validation split likes best, or of a mean of several.",
+        " p: of the difference to the row above in the first measure, of the seeds' mean, "
+        f"two-sided, by {test}." * bool(tested),
+        " Minutes: of a training with its compilations and evaluations, beside others on "
         "its device where there were several workers; later seeds find a row's programs compiled.",
         _ELSEWHERE if elsewhere else "",
     ]
@@ -164,17 +166,20 @@ class Step(NamedTuple):
 
 
 def steps(plan: Plan, reports: Reports) -> list[Step]:
-    """Neighbours in the order of the published figures, and what the table says the paper claims;
+    """From each published figure to the next better one, and what the table says the paper claims;
     equals have no order."""
     name = plan.table.measures[0]
     measure = MEASURES[name]
     ours = {row.name: values(reports, row, measure) for row in plan.table.rows}
-    known = [row for row in plan.table.rows if name in row.published and ours[row.name]]
-    known.sort(key=lambda row: row.published[name], reverse=measure.lower_is_better)
+    equals: dict[float, list[str]] = {}
+    for row in plan.table.rows:
+        if name in row.published and ours[row.name]:
+            equals.setdefault(row.published[name], []).append(row.name)
+    figures = sorted(equals, reverse=measure.lower_is_better)
     pairs = [
-        (a.name, b.name)
-        for a, b in itertools.pairwise(known)
-        if a.published[name] != b.published[name]
+        pair
+        for worse, better in itertools.pairwise(figures)
+        for pair in itertools.product(equals[worse], equals[better])
     ]
     pairs += [(a, b) for a, b in plan.table.claims if ours[a] and ours[b]]
     return [_step(plan, worse, better, ours, measure) for worse, better in pairs]
@@ -183,13 +188,16 @@ def steps(plan: Plan, reports: Reports) -> list[Step]:
 def _step(
     plan: Plan, worse: str, better: str, ours: dict[str, list[float]], measure: Measure
 ) -> Step:
+    """A row of one value, an ensemble's say, is taken to vary as the others do."""
+    variances = {row: statistics.variance(own) for row, own in ours.items() if len(own) > 1}
+    usual = statistics.mean(variances.values()) if variances else 0.0
     low, high = ours[worse], ours[better]
     gain = statistics.mean(high) - statistics.mean(low)
     models = [plan.runs_of(plan.table.row(name), 0) for name in (worse, better)]
     if models[0] == models[1] and len(low) == len(high) > 1:
         noise = statistics.stdev(b - a for a, b in zip(low, high, strict=True))
     else:
-        noise = math.hypot(*(statistics.stdev(own) for own in (low, high) if len(own) > 1))
+        noise = math.sqrt(sum(variances.get(row, usual) for row in (worse, better)))
     return Step(worse, better, -gain if measure.lower_is_better else gain, noise, measure.form)
 
 
@@ -223,7 +231,8 @@ def order(plan: Plan, reports: Reports) -> str:
         text
         if plan.seeds == 1
         else text + "(The noise is the root of both rows' summed variances over seeds, or the "
-        "deviation of the gain where the same models were decoded in two ways.)"
+        "deviation of the gain where the same models were decoded in two ways. A row of one value "
+        "is taken to vary as the others do.)"
     )
 
 

@@ -16,10 +16,11 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import absl.logging
+import jax
 import numpy as np
 
 from data.labelling import prepare
-from errors import Stopped, UserError, stop_signals
+from errors import Stopped, UserError, first_line, stop_signals
 from evaluation.results import Wanted
 from evaluation.runs import score_ensemble, score_run
 from papers.measures import Report
@@ -31,6 +32,8 @@ from training.checkpoints import is_done
 from training.devices import make_mesh
 
 Reports = dict[str, dict[int, Report]]  # by row and seed; an ensemble's is under seed 0
+
+KILLED = "its process was killed, perhaps for want of memory: with fewer --workers each has more"
 
 logger = logging.getLogger("alignax")
 
@@ -64,25 +67,24 @@ def _work(
     if workers == 1:
         for row, seed in wanted:
             if not signals:
-                yield score_row(plan, row, seed)
+                yield _name(plan, row, seed), score_row(plan, row, seed)
         return
     context = multiprocessing.get_context("spawn")  # JAX has threads, which a fork would lose
     shares = context.Queue()
     for share in deal(workers):
         shares.put(share)
     with ProcessPoolExecutor(workers, context, _take_share, (shares, os.getpid())) as pool:
-        waiting = {pool.submit(score_row, plan, row, seed) for row, seed in wanted}
+        waiting = {pool.submit(score_row, plan, row, seed): (row, seed) for row, seed in wanted}
         while waiting:
-            done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
-            try:
-                yield from [future.result() for future in done]
-            except BrokenProcessPool:
-                raise UserError(
-                    "a process that scored was killed, perhaps for want of memory: with fewer "
-                    "--workers each has more. Reports are kept, and the same command goes on"
-                ) from None
+            for future in wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED).done:
+                row, seed = waiting.pop(future)
+                name = _name(plan, row, seed)
+                try:
+                    yield name, future.result()
+                except BrokenProcessPool:  # and so do all that are left
+                    yield name, KILLED
             if signals:  # those under way come to their end
-                waiting = {future for future in waiting if not future.cancel()}
+                waiting = {future: one for future, one in waiting.items() if not future.cancel()}
 
 
 def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
@@ -98,10 +100,14 @@ def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
             sys.exit(1)
 
 
-def score_row(plan: Plan, row: Row, seed: int) -> tuple[str, str]:
-    """Writes the report of a row; its name, and what went wrong if something did."""
+def _name(plan: Plan, row: Row, seed: int) -> str:
+    """Of a report, for people."""
+    return f"{row.name}, " + (f"{plan.seeds} models" if row.ensemble else f"seed {seed}")
+
+
+def score_row(plan: Plan, row: Row, seed: int) -> str:
+    """Writes the report of a row; what went wrong if something did."""
     folder, runs = plan.report(row, seed), plan.runs_of(row, seed)
-    name = f"{row.name}, " + (f"{len(runs)} models" if row.ensemble else f"seed {seed}")
     config = decoded(plan.trained_config(runs[0]), row)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as part:  # until it is whole
@@ -114,11 +120,15 @@ def score_row(plan: Plan, row: Row, seed: int) -> tuple[str, str]:
                     score_ensemble(config, runs, make_mesh(), row.checkpoint, wanted)
                 else:
                     score_run(config, runs[0], make_mesh(), row.checkpoint, wanted)
-        except UserError as error:
-            return name, str(error)
-        with contextlib.suppress(OSError):  # another table was first, with the same
             whole.rename(folder)
-    return name, ""
+        except UserError as error:
+            return str(error)
+        except (MemoryError, jax.errors.JaxRuntimeError) as error:
+            return first_line(error)
+        except OSError as error:
+            if not folder.exists():  # or else another table was first, with the same
+                return first_line(error)
+    return ""
 
 
 def read_reports(plan: Plan) -> Reports:

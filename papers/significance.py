@@ -73,16 +73,12 @@ def _translations(
     """What BLEU or exact match is made of, a sentence each, by row and seed."""
     task = Translation(plan.trained_config(plan.run(rows[0], 0)))
     gold = [texts for _, texts in references(task, "test")]
-
-    def words(texts: list[str]) -> list[list[str]]:
-        return [task.target.words(text.lower() if task.lowercase else text) for text in texts]
-
-    gold_words = [words(several) for several in gold] if name != "wer" else []
+    gold_words = [[task.scored_words(text) for text in several] for several in gold]
 
     def statistics(texts: list[str]) -> Statistics:
         if name == "wer":
             return share(exact_matches(texts, gold, task.lowercase))
-        return bleu_statistics(words(texts), gold_words)
+        return bleu_statistics([task.scored_words(text) for text in texts], gold_words)
 
     return {
         row.name: [statistics(read_hypotheses(plan.report(row, s))) for s in reports[row.name]]

@@ -53,6 +53,10 @@ class Translation(Task):
             return make_tokenizer("unicode", "").words(line)
         return vocabulary.surface(line).split()
 
+    def scored_words(self, text: str) -> list[str]:
+        """Of the target, as scores over words count them."""
+        return self.target.words(text.lower() if self.lowercase else text)
+
     @property
     def lowercase(self) -> bool:
         """Whether the target has no capitals, so that scores must not ask for them."""

@@ -63,6 +63,19 @@ def test_equals_have_no_order(tmp_path):
     )
 
 
+def test_every_row_of_a_figure_is_compared_with_those_of_the_next(tmp_path):
+    figures = {"worst": 9.0, "middle": 8.0, "best": 8.0}
+    rows = tuple(Row(row.name, row.arguments, {}, {"frame": figures[row.name]}) for row in ROWS)
+    found = steps(plan_of(tmp_path, rows), reports_of(worst=[3.0], middle=[2.0], best=[1.0]))
+    assert [(s.worse, s.better) for s in found] == [("worst", "middle"), ("worst", "best")]
+
+
+def test_a_row_of_one_value_is_as_noisy_as_the_others(tmp_path):
+    measured = reports_of(worst=[3.0, 3.4], middle=[2.0, 2.4], best=[1.9])
+    first, second = steps(plan_of(tmp_path), measured)
+    assert first.noise == pytest.approx(0.4) == second.noise and second.within
+
+
 def test_what_a_paper_claims_in_words_is_checked_too(tmp_path):
     rows = tuple(Row(row.name, row.arguments) for row in ROWS)
     plan = plan_of(tmp_path, rows, claims=(("worst", "best"), ("middle", "best")))
