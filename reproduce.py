@@ -26,7 +26,6 @@ from sweeping.estimate import TRYING, duration, estimate
 from sweeping.points import Point, Sweep
 from sweeping.study import Settings, Study
 from sweeping.watch import work
-from tasks.registry import make_task
 
 _DATA = flags.DEFINE_string("data", "", "Corpus, a name of configs/datasets.py; --list has them.")
 _DATA_DIR = flags.DEFINE_string("data_dir", "", "Its folder, where it is not in corpora/.")
@@ -67,6 +66,8 @@ def main(target: str = "") -> None:
 
 def _check_corpus(plan: Plan) -> None:
     """It is there and prepared: once, not a run each."""
+    from tasks.registry import make_task  # with all that reads data, which --list need not wait for
+
     try:
         make_task(plan.config(plan.table.rows[0]))
     except UserError as error:
@@ -76,7 +77,7 @@ def _check_corpus(plan: Plan) -> None:
 def reproduce(plan: Plan, workers: int, command: str) -> Path:
     """Trains what is not trained, scores what is not scored, and writes the page."""
     failed = _train(plan, workers)
-    from papers.page import write_page  # with all of evaluation, which --list need not wait for
+    from papers.page import write_page  # with all of evaluation, likewise
     from papers.scoring import read_reports, score
 
     failed += score(plan, workers)

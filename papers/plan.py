@@ -16,8 +16,7 @@ from configs.check import check
 from errors import UserError
 from papers.table import Row, Table
 from sweeping.points import Base, Point, label
-from training.checkpoints import is_done
-from training.workdir import PLACES, flat, load_config
+from training.workdir import PLACES, flat, is_done, load_config
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 

@@ -28,8 +28,8 @@ from papers.plan import Plan, decoded
 from papers.table import Row
 from sweeping.devices import Share, deal
 from sweeping.launch import PR_SET_PDEATHSIG
-from training.checkpoints import is_done
 from training.devices import make_mesh
+from training.workdir import is_done
 
 Reports = dict[str, dict[int, Report]]  # by row and seed; an ensemble's is under seed 0
 

@@ -2,11 +2,9 @@
 
 import os
 
-# Compiling takes most of the time here, so code is compiled fast rather than to be fast.
-os.environ["XLA_FLAGS"] = (
-    "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 "
-    "--xla_llvm_disable_expensive_passes=true"
-)
+from tests.programs import ENVIRONMENT, FAST
+
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=8 {FAST}"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from pathlib import Path
@@ -18,7 +16,6 @@ from configs import vaswani2017
 from configs.base import Config
 from configs.luong2015 import get_config
 from tasks.translation import Translation
-from tests.programs import ENVIRONMENT
 from training.devices import make_mesh
 
 jax.config.update("jax_numpy_rank_promotion", "raise")

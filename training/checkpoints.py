@@ -245,15 +245,6 @@ def _seal(record: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def is_done(workdir: Path) -> bool:
-    """Whether a run has come to its end: a quick look, for those who plan what is to be done."""
-    folder = workdir / "checkpoints"
-    steps = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
-    if not steps:
-        return False
-    return json.loads((folder / str(max(steps)) / "progress" / "metadata").read_bytes())["done"]
-
-
 def structure(tree: Any) -> str:
     """A digest of names, shapes and types: what a model's checkpoint must have to fit it."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]

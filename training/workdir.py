@@ -164,6 +164,15 @@ def load_config(workdir: Path) -> Config:
     return config.lock()
 
 
+def is_done(workdir: Path) -> bool:
+    """Whether a run has come to its end: a quick look, for those who plan what is to be done."""
+    folder = workdir / "checkpoints"
+    steps = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
+    if not steps:
+        return False
+    return json.loads((folder / str(max(steps)) / "progress" / "metadata").read_bytes())["done"]
+
+
 def flat(config: Config) -> dict[str, object]:
     """Dotted field names to values, as JSON keeps them."""
     found = {}

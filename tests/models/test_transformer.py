@@ -145,12 +145,9 @@ def test_all_weights_of_all_layers_and_heads_can_be_asked_for(name):
         memory = module.encode(SOURCE, SOURCE != 0)
         return module.decode(memory, TARGET_IN)[0]
 
-    @jax.jit
-    def both(variables):
+    with jax.disable_jit():  # compiled, another program may round in another way
         features, asked = model.apply(variables, method=forward, mutable=["attention"])
-        return features, asked, model.apply(variables, method=forward)
-
-    features, asked, alone = both(variables)
+        alone = model.apply(variables, method=forward)
     np.testing.assert_array_equal(features, alone)
     _, expected = reference.transformer(
         reference.as_float64(params), config, SOURCE[0], TARGET_IN[0]
