@@ -208,5 +208,6 @@ def test_gradients_of_whole_models_are_those_of_a_plain_scan(name, monkeypatch):
         return np.concatenate([np.ravel(x) for x in jax.tree.leaves(gradients)])
 
     assert distance(joined(ours), joined(theirs)) < 1e-6
-    # A softmax's small gradients are differences of large ones, and rounded accordingly.
-    assert max(jax.tree.leaves(jax.tree.map(distance, ours, theirs))) < 1e-5
+    # A softmax's small gradients are differences of large ones, and rounded accordingly: by 3e-5
+    # of Bahdanau's model where jax 0.12 compiles it, by less than 1e-5 before.
+    assert max(jax.tree.leaves(jax.tree.map(distance, ours, theirs))) < 1e-4
