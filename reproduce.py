@@ -129,9 +129,14 @@ def _count(name: str, table: Table) -> int:
     return len(plan.runs()) * plan.seeds
 
 
+def _some(number: int, things: str) -> str:
+    return f"{number} {things}{'' if number == 1 else 's'}"
+
+
 def _show_plan(plan: Plan, workers: int) -> None:
     runs, left = plan.runs(), plan.left()
-    print(f"{plan.name}: {len(runs)} models, {plan.seeds} seeds, {len(left)} runs to be trained")
+    counts = _some(len(runs), "model"), _some(plan.seeds, "seed"), _some(len(left), "run")
+    print(f"{plan.name}: {', '.join(counts)} to be trained")
     for name, rows in runs.items():
         done = plan.seeds - sum(name == own for own, _ in left)
         print(f"{done} of {plan.seeds} trained: {name} ({'; '.join(row.name for row in rows)})")

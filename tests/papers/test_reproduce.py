@@ -92,7 +92,7 @@ def test_a_plan_is_shown_with_what_is_left(plan, monkeypatch, capsys):
     monkeypatch.setattr(reproducing, "estimate", lambda *_: Estimate(100, 0.5, 10.0, 7))
     reproducing._show_plan(plan, workers=2)
     shown = capsys.readouterr().out
-    assert "1 models, 1 seeds, 1 runs to be trained" in shown
+    assert "1 model, 1 seed, 1 run to be trained" in shown
     assert "0 of 1 trained: luong2015,dates," in shown and "(greedy; ensemble, beam 2)" in shown
     assert "may take 60 s" in shown and "--workers=2 60 s" in shown
 
