@@ -109,7 +109,7 @@ def _spelling(config: Config) -> None:
     config.model.scan = True
     config.data.batch_size, config.data.batch_unit, config.data.buckets = 4096, "tokens", 4
     # At .001 and unclipped, gradients grew until what was learnt by step 3,000 was lost again, with
-    # dropout .1 or .2. (At that rate .4 and .5 held, but had 75 % right in the end, not 79.)
+    # dropout .1 or .2. (.4 and .5 held for 9,000 steps of 8,192 tokens, with 75 % right, not 79.)
     config.optimizer.learning_rate, config.optimizer.clip_norm = 0.0005, 1.0
     config.optimizer.schedule = "cosine"
     config.train.steps = 20_000

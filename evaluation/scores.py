@@ -42,8 +42,8 @@ def exact_matches(hypotheses: Sequence[str], references: References, lowercase: 
 
 
 def edit_rate(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> float:
-    """TER (0–100): edits, shifts of phrases among them, a reference word. A
-    hundred sentences a second, where the other scores have thousands."""
+    """TER (0–100): edits, shifts of phrases among them, a reference word. It takes a second
+    for a hundred sentences or two, where the other scores take one for thousands."""
     metric = sacrebleu.TER(case_sensitive=not lowercase)
     return metric.corpus_score(hypotheses, _streams(references)).score
 

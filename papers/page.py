@@ -133,7 +133,9 @@ def _legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
         f" (but {'; '.join(fewer)})" if fewer else "",
         ", of the checkpoint that the validation split likes best, or of a mean of several.",
         " p: of the difference to the row above in the first measure, of the seeds' mean, "
-        f"two-sided, by {test}." * bool(tested),
+        f"two-sided, by {test}."
+        if tested
+        else "",
         " Minutes: of a training with its compilations and evaluations, beside others on "
         "its device where there were several workers; later seeds find a row's programs compiled.",
         _ELSEWHERE if elsewhere else "",

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 # Compiling takes most of the time here, so code is compiled fast rather than to be fast.
 FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-if version("jaxlib").startswith("0.10."):  # whose other way takes a third; later ones have it not
+if version("jaxlib").startswith("0.10."):  # its older way to fuse compiles in a third of the time
     FAST += " --xla_cpu_use_fusion_emitters=false"
 SMALL = [
     "--config=configs/luong2015.py:score=dot,data=dates,feed=no",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data.labelling import prepare
-from papers.page import _remarks, order, show, steps, write_page
+from papers.page import _legend, _remarks, order, show, steps, write_page
 from papers.plan import Plan, facts
 from papers.scoring import read_reports
 from papers.significance import significance, welch
@@ -74,6 +74,12 @@ def test_a_row_of_one_value_is_as_noisy_as_the_others(tmp_path):
     measured = reports_of(worst=[3.0, 3.4], middle=[2.0, 2.4], best=[1.9])
     first, second = steps(plan_of(tmp_path), measured)
     assert first.noise == pytest.approx(0.4) == second.noise and second.within
+
+
+def test_a_test_is_named_where_there_was_one(tmp_path):
+    plan, reports = plan_of(tmp_path), reports_of(worst=[3.0], middle=[2.0], best=[1.0])
+    assert "by Welch's t-test" in _legend(plan, reports, {"middle": "–", "best": ".03 (t)"})
+    assert " p: " not in _legend(plan, reports, {"middle": "–", "best": "–"})
 
 
 def test_what_a_paper_claims_in_words_is_checked_too(tmp_path):

@@ -73,6 +73,7 @@ def test_a_table_becomes_a_page(plan):
 
     # Again: what is done is not done again, and a table that shares a run does not train it.
     times = {path: path.stat().st_mtime_ns for path in plan.folder.rglob("scores.json")}
+    assert all("ter" not in json.loads(path.read_text("utf-8"))["scores"] for path in times)
     shared = dataclasses.replace(TABLE, rows=TABLE.rows[:1], figures=())
     assert len(times) == 2
     reproduce(plan, workers=1, command="again")
