@@ -6,12 +6,12 @@
 Arguments: data (cloze names of configs/datasets.py), reader (attention_over_attention,
 attention_sum: the baseline of Kadlec 2016), size (small, paper).
 
-Measured on the test split, at commit 68503d8, under 6 min on an H200 beside seven other trainings
-(2 min with one beside); the last column is the candidate that the passage names most often, which
-eval.py prints as most_frequent:
+Measured on the test split, on an H200 (novels_ne: docs/results, cui2017.readers; novels_cn at
+commit 68503d8, under 6 min beside seven other trainings); the last column is the candidate that the
+passage names most often, which eval.py prints as most_frequent:
 
     data=                      over attention   sum            most frequent
-    novels_ne                  48.7 %           30.3 %         32.2 %
+    novels_ne (3 seeds)        49.7 ± 1.5 %     28.5 ± 0.4 %   32.2 %
     novels_cn (seeds 0, 1)     36.5, 36.7 %     31.3, 34.9 %   25.0 %
 
 There are 11,093 and 18,026 questions to learn from, a tenth of the Children's Book Test, where the

@@ -41,7 +41,8 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     for number, (q, p) in enumerate(zip(questions, predicted, strict=True)):
         if number < wanted.pictures:
             path = wanted.folder / f"attention-{number}.png"
-            title = f"ours {answer(q, p)} ({p['p']:.2f}), gold {q['answer']}; s = Σ β·α, (β)"
+            title = f"ours {answer(q, p)} ({p['p']:.2f}), gold {q['answer']}"
+            title += "; s = Σ β·α, (β)" * ("alpha" in p)
             over_passage(rows(q, p), q["passage"], set(q["candidates"]), title, path)
     if wanted.page:
         title = f"{task.config.model.reader}: {corpus_name(task.config.data)}"
