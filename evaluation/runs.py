@@ -45,8 +45,9 @@ def score_ensemble(
     """Scores a split by the translators of several runs as one, all of one config but for seeds."""
     models = [_restored(config, workdir, mesh, checkpoint) for workdir in workdirs]
     tasks, params, steps = zip(*models, strict=True)
-    wanted.folder.mkdir(parents=True, exist_ok=True)
-    report_ensemble(tasks, params, mesh, wanted._replace(checkpoints=steps[0]))
+    with writing(wanted.folder):
+        wanted.folder.mkdir(parents=True, exist_ok=True)
+        report_ensemble(tasks, params, mesh, wanted._replace(checkpoints=steps[0]))
 
 
 def _restored(
@@ -64,5 +65,6 @@ def _restored(
 def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted: Wanted) -> None:
     """Scores a split by one checkpoint or the mean of several, and writes the report."""
     task, params, steps = _restored(config, workdir, mesh, checkpoint)
-    wanted.folder.mkdir(parents=True, exist_ok=True)
-    REPORTS[config.task](task, params, mesh, wanted._replace(checkpoints=steps))
+    with writing(wanted.folder):
+        wanted.folder.mkdir(parents=True, exist_ok=True)
+        REPORTS[config.task](task, params, mesh, wanted._replace(checkpoints=steps))

@@ -63,17 +63,17 @@ _REFUSALS = {
 
 
 @contextlib.contextmanager
-def writing(workdir: Path) -> Iterator[None]:
+def writing(folder: Path) -> Iterator[None]:
     """A full disk, say, is no fault of the program's."""
     try:
         yield
     except OSError as error:
-        elsewhere = error.filename and not Path(error.filename).is_relative_to(workdir)
+        elsewhere = error.filename and not Path(error.filename).is_relative_to(folder)
         if error.errno not in _REFUSALS or elsewhere:
             raise
         raise UserError(
-            f"cannot write to the workdir {workdir}: {error.strerror or error}; what was saved "
-            "there is kept, and the same command goes on from it"
+            f"cannot write to {folder}: {error.strerror or error}; what was saved there is kept: "
+            "make room, and give the same command again"
         ) from error
 
 

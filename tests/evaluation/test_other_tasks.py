@@ -16,7 +16,7 @@ from evaluation.labelling import chunk_scores
 from evaluation.predictions import Predictor, mean_losses
 from evaluation.registry import EVALUATIONS, REPORTS
 from evaluation.results import Wanted
-from evaluation.runs import train_run
+from evaluation.runs import score_run, train_run
 from tasks.registry import make_task
 from tests.small import small_config
 from training.devices import make_mesh
@@ -142,7 +142,7 @@ def test_scores_of_classes():
     assert macro_f1(ours, gold) == pytest.approx((2 / 3 + 4 / 6) / 2)
 
 
-def test_a_run_of_another_task_is_told_what_it_cannot_do(tmp_path, alone):
+def test_what_cannot_be_done_with_a_run_is_a_sentence(tmp_path, alone):
     config, run = small_config("series", tmp_path / "corpus"), tmp_path / "run"
     train_run(config, run, alone)
 
@@ -156,3 +156,7 @@ def test_a_run_of_another_task_is_told_what_it_cannot_do(tmp_path, alone):
 
     assert "--decode.beam: a run of labelling decodes nothing" in said("eval.py", "--decode.beam=3")
     assert "only translation runs can translate" in said("translate.py")
+    taken = tmp_path / "file"
+    taken.write_text("")
+    with pytest.raises(UserError, match=r"cannot write to .*file: File exists.* make room"):
+        score_run(config, run, alone, "best", Wanted("test", taken, pictures=0, page=0))
