@@ -3,9 +3,10 @@
 python eval.py --workdir=runs/a --split=test
 
 Writes scores.json, hypotheses.txt or predictions.txt, report.html and pictures (attention-*.png,
-prediction-*.png) to WORKDIR/eval/SPLIT, and prints the scores. Of a translator they are perplexity,
-BLEU (sacreBLEU's and over tokens), chrF, TER, exact match, token and alignment error; how to decode
-is the run's config.decode, and --decode.beam=5 and the like change it.
+heads-*.png of a Transformer, prediction-*.png) to WORKDIR/eval/SPLIT, and prints the scores. Of a
+translator they are perplexity, BLEU (sacreBLEU's and over tokens), chrF, TER, exact match, token
+and alignment error; how to decode is the run's config.decode, and --decode.beam=5 and the like
+change it.
 
 Of other tasks they are the loss (scores.json says of what), accuracy, precision, recall and F1 of
 chunks, error and mean F1 of classes, and how often a cloze's most frequent candidate is right.

@@ -26,7 +26,6 @@ _CHECKPOINT = flags.DEFINE_list(
 _SCORE = flags.DEFINE_string(
     "score", "", "File of given translations, a line each: prints their log p in place of ours."
 )
-_NBEST = flags.DEFINE_integer("nbest", 0, "Hypotheses a line; the beam is at least as wide.", 0)
 _ATTENTION = flags.DEFINE_string("attention", "", "File for tokens and attention, a JSON a line.")
 _DICTIONARY = flags.DEFINE_string(
     "dictionary", "", "TSV of source and target words, for --decode.replace_unknown=True."
@@ -51,18 +50,20 @@ def main() -> None:
         if task != "translation":
             raise UserError(f"{workdir} is a run of {task}: only translation runs can translate")
     config = load_config(Path(_WORKDIR.value[0]))
-    if _NBEST.value:
-        config.decode.nbest = _NBEST.value
-        config.decode.beam = max(_NBEST.value, config.decode.beam)
     settings = program.decode_settings(config)
     if _DICTIONARY.value and not settings.replace_unknown:
         raise UserError("--dictionary is for unknown words: add --decode.replace_unknown=True")
+    if _SCORE.value and (_ATTENTION.value or _DICTIONARY.value):
+        raise UserError("--score translates nothing: leave --attention and --dictionary out")
+    if _ATTENTION.value and sys.stdin.isatty():
+        raise UserError("--attention is for lines of a file: give it one, as < in.txt")
     dictionary = _read_dictionary(_DICTIONARY.value)
     mesh, tasks, params = make_mesh(), [], []
     for workdir in map(Path, _WORKDIR.value):
         config = load_config(workdir)
         task = Translation(config, workdir / VOCABULARIES)
-        checkpoints = Checkpoints(workdir, config.train.keep, read_only=True)
+        own = config.train
+        checkpoints = Checkpoints(workdir, own.keep, own.eval_every, read_only=True)
         for which in _CHECKPOINT.value:
             tasks.append(task)
             steps = checkpoints.find(which)

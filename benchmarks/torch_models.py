@@ -154,7 +154,8 @@ def loss(model: nn.Module, source: Tensor, words: Tensor, target: Tensor) -> Ten
 def beam_search(model: nn.Module, source: Tensor, width: int, length: int) -> Tensor:
     """The best of `width` hypotheses of `length` words, a row of the model for each of them."""
     batch = len(source)
-    memory, state = model.encode(source.repeat_interleave(width, dim=0))
+    several = torch.arange(batch, device=source.device).repeat_interleave(width)
+    memory, state = (_rows(part, several) for part in model.encode(source))
     words = torch.full((batch * width, 1), BOS, device=source.device)
     total = torch.full((batch, width), -math.inf, device=source.device)
     total[:, 0] = 0

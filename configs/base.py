@@ -294,7 +294,7 @@ def _decode() -> Config:
         "max_extra": 10,  # and so many words more
         "min_ratio": 0.0,  # the shortest
         "batch": 64,  # sentences at a time
-        "beam": 1,  # hypotheses a sentence; 1: greedy, as always while training
+        "beam": 1,  # hypotheses a sentence; 1: greedy, as train.eval_greedily asks for
         "nbest": 1,  # those of them that are kept
         "length_penalty": "none",  # none | gnmt | average, with exponent alpha
         "alpha": 0.6,

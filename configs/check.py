@@ -359,7 +359,15 @@ def _faults_of_decoding(config: Config) -> Iterator[str]:
             f"max_ratio={decode.max_ratio}: make it smaller"
         )
     if decode.nbest > decode.beam:
-        yield f"config.decode.nbest={decode.nbest} is more than decode.beam={decode.beam} can find"
+        yield (
+            f"config.decode.nbest={decode.nbest} is more than decode.beam={decode.beam} can find: "
+            "make the beam as wide"
+        )
+    if (decode.top_k or decode.top_p < 1) and not decode.temperature:
+        yield (
+            "config.decode.top_k and top_p are for drawing: set decode.temperature=1 too, or leave "
+            "them out"
+        )
     if decode.temperature and decode.beam > 1:
         yield (
             f"config.decode.temperature={decode.temperature} draws one hypothesis a sentence: set "

@@ -23,7 +23,7 @@ SHAPING = (
     "corpus", "splits", "holdout", "files", "label", "text", "documents", "max_length",
     "max_sentences", "vocab",
 )  # fmt: skip
-SHAPING_OF = {"tfds": ("name", "dir")}
+SHAPING_OF = {"tfds": ("name",)}
 _BREAK = re.compile(r"<br\s*/?>|\n")
 # A full stop and what closes it; abbreviations are cut as well, which no reader of sentences minds
 # much.

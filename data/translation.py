@@ -27,7 +27,7 @@ SHAPING = (  # the fields of config.data that decide what is prepared,
     "source_vocab", "target_vocab", "shared_vocab", "alignment", "alignment_base",
     "alignment_order",
 )  # fmt: skip
-SHAPING_OF = {"dates": ("seed", "examples"), "tfds": ("name", "dir")}  # and those of one corpus
+SHAPING_OF = {"dates": ("seed", "examples"), "tfds": ("name",)}  # and those of one corpus
 
 
 def read_pairs(data: Config, split: str) -> Iterator[Pair]:

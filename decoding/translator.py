@@ -130,11 +130,12 @@ class Translator:
         return jnp.sum(mean, axis=1, where=target != PAD)
 
     def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
-        """This host's rows. Widths are of a short ladder, rows a power of 2 up to decode.batch."""
+        """This host's rows. Widths are of a short ladder, rows a power of 2, for each device, up to
+        decode.batch."""
         host, hosts = jax.process_index(), jax.process_count()
         for width, members in _groups(list(map(len, ids)), self.settings.batch):
             fitting = self.mesh.size
-            while fitting < min(len(members), self.settings.batch):
+            while fitting < len(members) and 2 * fitting <= self.settings.batch:
                 fitting *= 2
             for first in range(0, len(members), fitting):
                 batch = {

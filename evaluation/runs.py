@@ -57,7 +57,9 @@ def _restored(
     check_rows(mesh, config)
     task = make_task(config)
     check_data(workdir, task.data_name)
-    with contextlib.closing(Checkpoints(workdir, config.train.keep, read_only=True)) as found:
+    settings = config.train
+    checkpoints = Checkpoints(workdir, settings.keep, settings.eval_every, read_only=True)
+    with contextlib.closing(checkpoints) as found:
         steps = found.find(checkpoint)
         return task, found.restore_params(task, config, mesh, steps), steps
 

@@ -92,12 +92,17 @@ def paired_bootstrap(
         _streams(references), test_type="bs", n_samples=samples,
     )  # fmt: skip
     scores: Any = test()[1]
+
+    def p(result: Any, first: Any) -> float:
+        # The first has none; and sacreBLEU's, of equals, is as small as it can be.
+        return 1.0 if result.score == first.score else float(result.p_value)
+
     return {
         metric: {
             name: {
                 "score": result.score,
                 "interval": float(result.ci or 0),
-                "p": 1.0 if result.p_value is None else float(result.p_value),
+                "p": p(result, results[0]),
             }
             for name, result in zip(systems, results, strict=True)
         }

@@ -53,6 +53,8 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     """Scores a split, prints the scores, and writes them with all that was decoded."""
     evaluator = Evaluator(task, mesh, wanted.decode)
     theirs = read_hypotheses(wanted.against) if wanted.against else []
+    if wanted.against:
+        _check_same_split(len(task.pairs(wanted.split)), len(theirs))
     translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
     scores = evaluator.losses(params, wanted.split) | all_scores(task, translated, wanted.ter)
     looks = Looks(task, task.pairs(wanted.split), wanted.pictures)
@@ -208,13 +210,16 @@ def read_hypotheses(folder: Path) -> list[str]:
         raise UserError(f"{folder} has no hypotheses.txt: run eval.py on that run first") from None
 
 
+def _check_same_split(ours: int, theirs: int) -> None:
+    if ours != theirs:
+        raise UserError(
+            f"the other run has {theirs:,} hypotheses and this split {ours:,} sentences: two runs "
+            "can be compared on the same corpus only"
+        )
+
+
 def compared(task: Translation, translated: list[Translated], theirs: list[str]) -> dict[str, Any]:
     """A paired bootstrap against the hypotheses of another run, by metric and system."""
-    if len(theirs) != len(translated):
-        raise UserError(
-            f"the other run has {len(theirs):,} hypotheses and this split {len(translated):,} "
-            "sentences: two runs can be compared on the same corpus only"
-        )
     ours, references = [t.best.text for t in translated], [t.references for t in translated]
     return paired_bootstrap({"other": theirs, "ours": ours}, references, task.lowercase)
 

@@ -279,8 +279,8 @@ class LocalPredictive(Local):
 class Hard(Global):
     """One position is read (Xu 2015): in training s_t ~ Categorical(α_t), then the likeliest.
 
-    In training, one sentence in two reads its expectation instead, and log α_t(s_t) and the
-    entropy of α_t are sown for REINFORCE, for the sentences that sampled.
+    In training, one sentence in two reads its expectation instead. Sown for REINFORCE are the
+    entropy of α_t, and log α_t(s_t) where a position was drawn, 0 elsewhere.
     """
 
     def source(self, states: Array, mask: Array, deterministic: bool) -> Source:

@@ -11,7 +11,7 @@ from configs.base import Config
 from errors import UserError
 from sweeping.devices import Share
 from sweeping.points import Base, Point
-from sweeping.workers import ROOT, command, environment
+from sweeping.workers import command, environment
 
 STEPS = 20
 TRYING = f"trying one for {2 * STEPS} steps and an evaluation, which may take minutes on a CPU"
@@ -49,7 +49,7 @@ def estimate(base: Base, point: Point, share: Share) -> Estimate:
         flags = base.flags(short, 0)
         began = time.monotonic()
         done = subprocess.run(
-            command(share, [*flags, f"--workdir={folder}/run"]), cwd=ROOT,
+            command(share, [*flags, f"--workdir={folder}/run"]),
             env=environment(share), stdout=subprocess.DEVNULL, check=False,
         )  # fmt: skip
         seconds = time.monotonic() - began

@@ -25,7 +25,7 @@ def submit(
     except NameError as error:  # submitit's word for a setting it does not know
         raise UserError(f"--slurm: {error}") from None
     command = [sys.executable, str(ROOT / "sweep.py"), *flags]
-    function = submitit.helpers.CommandFunction(command, cwd=ROOT)
+    function = submitit.helpers.CommandFunction(command)
     with executor.batch():
         return [executor.submit(function) for _ in range(jobs)]
 

@@ -102,7 +102,8 @@ def in_use(folder: Path) -> bool:
 def command(share: Share, flags: Sequence[str]) -> list[str]:
     """train.py on a worker's share."""
     cores, parent = ",".join(map(str, share.cores)), str(os.getpid())
-    return [sys.executable, "sweeping/launch.py", parent, cores, "train.py", *flags]
+    launch, train = str(ROOT / "sweeping" / "launch.py"), str(ROOT / "train.py")
+    return [sys.executable, launch, parent, cores, train, *flags]
 
 
 def environment(share: Share) -> dict[str, str]:
@@ -125,7 +126,7 @@ class Run:
             self._said_before = output.tell()
             self.process = subprocess.Popen(
                 command(share, [*flags, f"--workdir={folder.absolute()}"]),
-                cwd=ROOT, env=environment(share), stdin=subprocess.DEVNULL,
+                env=environment(share), stdin=subprocess.DEVNULL,
                 stdout=output, stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for us to pass on
             )  # fmt: skip

@@ -83,18 +83,19 @@ class Translation(Task):
         settings, deterministic = self.config.train, key is None
         rngs = {} if key is None else {"dropout": key, "sample": jax.random.fold_in(key, 1)}
         target, mask = batch["target"], batch["source"] != PAD
+        # Evaluation wants the plain loss, whatever training smooths and punishes.
+        smoothing = 0.0 if deterministic else settings.label_smoothing
+        penalised = settings.doubly_stochastic > 0 and not deterministic
 
         def forward(model: Any) -> tuple[Array, Array, Array | None]:
             memory = model.encode(batch["source"], mask, deterministic)
             features, attention = model.decode(
-                memory, shift_right(target), deterministic, settings.doubly_stochastic > 0
+                memory, shift_right(target), deterministic, penalised
             )
             return features, model.output_kernel(), attention
 
         apply = nn.apply(forward, self.model, mutable=["reinforce"])
         (features, kernel, attention), sown = apply({"params": params}, rngs=rngs)
-        # Evaluation wants the plain loss, whatever training smooths.
-        smoothing = 0.0 if deterministic else settings.label_smoothing
         nll, sums = cross_entropy(features, kernel, target, smoothing)
         if attention is not None:
             unread = doubly_stochastic(attention, target, mask)

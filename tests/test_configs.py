@@ -264,7 +264,8 @@ COMBINATIONS = {
     "one of them must say how long": {"train.epochs": 0.0},
     "nbest=3 is more than": {"decode.nbest": 3},
     "temperature=0.7 draws one": {"decode.temperature": 0.7, "decode.beam": 2},
-    "top_p=0.0 is out of range": {"decode.top_p": 0.0},
+    "top_p=0.0 is out of range": {"decode.top_p": 0.0, "decode.temperature": 1.0},
+    "top_k and top_p are for drawing": {"decode.top_k": 5},
     "leave no room for a word": {"decode.max_ratio": 0.0, "decode.max_extra": 0},
     "min_ratio=3.0 is more than": {"decode.min_ratio": 3.0},
     "need attention, which this model has not": {

@@ -157,7 +157,7 @@ def test_lines_are_translated_in_their_order(run, tmp_path):
 def test_two_runs_are_an_ensemble_and_give_several_hypotheses(run):
     _, workdir, _ = run
     both = f"{workdir},{workdir}"
-    done = translate(both, "--nbest=2", text=b"May 3, 2020\n")
+    done = translate(both, "--decode.beam=2", "--decode.nbest=2", text=b"May 3, 2020\n")
     assert done.returncode == 0, done.stderr
     rows = [line.split("\t") for line in done.stdout.decode().splitlines()]
     assert [row[0] for row in rows] == ["0", "0"]

@@ -1,5 +1,6 @@
 """Checkpoints of a run: the latest ones and the best, through orbax."""
 
+import dataclasses
 import errno
 import hashlib
 import itertools
@@ -43,18 +44,19 @@ class Checkpoints:
     shows.
     """
 
-    def __init__(self, workdir: Path, keep: int = 1, read_only: bool = False):
+    def __init__(self, workdir: Path, keep: int = 1, every: int = 1, read_only: bool = False):
+        """Keeps the latest of those that were evaluated, `every` so many steps."""
         self._folder = (workdir / "checkpoints").absolute()
         if read_only and not self._folder.is_dir():
             raise UserError(f"{workdir} has no checkpoints: train first with --workdir={workdir}")
-        self._keep = keep
+        self._keep, self._every = keep, every
         with together():
             if read_only or first():
                 self._check_scores(read_only)
         score = operator.itemgetter("score")
         best = policies.BestN(get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False)
-        latest = policies.LatestN(n=max(2, keep))  # one may be damaged
-        policy = policies.AnyPreservationPolicy([latest, best])
+        latest = policies.LatestN(n=2)  # one may be damaged
+        policy = policies.AnyPreservationPolicy([latest, LatestEvaluated(keep, every), best])
         options = ocp.CheckpointManagerOptions(
             best_fn=score,
             preservation_policy=policy,
@@ -169,9 +171,12 @@ class Checkpoints:
         args = ocp.args.Composite(progress=ocp.args.JsonRestore())
         return self._manager.restore(step, args=args)["progress"]
 
+    def _ended(self, step: int) -> bool:
+        return self._read(step, lambda: self.progress(step)["done"])
+
     def find(self, which: str) -> list[int]:
         """Steps of the checkpoints called "best", "last", by a number, or "average": the latest
-        ones that are kept (train.keep)."""
+        ones that are kept (train.keep), but for one that a signal left between evaluations."""
         steps = sorted(self._manager.all_steps())
         if not steps:
             raise UserError(f"{self._folder} holds no checkpoint yet")
@@ -181,7 +186,8 @@ class Checkpoints:
                     "a mean of checkpoints wants several: this run was trained with train.keep=1, "
                     "train with --config.train.keep=5"
                 )
-            return steps[-self._keep :]
+            evaluated = [s for s in steps if s % self._every == 0 or self._ended(s)]
+            return evaluated[-self._keep :] or steps[-1:]
         if which == "last":
             return steps[-1:]
         if which == "best":
@@ -229,6 +235,24 @@ class Checkpoints:
             f"a checkpoint could not be written to {self._folder} ({_sentence(error)}): those "
             "before it are kept; make room, and the same command goes on from the latest"
         )
+
+
+@dataclasses.dataclass
+class LatestEvaluated(policies.PreservationPolicy):
+    """The latest n, not counting those that a signal left between two evaluations: a mean of them
+    is the same for a run that was stopped as for one that was not."""
+
+    n: int
+    every: int
+
+    def should_preserve(
+        self,
+        checkpoints: Sequence[policies.PolicyCheckpointInfo],
+        *,
+        context: policies.PreservationContext,
+    ) -> Sequence[bool]:
+        evaluated = [c.step for c in checkpoints if c.step % self.every == 0]
+        return [c.step in evaluated[-self.n :] for c in checkpoints]
 
 
 def _sentence(error: Exception) -> str:

@@ -94,7 +94,9 @@ def train(task: Task, evaluate: Evaluate, config: Config, workdir: Path, mesh: M
 
     key = purpose_key(config.seed, "weights")
     state = compiled(mesh, initial, divided(mesh, jax.eval_shape(initial, key)))(key)
-    with contextlib.closing(Checkpoints(workdir, config.train.keep)) as checkpoints:
+    settings = config.train
+    kept = Checkpoints(workdir, settings.keep, settings.eval_every)
+    with contextlib.closing(kept) as checkpoints:
         progress, saved = Progress(), checkpoints.restore_latest(state)
         if saved is not None:
             state, progress = saved[0], Progress(**saved[1])

@@ -140,15 +140,15 @@ def _apply(
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     updates = jax.tree.map(lambda u: u * state.rate_scale, updates)
     params = optax.apply_updates(state.params, updates)
+    # Young averages follow faster, or they would remember how they began for long.
+    young = (1 + state.step) / (10 + state.step)
     ema = state.ema
     if ema is not None:
-        # Young averages follow faster, or they would remember the random start for long.
-        young = (1 + state.step) / (10 + state.step)
         ema = optax.incremental_update(params, ema, 1 - jnp.minimum(decay, young))
-    averages = {
-        name: AVERAGE_DECAY * old + (1 - AVERAGE_DECAY) * sums[name] / jnp.maximum(sums["count"], 1)
-        for name, old in state.averages.items()
-    }
+    found = {name: sums[name] / jnp.maximum(sums["count"], 1) for name in state.averages}
+    averages = optax.incremental_update(
+        found, state.averages, 1 - jnp.minimum(AVERAGE_DECAY, young)
+    )
     return dataclasses.replace(
         state, params=params, opt_state=opt_state, ema=ema, averages=averages
     )

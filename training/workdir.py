@@ -27,7 +27,7 @@ from typing import Any
 import jax
 
 from configs.base import MODELS, Config, base_config
-from errors import UserError
+from errors import UserError, first_line
 from training.hosts import first, together
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
@@ -160,7 +160,13 @@ def load_config(workdir: Path) -> Config:
     if name not in MODELS:
         raise UserError(f"{path} has a model {name!r}: it can be {', '.join(MODELS)}")
     config = base_config(name)  # for fields that are younger than the run
-    config.update(kept)
+    try:
+        config.update(kept)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} is of another version of this program ({first_line(error)}): run.json beside "
+            "it names its commit"
+        ) from error
     return config.lock()
 
 
@@ -170,7 +176,10 @@ def is_done(workdir: Path) -> bool:
     steps = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
     if not steps:
         return False
-    return json.loads((folder / str(max(steps)) / "progress" / "metadata").read_bytes())["done"]
+    try:
+        return json.loads((folder / str(max(steps)) / "progress" / "metadata").read_bytes())["done"]
+    except (OSError, ValueError, KeyError):  # damaged: training will put it aside and go on
+        return False
 
 
 def flat(config: Config) -> dict[str, object]:

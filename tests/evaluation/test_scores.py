@@ -80,7 +80,9 @@ def test_bootstrap_knows_a_real_difference_from_none():
         ]
 
     systems = {"base": spoilt(0.2, 1), "alike": spoilt(0.2, 2), "worse": spoilt(0.4, 3)}
+    systems["same"] = systems["base"]
     bleu = paired_bootstrap(systems, [[r] for r in references], samples=200)["BLEU"]
     assert bleu["worse"]["p"] < 0.01 < 0.05 < bleu["alike"]["p"]
+    assert bleu["base"]["p"] == bleu["same"]["p"] == 1
     assert bleu["worse"]["score"] < bleu["base"]["score"]
     assert 0 < bleu["base"]["interval"] < 10

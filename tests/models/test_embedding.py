@@ -33,6 +33,20 @@ def test_few_words_are_looked_up_as_ever_and_have_the_same_gradient(monkeypatch,
 
 
 @pytest.mark.parametrize("size, backend", [(FEW, "gpu"), (FEW + 1, "gpu"), (FEW, "cpu")])
+def test_gradients_of_a_frequent_word_add_up(monkeypatch, size, backend):
+    """Of 5,120 times .01 in bfloat16, which has 8 bits, 4 are left."""
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    params = {"params": {"embedding": jnp.zeros((size, 2))}}
+    embed = Embed(size, 2, dtype=jnp.bfloat16)
+
+    def loss(params):
+        return 0.01 * embed.apply(params, jnp.zeros(5120, int)).astype(jnp.float32).sum()
+
+    gradient = jax.jit(jax.grad(loss))(params)["params"]["embedding"]
+    np.testing.assert_allclose(gradient[0], 51.2, rtol=0.005)  # .01 itself is rounded
+
+
+@pytest.mark.parametrize("size, backend", [(FEW, "gpu"), (FEW + 1, "gpu"), (FEW, "cpu")])
 def test_only_few_words_have_products_for_a_gradient(monkeypatch, size, backend):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     params = {"params": {"embedding": jnp.zeros((size, 8))}}

@@ -60,12 +60,13 @@ def test_dropout_acts_only_with_a_key(tiny_task, params):
     assert noisy[0] == noisy[1] != noisy[2] != calm
 
 
-def test_smoothing_is_of_training_alone(tiny_task, params):
+def test_smoothing_and_penalty_are_of_training_alone(tiny_task, params):
     batch = tiny_task.train_batches()[0]
     task = copy.copy(tiny_task)
     task.config = tiny_task.config.copy_and_resolve_references()
-    task.config.train.label_smoothing = 0.2
-    calm, noisy = (jax.jit(task.loss)(params, batch, key) for key in (None, jax.random.key(0)))
-    assert calm["loss"] == calm["nll"]
-    assert noisy["loss"] != noisy["nll"]
+    for name in ("label_smoothing", "doubly_stochastic"):
+        task.config.train.update({"label_smoothing": 0.0, "doubly_stochastic": 0.0, name: 0.2})
+        calm, noisy = (jax.jit(task.loss)(params, batch, key) for key in (None, jax.random.key(0)))
+        assert calm["loss"] == calm["nll"]
+        assert noisy["loss"] != noisy["nll"]
     assert noisy["examples"] == (batch["index"] >= 0).sum()

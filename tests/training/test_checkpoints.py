@@ -67,6 +67,20 @@ def test_parameters_alone(saved, mesh):
     assert params["w"] == 5
 
 
+def test_an_average_leaves_out_what_a_signal_left_between_evaluations(tmp_path):
+    """It is the same as of a run that was never stopped."""
+    with contextlib.closing(Checkpoints(tmp_path, keep=3, every=10)) as checkpoints:
+        for step in (10, 20, 23, 30, 37, 40, 45):
+            checkpoints.save(state_at(step, w=step), {"done": step == 45}, None)
+    checkpoints = Checkpoints(tmp_path, keep=3, every=10, read_only=True)
+    assert checkpoints.find("average") == [30, 40, 45] and checkpoints.find("last") == [45]
+
+    with contextlib.closing(Checkpoints(tmp_path / "stopped", keep=3, every=10)) as checkpoints:
+        for step in (10, 20, 30, 33):
+            checkpoints.save(state_at(step, w=step), {"done": False}, None)
+        assert checkpoints.find("average") == [10, 20, 30] and checkpoints.find("last") == [33]
+
+
 def test_an_average_is_of_the_latest_kept(saved, mesh):
     checkpoints = Checkpoints(saved, keep=2, read_only=True)
     assert checkpoints.find("average") == [4, 5]  # the best, 2, is older

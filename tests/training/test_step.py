@@ -167,7 +167,7 @@ def test_gradients_are_divided_by_tokens_or_by_sentences():
     np.testing.assert_allclose(per_sentence.params["w"], 2 * per_token, rtol=1e-6)
 
 
-def test_averages_move_a_tenth_of_the_way():
+def test_averages_move_far_when_young_and_then_a_tenth_of_the_way():
     class Averaging(Line):
         averages = ("loss",)
 
@@ -177,7 +177,11 @@ def test_averages_move_a_tenth_of_the_way():
     batch = put(Points()[0], mesh)
     mean = float(Line().loss(Line().init(None), Points()[0])["loss"]) / 8
     step = make_train_step(Line().loss, optax.sgd(0.0), toy_config(), mesh, state)
-    for expected in (0.1 * mean, 0.19 * mean):
+    for at, start, share in ((0, 0.0, 0.9), (1, 0.9 * mean, 9 / 11), (500, 0.0, 0.1)):
+        average = jax.device_put({"loss": jnp.float32(start)}, replicated(mesh))
+        state = state.replace(step=jax.device_put(jnp.int32(at), replicated(mesh)))
+        state = state.replace(averages=average)
+        expected = (1 - share) * start + share * mean
         zeros = zero_sums(Line().loss, state, batch, mesh)
         state, _ = step(state, zeros, batch, jax.random.key(0))
         np.testing.assert_allclose(state.averages["loss"], expected, rtol=1e-5)

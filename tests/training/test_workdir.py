@@ -5,7 +5,7 @@ import pytest
 
 from errors import UserError
 from tests.conftest import tiny_config
-from training.workdir import check_workdir, open_workdir, write_whole
+from training.workdir import check_workdir, is_done, load_config, open_workdir, write_whole
 
 
 @pytest.fixture
@@ -46,6 +46,24 @@ def test_a_damaged_record_is_named(config, tmp_path):
         with pytest.raises(UserError, match=rf"{name} is damaged .*: take another"), opened:
             raise AssertionError
         (tmp_path / name).unlink()
+
+
+def test_a_config_of_another_version_is_a_sentence(config, tmp_path):
+    kept = json.loads(config.to_json())
+    for changed in (kept | {"gone": 1}, kept | {"train": kept["train"] | {"steps": "many"}}):
+        (tmp_path / "config.json").write_text(json.dumps(changed))
+        with pytest.raises(UserError, match=r"config.json is of another version of this program"):
+            load_config(tmp_path)
+
+
+def test_a_damaged_checkpoint_is_no_end(tmp_path):
+    record = tmp_path / "checkpoints" / "10" / "progress" / "metadata"
+    assert not is_done(tmp_path)
+    record.parent.mkdir(parents=True)
+    assert not is_done(tmp_path)
+    for text, done in (("", False), ("{}", False), ('{"done": true}', True)):
+        record.write_text(text)
+        assert is_done(tmp_path) == done
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
