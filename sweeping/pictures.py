@@ -1,5 +1,6 @@
 """Pictures of a sweep: history, importance, slices and parallel coordinates."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,7 +101,9 @@ def _importance(
         }
         study.add_trial(optuna.create_trial(params=params, distributions=axes_of, value=score))
     evaluator = optuna.importance.PedAnovaImportanceEvaluator()
-    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few points, all are equally important: one sees it
+        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
     figure, axes = plt.subplots(figsize=(6, 0.8 + 0.4 * len(found)), layout="constrained")
     bars = axes.barh(list(found)[::-1], list(found.values())[::-1], height=0.6)
     axes.bar_label(bars, fmt="%.2f", padding=3)
