@@ -1,4 +1,4 @@
-"""Trains a config at many points of a sweep, and says which is best; run again, goes on.
+r"""Trains a config at many points of a sweep, and says which is best; run again, goes on.
 
 python sweep.py --config=configs/luong2015.py:data=dates \
     --sweep=configs/sweeps/luong2015_windows.py --workdir=sweeps/windows --workers=2

@@ -39,6 +39,7 @@ of its best head; 1 min 51 s on 2 CPU cores.
 from configs.arguments import parse
 from configs.base import Config, base_config
 from configs.datasets import DATASETS, use_dataset
+from configs.recipes import metric_of_few_words
 
 
 def get_config(arguments: str = "") -> Config:
@@ -83,7 +84,7 @@ def _tiny_cpu(config: Config) -> None:
     config.train.label_smoothing = 0.0
     config.train.steps = 2000
     config.train.eval_every = 500
-    config.train.eval_metric = "exact"
+    config.train.eval_metric = metric_of_few_words(config)
 
 
 def _tiny(config: Config) -> None:

@@ -57,7 +57,7 @@ def find(data: Config, split: str, language: str = "", pattern: str = "") -> Pat
         what = "is a file, not a folder" if folder.exists() else "does not exist"
         raise UserError(
             f"corpus folder {folder} {what}: name your copy with --config.data.dir=FOLDER (to "
-            "reproduce.py with --data_dir=FOLDER)"
+            "eval.py and reproduce.py with --data_dir=FOLDER)"
         )
     pattern = pattern or data.files
     try:

@@ -72,8 +72,8 @@ def writing(folder: Path) -> Iterator[None]:
         if error.errno not in _REFUSALS or elsewhere:
             raise
         raise UserError(
-            f"cannot write to {folder}: {error.strerror or error}; what was saved there is kept: "
-            "make room, and give the same command again"
+            f"cannot write to {folder}: {error.strerror or error}; put that right, and give the "
+            "same command again: what was saved is kept"
         ) from error
 
 
