@@ -11,6 +11,7 @@ _TEMPLATE = Path(__file__).with_name("page.html")
 def write_page(path: Path, content: dict[str, Any]) -> None:
     """`content` has title, about, scores, terms, pictures, curves, selection, positions and
     sentences."""
+    content = content | {"about": f"{content['about']}; {path.parent}"}  # of many, which run's
     text = json.dumps(_finite(content), ensure_ascii=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c")  # or a sentence could end the data, or begin a comment
     page = _TEMPLATE.read_text("utf-8").replace("/*DATA*/", text)

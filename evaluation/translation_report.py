@@ -317,9 +317,12 @@ def page_content(
     sentences: list[dict[str, Any]],
 ) -> dict[str, Any]:
     data, model = task.config.data, task.config.model
-    decode = result["decode"]
+    decode, name = result["decode"], model.name
+    if name == "seq2seq":
+        of = model.attention
+        name = model.wiring if of.align == "none" else f"{model.wiring}, {of.align}, {of.score}"
     return {
-        "title": f"{model.name}: {data.corpus} {data.source}–{data.target}, {result['split']}",
+        "title": f"{name}: {data.corpus} {data.source}–{data.target}, {result['split']}",
         "about": (
             f"{result['sentences']:,} sentences, checkpoint "
             f"{', '.join(map(str, result['checkpoints']))}, beam {decode['beam']}, "
