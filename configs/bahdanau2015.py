@@ -10,7 +10,7 @@ each way, embeddings 620, maxout 500, vocabulary 30k, Adadelta (ρ .95, ε 1e-6)
 batch 80, and the paper's own start of the weights. It reports 26.75 BLEU on WMT'14 En–Fr (28.45
 trained longer), 17.82 for the same without attention; not run here.
 
-Measured, data=dates (tiny), test split, greedy: 100.0 % exact match, alignment error 10.6 %; 1 min
+Measured, data=dates (tiny), test split, greedy: 100.0 % exact match, alignment error 12.9 %; 1 min
 33 s to train on 2 CPU cores. data=multi30k_de_en,size=small: 40.69 ± 0.12 tokenised BLEU, three
 seeds (docs/results/multi30k.english).
 """

@@ -72,7 +72,8 @@ Evaluate = Callable[[Params], Evaluation]
 class Progress(NamedTuple):
     """What the trainer remembers besides the state; saved with every checkpoint."""
 
-    best: float = -math.inf  # highest score so far (losses count negative)
+    best: float = -math.inf  # highest score so far (losses count negative),
+    best_loss: float = math.inf  # and the lowest loss with it
     stale: int = 0  # evaluations since then,
     plateau: int = 0  # and since then or the last lowering of the rate
     count: float = 0.0  # what losses are means over, so far: target tokens, say
@@ -269,10 +270,12 @@ class Run:
         self.log.say(f"step {number:,}, validation: {shown}")
         self.log.samples(number, samples)
         metric = settings.eval_metric
-        score = -scores["loss"] if metric == "loss" else scores[metric]
-        better = score > progress.best  # never, for a score that is not a number
+        loss = scores["loss"]
+        score = -loss if metric == "loss" else scores[metric]
+        # Of equals, as where all sentences are right or none, the lower loss. NaN is never better.
+        better = score > progress.best or (score == progress.best and loss < progress.best_loss)
         if better:
-            progress = progress._replace(best=score, stale=0, plateau=0)
+            progress = progress._replace(best=score, best_loss=loss, stale=0, plateau=0)
         else:
             progress = progress._replace(stale=progress.stale + 1, plateau=progress.plateau + 1)
         if optimizer.schedule == "plateau" and progress.plateau >= optimizer.plateau_patience:
@@ -283,7 +286,7 @@ class Run:
             self.log.say(f"no better {metric} in {progress.stale} evaluations: stopping early")
             progress = progress._replace(done=True)
         progress = progress._replace(done=progress.done or number >= self.steps)
-        # Of equals the first is the best, as for early stopping, so later ones have no score.
+        # What is no better has no score, so that the latest with one is the best.
         self.checkpoints.save(state, progress._asdict(), score if better else None)
         return state, progress
 

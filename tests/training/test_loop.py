@@ -98,6 +98,19 @@ def test_early_stopping_and_the_best_checkpoint(tmp_path, mesh):
     assert int(again.step) == 20  # a run that stopped early stays stopped
 
 
+def test_of_equal_scores_the_lower_loss_is_the_best(tmp_path, mesh):
+    found = iter([(4.0, 0.0), (3.0, 0.0), (2.0, 0.5), (1.5, 0.5), (1.8, 0.5), (1.0, 0.4)])
+
+    def evaluate(params):
+        loss, exact = next(found)
+        return Evaluation({"loss": loss, "exact": exact})
+
+    config = toy_config(steps=30, patience=2, eval_metric="exact")
+    state = train(Line(), evaluate, config, tmp_path, mesh)
+    assert int(state.step) == 30  # the second is better than the first
+    assert Checkpoints(tmp_path, read_only=True).find("best") == [20]
+
+
 def test_plateau_lowers_the_rate(tmp_path, mesh):
     config = toy_config(steps=25)
     config.optimizer.update({"schedule": "plateau", "plateau_patience": 2, "plateau_factor": 0.5})
