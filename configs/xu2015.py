@@ -13,7 +13,7 @@ stochastic penalty. `paper` keeps the sizes of the authors' published captioning
 bidirectional encoder of 256 each way stands for the image), embeddings 512, 10k words, Adam 2e-4,
 batch 64, dropout .5, λ = 1; there is no published figure of it on translation, and it was not run.
 
-Measured, data=dates (tiny), test split, greedy: hard 100.0 % exact match and alignment error 51.2 %;
+Measured, data=dates (tiny), test split, greedy: hard 100.0 % exact match, alignment error 51.2 %;
 soft 100.0 and 9.0 %; 2 to 3 min each on 2 CPU cores.
 """
 
