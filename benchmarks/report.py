@@ -24,8 +24,7 @@ Measured by `python -m benchmarks.speed` and `python -m benchmarks.growth`, whic
 one run on one machine. PyTorch's models are in `benchmarks/torch_models.py`; on GPUs the recurrent
 one had the faster of float32 with TF32 and bfloat16 autocast, the Transformer torch.compile and
 bfloat16. Times are medians of five rounds of half a second. When these beams were measured,
-PyTorch's encoded a source again for each hypothesis; it encodes it once now, which spares it a
-fifth of the operations of the recurrent 2 × 256.
+PyTorch's encoded a source again for each hypothesis; it encodes it once now.
 """
 
 

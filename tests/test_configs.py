@@ -359,3 +359,13 @@ def test_arguments():
         parse("score=dot,score=general", **legal)
     with pytest.raises(UserError, match="one of the names score, size"):
         parse("scor=dot", **legal)
+
+
+@pytest.mark.parametrize("name", ["luong2015", "vaswani2017"])
+@pytest.mark.parametrize(
+    "data, metric", [("dates", "exact"), ("cmudict", "exact"), ("multi30k_de_en", "bleu")]
+)
+def test_small_models_of_whole_sentences_are_not_chosen_by_exact_match(name, data, metric):
+    """It is 0 there at every evaluation."""
+    config = importlib.import_module(f"configs.{name}").get_config(f"data={data}")
+    assert config.train.eval_metric == metric
