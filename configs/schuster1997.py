@@ -7,13 +7,13 @@ tdnn, mlp; of music, whose next frame is asked for, forward alone), cell (elman,
 are --config.model.forward_delay and .backward_delay, the window of mlp and tdnn is
 --config.model.window. `python reproduce.py schuster1997.series` compares all (docs/results).
 
-Measured on the test split, one seed, at commit 68503d8 (Nottingham and CoNLL on an H200 beside
-seven other trainings, the rest on 2 CPU cores):
+Measured on the test split (CoNLL, one seed, at commit 68503d8, and Nottingham on an H200 beside
+other trainings, the rest on 2 CPU cores):
 
     data=series, brnn                 mean squared error 3.7e-5 (docs/results), 20 s
     data=conll2000,cell=lstm          F1 93.7 of chunks, 5 min; BiLSTMs are said to have 93 to 94
     data=jsb,cell=elman, lstm, gru    −log p a frame 8.83, 8.45, 8.57 (docs/results: bai2018.jsb)
-    data=nottingham                   3.50, 3.25, 3.30, 2 to 5 min
+    data=nottingham                   3.50, 3.24, 3.31 (docs/results: bai2018.nottingham)
     published (Bai 2018's table)      JSB 8.91, 8.45, 8.43; Nottingham 4.05, 3.29, 3.46
 
 CoNLL-2000's part of speech is read beside words, suffixes and letters. It has no validation split:

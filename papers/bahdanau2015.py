@@ -20,6 +20,12 @@ TABLE1 = Table(
     "for captions are shorter. RNNencdec is Cho 2014's. The paper's models have 1000 units and "
     "348 M words; size=small has 512, Multi30k 29,000 captions.",
     figures=("lengths", "heat_maps"),
+    remarks={
+        "multi30k_de_en": "Attention is worth 8.1 and 8.7 BLEU here, and holds up to 20 tokens "
+        "where a fixed vector falls. What does not hold is that attention learnt from short "
+        "sentences beats a fixed vector learnt from all: 12 words leave a third of the tokens to "
+        "learn from, and both models that never saw a longer sentence fall with length."
+    },
     rows=(
         _row("RNNencdec-30", "cho2014", SHORT, 13.93),
         _row("RNNencdec-50", "cho2014", 50, 17.82),
