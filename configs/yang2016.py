@@ -7,8 +7,9 @@ Arguments: data (classification names of configs/datasets.py), size (small, pape
 
 Measured on the test split: error 10.7 ± 0.3 % on IMDB's two labels, three seeds, 1.4 min each on
 an H200 beside up to twelve other trainings (docs/results: yang2016.flat). An LSTM has 13.50 % (Dai
-& Le 2015). Reviews are read to 40 sentences of 60 words, which cuts one in six. The paper's IMDB is another, of ten ratings, where it
-has 49.4 % right. `paper`'s recipe is from memory, and not run here.
+& Le 2015). Reviews are read to 40 sentences of 60 words, which cuts one in six. The paper's IMDB is
+another, of ten ratings, where it has 49.4 % right. `paper`'s recipe is from memory, and not run
+here.
 """
 
 from configs.arguments import parse
