@@ -17,6 +17,7 @@ from typing import BinaryIO, TextIO
 from absl import flags
 
 import program
+from configs.base import Config
 from errors import UserError
 
 _WORKDIR = flags.DEFINE_list("workdir", [], "Folder of a run, or several with commas between.")
@@ -27,6 +28,9 @@ _SCORE = flags.DEFINE_string(
     "score", "", "File of given translations, a line each: prints their log p in place of ours."
 )
 _ATTENTION = flags.DEFINE_string("attention", "", "File for tokens and attention, a JSON a line.")
+_PICTURES = flags.DEFINE_string(
+    "pictures", "", "Folder for pictures of that, a line each: 0.png is of the first."
+)
 _DICTIONARY = flags.DEFINE_string(
     "dictionary", "", "TSV of source and target words, for --decode.replace_unknown=True."
 )
@@ -36,38 +40,11 @@ BLOCK = 4096  # lines that are sorted by length together
 
 def main() -> None:
     from decoding.translator import Translator
-    from tasks.translation import Translation
-    from training.checkpoints import Checkpoints
     from training.devices import make_mesh
-    from training.workdir import VOCABULARIES, load_config
 
-    if not _WORKDIR.value:
-        raise UserError("--workdir is missing: name the folder of a run, as --workdir=runs/a")
-    if not _CHECKPOINT.value:
-        raise UserError("--checkpoint is empty: it can be best, last, average or a step's number")
-    for workdir in _WORKDIR.value:
-        task = load_config(Path(workdir)).task
-        if task != "translation":
-            raise UserError(f"{workdir} is a run of {task}: only translation runs can translate")
-    config = load_config(Path(_WORKDIR.value[0]))
-    settings = program.decode_settings(config)
-    if _DICTIONARY.value and not settings.replace_unknown:
-        raise UserError("--dictionary is for unknown words: add --decode.replace_unknown=True")
-    if _SCORE.value and (_ATTENTION.value or _DICTIONARY.value):
-        raise UserError("--score translates nothing: leave --attention and --dictionary out")
-    if _ATTENTION.value and sys.stdin.isatty():
-        raise UserError("--attention is for lines of a file: give it one, as < in.txt")
-    dictionary = _read_dictionary(_DICTIONARY.value)
-    mesh, tasks, params = make_mesh(), [], []
-    for workdir in map(Path, _WORKDIR.value):
-        config = load_config(workdir)
-        task = Translation(config, workdir / VOCABULARIES)
-        own = config.train
-        checkpoints = Checkpoints(workdir, own.keep, own.eval_every, read_only=True)
-        for which in _CHECKPOINT.value:
-            tasks.append(task)
-            steps = checkpoints.find(which)
-            params.append(checkpoints.restore_params(task, config, mesh, steps))
+    settings = _check_flags()
+    mesh, dictionary = make_mesh(), _read_dictionary(_DICTIONARY.value)
+    tasks, params = _restore_all(mesh)
     translator = Translator(tasks, mesh, settings, dictionary)
     if _SCORE.value:
         _score_all(translator, params)
@@ -77,6 +54,49 @@ def main() -> None:
         _translate_all(translator, params)
 
 
+def _check_flags() -> Config:
+    """How to decode, once all that the command line says makes sense."""
+    from training.workdir import load_config
+
+    if not _WORKDIR.value:
+        raise UserError("--workdir is missing: name the folder of a run, as --workdir=runs/a")
+    if not _CHECKPOINT.value:
+        raise UserError("--checkpoint is empty: it can be best, last, average or a step's number")
+    for workdir in _WORKDIR.value:
+        task = load_config(Path(workdir)).task
+        if task != "translation":
+            raise UserError(f"{workdir} is a run of {task}: only translation runs can translate")
+    settings = program.decode_settings(load_config(Path(_WORKDIR.value[0])))
+    if _DICTIONARY.value and not settings.replace_unknown:
+        raise UserError("--dictionary is for unknown words: add --decode.replace_unknown=True")
+    if _SCORE.value and (_ATTENTION.value or _PICTURES.value or _DICTIONARY.value):
+        raise UserError(
+            "--score translates nothing: leave --attention, --pictures and --dictionary out"
+        )
+    if _ATTENTION.value and sys.stdin.isatty():
+        raise UserError("--attention is for lines of a file: give it one, as < in.txt")
+    return settings
+
+
+def _restore_all(mesh) -> tuple[list, list]:
+    """The task and the parameters of every checkpoint of every run."""
+    from tasks.translation import Translation
+    from training.checkpoints import Checkpoints
+    from training.workdir import VOCABULARIES, load_config
+
+    tasks, params = [], []
+    for workdir in map(Path, _WORKDIR.value):
+        config = load_config(workdir)
+        task = Translation(config, workdir / VOCABULARIES)
+        own = config.train
+        checkpoints = Checkpoints(workdir, own.keep, own.eval_every, read_only=True)
+        for which in _CHECKPOINT.value:
+            tasks.append(task)
+            steps = checkpoints.find(which)
+            params.append(checkpoints.restore_params(task, config, mesh, steps))
+    return tasks, params
+
+
 def _converse(translator, params) -> None:
     for number in itertools.count():
         try:
@@ -84,9 +104,11 @@ def _converse(translator, params) -> None:
         except EOFError:
             print()
             return
-        for _, hypotheses in translator.translate(params, [line], first=number):
+        attention = bool(_PICTURES.value)
+        for _, hypotheses in translator.translate(params, [line], attention, first=number):
             for hypothesis in hypotheses:
                 print(_shown(hypothesis, translator.settings.nbest, number))
+            _draw(number, translator.source.tokens(line), hypotheses[0])
 
 
 def _score_all(translator, params) -> None:
@@ -113,20 +135,37 @@ def _translate_all(translator, params) -> None:
         if _ATTENTION.value:
             record = stack.enter_context(_open(_ATTENTION.value))
         bar = stack.enter_context(tqdm.tqdm(unit=" lines", disable=None, mininterval=1.0))
-        first = 0
+        first, attention = 0, bool(_ATTENTION.value or _PICTURES.value)
         for block in _blocks(sys.stdin.buffer):
             found = {}
-            for i, hypotheses in translator.translate(params, block, record is not None, first):
+            for i, hypotheses in translator.translate(params, block, attention, first):
                 found[i] = hypotheses
                 bar.update()
             for i, text in enumerate(block):
+                source = translator.source.tokens(text) if attention else []
                 for rank, hypothesis in enumerate(found[i]):
                     print(_shown(hypothesis, translator.settings.nbest, first + i))
                     if record:
-                        source = translator.source.tokens(text)
                         record.write(_record(first + i, rank, source, hypothesis))
+                _draw(first + i, source, found[i][0])
             sys.stdout.flush()
             first += len(block)
+
+
+def _draw(line: int, source: list[str], hypothesis) -> None:
+    """The best hypothesis of a line, where pictures are wanted; an empty line has none."""
+    if not (_PICTURES.value and hypothesis.tokens):
+        return
+    if hypothesis.attention is None:
+        raise UserError("this run has no attention to draw: leave --pictures out")
+    from evaluation.translation_report import draw_hypothesis
+
+    folder = Path(_PICTURES.value)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        draw_hypothesis(source, hypothesis, folder / f"{line}.png")
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}") from None
 
 
 def _open(name: str) -> TextIO:

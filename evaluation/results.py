@@ -22,7 +22,7 @@ class Wanted(NamedTuple):
     decode: Config = None  # translation's way to decode,
     beams: Sequence[int] = ()  # widths to compare,
     ter: bool = True  # TER too, which is slow,
-    against: Path | None = None  # and the same folder of another run, to compare with
+    against: Path | None = None  # a folder of other hypotheses, to compare with
 
 
 def corpus_name(data: Config) -> str:

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from data.pair import Pair
 from data.tokenizers import JOINER
 from data.vocabulary import EOS, UNK, Vocabulary
-from decoding.translator import Translator
+from decoding.translator import Hypothesis, Translator
 from errors import UserError
 from evaluation.alignment import (
     Gold,
@@ -275,9 +275,15 @@ def _draw(task: Translation, translated: list[Translated], folder: Path, count: 
     for number, t in enumerate(translated[:count]):
         if t.best.attention is None:
             return  # a model without attention
-        source = _shown([*task.source.tokens(t.pair.source), "</s>"])
-        path = folder / f"attention-{number}.png"
-        heat_map(t.best.attention, source, _shown(t.best.tokens), "its own translation", path)
+        source = task.source.tokens(t.pair.source)
+        draw_hypothesis(source, t.best, folder / f"attention-{number}.png")
+
+
+def draw_hypothesis(source: list[str], hypothesis: Hypothesis, path: Path) -> None:
+    """What every word of a translation has read of the source."""
+    assert hypothesis.attention is not None
+    words = _shown([*source, "</s>"]), _shown(hypothesis.tokens)
+    heat_map(hypothesis.attention, *words, "its own translation", path)
 
 
 def _shown(tokens: list[str]) -> list[str]:

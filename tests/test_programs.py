@@ -58,7 +58,7 @@ def test_a_changed_corpus_is_refused_and_a_missing_one_leaves_no_workdir(tmp_pat
     assert changed.returncode == 1 and "the corpus has changed since" in changed.stderr
 
 
-def test_eval_scores_and_draws(run):
+def test_eval_scores_draws_and_compares(run, tmp_path):
     _, workdir, _ = run
     done = call("eval.py", f"--workdir={workdir}", "--split=test", "--pictures=1")
     for name in ("perplexity", "bleu", "chrf", "exact", "version:"):
@@ -66,6 +66,10 @@ def test_eval_scores_and_draws(run):
     folder = workdir / "eval" / "test"
     assert json.loads((folder / "scores.json").read_text())["sentences"] == 8
     assert (folder / "attention-0.png").exists() and (folder / "hypotheses.txt").exists()
+    again = ["--noreport", "--pictures=0", f"--out={tmp_path}/again", f"--against={folder}"]
+    done = call("eval.py", f"--workdir={workdir}", *again)
+    assert "p = 1.000" in done.stdout and (folder / "attention-0.png").exists()
+    assert (tmp_path / "again" / "scores.json").exists()
 
 
 REFUSED = {
@@ -144,7 +148,8 @@ def translate(workdir, *flags, text):
 def test_lines_are_translated_in_their_order(run, tmp_path):
     _, workdir, _ = run
     text = b"May 3, 2020\n\nMonday, January 30, 2023, 4:21 PM\n\xff bad\n4:21 PM\n"
-    done = translate(workdir, f"--attention={tmp_path}/a.jsonl", text=text)
+    files = f"--attention={tmp_path}/a.jsonl", f"--pictures={tmp_path}/pictures"
+    done = translate(workdir, *files, text=text)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.decode().splitlines()
     assert len(lines) == 5 and lines[1] == lines[3] == ""
@@ -152,6 +157,8 @@ def test_lines_are_translated_in_their_order(run, tmp_path):
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert [record["line"] for record in records] == [0, 1, 2, 3, 4]
     assert np.shape(records[0]["attention"]) == (len(records[0]["target"]), 8)
+    drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert drawn == {f"{r['line']}.png" for r in records if r["target"]}
 
 
 def test_two_runs_are_an_ensemble_and_give_several_hypotheses(run):
@@ -178,6 +185,7 @@ def test_two_runs_are_an_ensemble_and_give_several_hypotheses(run):
         ),
         (["--decode.bem=5"], "decode has no field 'bem': it has alpha"),
         (["--attention=nowhere/a.jsonl"], "cannot write nowhere/a.jsonl"),
+        (["--pictures=README.md/a"], "cannot write to README.md/a"),
     ],
 )
 def test_mistakes_in_translating_are_one_sentence(run, flags, message):
