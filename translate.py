@@ -29,7 +29,7 @@ _SCORE = flags.DEFINE_string(
 )
 _ATTENTION = flags.DEFINE_string("attention", "", "File for tokens and attention, a JSON a line.")
 _PICTURES = flags.DEFINE_string(
-    "pictures", "", "Folder for pictures of that, a line each: 0.png is of the first."
+    "pictures", "", "Folder for a picture of every line's attention: 0.png is the first's."
 )
 _DICTIONARY = flags.DEFINE_string(
     "dictionary", "", "TSV of source and target words, for --decode.replace_unknown=True."
