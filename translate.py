@@ -90,10 +90,11 @@ def _restore_all(mesh) -> tuple[list, list]:
         task = Translation(config, workdir / VOCABULARIES)
         own = config.train
         checkpoints = Checkpoints(workdir, own.keep, own.eval_every, read_only=True)
-        for which in _CHECKPOINT.value:
-            tasks.append(task)
-            steps = checkpoints.find(which)
-            params.append(checkpoints.restore_params(task, config, mesh, steps))
+        with contextlib.closing(checkpoints) as found:
+            for which in _CHECKPOINT.value:
+                tasks.append(task)
+                steps = found.find(which)
+                params.append(found.restore_params(task, config, mesh, steps))
     return tasks, params
 
 

@@ -18,8 +18,8 @@ other trainings, the rest on 2 CPU cores):
 
 CoNLL-2000's part of speech is read beside words, suffixes and letters. It has no validation split:
 one sentence in twenty is held out. Its test text has a label (I-LST) that training lacks: a kind of
-chunk that can begin is given both of its labels, B- and I-; any other new label is an error. The
-figures are of before pieces of long tunes shared the frame of the cut. Whole commands:
+chunk that can begin is given both of its labels, B- and I-; any other new label is an error. Whole
+commands:
 
     python train.py --config=configs/schuster1997.py:data=conll2000,cell=lstm \
         --config.data.dir=path/to/conll2000 --workdir=runs/conll

@@ -102,7 +102,23 @@ class Translator:
     ) -> list[float]:
         """log p of each target given its source: forced decoding. An ensemble's probabilities are
         averaged at every step, as in decoding."""
-        results = [0.0] * len(sources)
+        batches = list(self._pairs(sources, targets))
+        shapes = {
+            (batch["source"].shape, batch["target"].shape): abstract(batch, self.mesh)
+            for batch in batches
+        }
+        compile_all(self._score, [(list(params), shape) for shape in shapes.values()])
+        results = np.zeros(len(sources))
+        for batch in batches:
+            log_p = jax.device_get(self._score(list(params), put(batch, self.mesh)))
+            real = batch["index"] >= 0
+            results[batch["index"][real]] = log_p[real]
+        return results.tolist()
+
+    def _pairs(
+        self, sources: Sequence[str], targets: Sequence[str]
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Batches of a source and a target each, those of like widths together."""
         sides = [
             [[*vocabulary.encode(text), EOS] for text in texts]
             for vocabulary, texts in ((self.source, sources), (self.target, targets))
@@ -110,33 +126,37 @@ class Translator:
         shapes: dict[tuple[int, int], list[int]] = {}
         for i, (x, y) in enumerate(zip(*sides, strict=True)):
             shapes.setdefault((_width(len(x)), _width(len(y))), []).append(i)
-        rows = -(-self.settings.batch // self.mesh.size) * self.mesh.size
-        for (width, length), members in shapes.items():
+        for widths, members in shapes.items():
+            rows = self._rows(len(members))
             for first in range(0, len(members), rows):
+                batch: dict[str, np.ndarray] = {"index": np.full(rows, -1, np.int32)}
                 own = members[first : first + rows]
-                source = np.full((rows, width), PAD, np.int32)
-                target = np.full((rows, length), PAD, np.int32)
-                for row, i in enumerate(own):
-                    source[row, : len(sides[0][i])] = sides[0][i]
-                    target[row, : len(sides[1][i])] = sides[1][i]
-                for i, log_p in zip(own, self._score(list(params), source, target), strict=False):
-                    results[i] = float(log_p)
-        return results
+                batch["index"][: len(own)] = own
+                for name, side, width in zip(("source", "target"), sides, widths, strict=True):
+                    batch[name] = np.full((rows, width), PAD, np.int32)
+                    for row, i in enumerate(own):
+                        batch[name][row, : len(side[i])] = side[i]
+                yield batch
 
-    def _forced(self, params: list[Params], source: Array, target: Array) -> Array:
+    def _rows(self, members: int) -> int:
+        """Of a batch for so many: a power of 2, for each device, up to decode.batch."""
+        rows = self.mesh.size
+        while rows < members and 2 * rows <= self.settings.batch:
+            rows *= 2
+        return rows
+
+    def _forced(self, params: list[Params], batch: dict[str, Array]) -> Array:
+        source, target = batch["source"], batch["target"]
         members = zip(self.tasks, params, strict=True)
         log_p = jnp.stack([log_probability(task, own, source, target) for task, own in members])
         mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(self.tasks))
         return jnp.sum(mean, axis=1, where=target != PAD)
 
     def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
-        """This host's rows. Widths are of a short ladder, rows a power of 2, for each device, up to
-        decode.batch."""
+        """This host's rows. Widths are of a short ladder."""
         host, hosts = jax.process_index(), jax.process_count()
         for width, members in _groups(list(map(len, ids)), self.settings.batch):
-            fitting = self.mesh.size
-            while fitting < len(members) and 2 * fitting <= self.settings.batch:
-                fitting *= 2
+            fitting = self._rows(len(members))
             for first in range(0, len(members), fitting):
                 batch = {
                     "source": np.full((fitting, width), PAD, np.int32),
@@ -257,10 +277,10 @@ def replace_unknown(
     dictionary: Mapping[str, str],
 ) -> list[str]:
     """Each <unk> becomes the source word it attends to most (Luong 2015 §4), or what the dictionary
-    has for that word."""
+    has for that word. One that read no word, its window empty, stays."""
     replaced = list(tokens)
     for t, i in enumerate(ids):
-        if i == UNK and source:
+        if i == UNK and attention[t, : len(source)].any():
             word = source[int(attention[t, : len(source)].argmax())]
             word = word.removeprefix(JOINER).removeprefix("▁").removesuffix("@@")
             replaced[t] = dictionary.get(word, word)

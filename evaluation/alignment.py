@@ -54,16 +54,14 @@ def attention_links(
     Of words in pieces, weights are summed over the source's pieces and averaged over the target's.
     """
     end = max(source_words, default=-1) + 1  # </s> is a word by itself
-    by_word = np.zeros((len(target_words), end + 1))
-    for s, word in enumerate([*source_words, end]):
-        by_word[:, word] += attention[: len(target_words), s]
-    links = set()
-    for t in set(target_words):
-        weights = by_word[np.array(target_words) == t].mean(axis=0)
-        heaviest = int(weights.argmax())
-        if heaviest < end and weights[heaviest] > 0:
-            links.add((heaviest, t))
-    return links
+    words = sorted(set(target_words))
+    pieces = np.equal.outer(words, target_words).astype(float)  # of each target word
+    of_word = np.eye(end + 1)[[*source_words, end]]
+    sums = pieces @ attention[: len(target_words), : len(of_word)] @ of_word
+    heaviest = sums.argmax(axis=1)  # of a sum as of a mean
+    return {
+        (int(s), t) for s, t, row in zip(heaviest, words, sums, strict=True) if s < end and row[s]
+    }
 
 
 def alignment_error_rate(guesses: Iterable[set[Link]], golds: Iterable[Gold]) -> float:

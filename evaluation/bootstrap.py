@@ -1,5 +1,6 @@
 """The paired bootstrap (Koehn 2004) over the mean of several runs a system."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -19,10 +20,7 @@ def paired_bootstrap_p(
 ) -> float:
     """p of the difference of two systems' mean scores, two-sided: how often that of a sample of
     examples lies as far from the difference found as this lies from none."""
-    count = len(ours[0])
-    rng = np.random.default_rng(seed)
-    drawn = rng.multinomial(count, np.full(count, 1 / count), size=samples).astype(float)
-    times = np.concatenate([np.ones((1, count)), drawn])  # how often each is there; first as it is
+    times = _times(len(ours[0]), samples, seed)
 
     def mean(runs: Sequence[Statistics]) -> np.ndarray:
         return np.mean([score(times @ statistics) for statistics in runs], axis=0)
@@ -30,6 +28,15 @@ def paired_bootstrap_p(
     found, *others = mean(ours) - mean(theirs)
     as_far = np.abs(np.array(others) - found) >= abs(found) - 1e-12
     return (1 + int(as_far.sum())) / (samples + 1)
+
+
+@functools.lru_cache(maxsize=1)  # it is large, and the same for all rows of a table
+def _times(count: int, samples: int, seed: int) -> np.ndarray:
+    """How often each example is in a sample [samples + 1, examples]; first all as they are."""
+    times = np.ones((samples + 1, count))
+    rng = np.random.default_rng(seed)
+    times[1:] = rng.multinomial(count, np.full(count, 1 / count), size=samples)
+    return times
 
 
 def share(right: Sequence[float]) -> Statistics:

@@ -14,7 +14,7 @@ from evaluation.translation_report import report_ensemble
 from tasks.registry import make_task
 from tasks.task import Params
 from training.checkpoints import Checkpoints
-from training.devices import check_rows
+from training.devices import check_rows, fit_rows
 from training.hosts import first, together
 from training.loop import train
 from training.workdir import (
@@ -47,15 +47,14 @@ def score_ensemble(
     tasks, params, steps = zip(*models, strict=True)
     with writing(wanted.folder):
         wanted.folder.mkdir(parents=True, exist_ok=True)
-        report_ensemble(tasks, params, mesh, wanted._replace(checkpoints=steps[0]))
+        report_ensemble(tasks, params, mesh, wanted._replace(checkpoints=steps))
 
 
 def _restored(
     config: Config, workdir: Path, mesh: Mesh, checkpoint: str
 ) -> tuple[Any, Params, list[int]]:
     """A run's task and parameters, and the steps that these are of."""
-    check_rows(mesh, config)
-    task = make_task(config)
+    task = make_task(fit_rows(mesh, config))
     check_data(workdir, task.data_name)
     settings = config.train
     checkpoints = Checkpoints(workdir, settings.keep, settings.eval_every, read_only=True)

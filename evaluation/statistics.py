@@ -19,13 +19,13 @@ class Selection(NamedTuple):
 
 
 class Statistics:
-    """Gathers a corpus' attention, a matrix [target, source] a sentence."""
+    """Gathers what was measured of a corpus' attention, the rows of a sentence at a time."""
 
     def __init__(self) -> None:
         self._rows: list[np.ndarray] = []
 
-    def add(self, weights: np.ndarray) -> None:
-        self._rows.append(measure(weights))
+    def add(self, rows: np.ndarray) -> None:
+        self._rows.append(rows)
 
     def overall(self) -> Selection:
         return _mean(np.concatenate(self._rows))
@@ -43,14 +43,15 @@ class Statistics:
 
 
 def measure(weights: np.ndarray) -> np.ndarray:
-    """Entropy, effective words, share of small weights, largest weight and source length, a row a
-    target word; NaN for words that read nothing (an empty window)."""
-    totals = weights.sum(axis=1, keepdims=True)
+    """Entropy, effective words, share of small weights, largest weight and source length of weights
+    [..., target, source], a row a target word; NaN for words that read nothing (an empty window).
+    """
+    totals = weights.sum(axis=-1, keepdims=True)
     p = (weights / np.where(totals > 0, totals, np.nan)).astype(float)
-    entropy = -np.sum(p * np.log(np.where(p == 0, 1, p)), axis=1)
-    read = np.where(totals[:, 0] > 0, 1, np.nan)
-    columns = entropy, np.exp(entropy), read * (p < SMALL).mean(axis=1), p.max(axis=1)
-    return np.stack([*columns, read * weights.shape[1]], axis=1)
+    entropy = -np.sum(p * np.log(np.where(p == 0, 1, p)), axis=-1)
+    read = np.where(totals[..., 0] > 0, 1, np.nan)
+    columns = entropy, np.exp(entropy), read * (p < SMALL).mean(axis=-1), p.max(axis=-1)
+    return np.stack([*columns, read * weights.shape[-1]], axis=-1)
 
 
 def _mean(rows: np.ndarray) -> Selection:

@@ -34,11 +34,12 @@ from evaluation.scores import (
     token_error_rate,
     tokenised_bleu,
 )
-from evaluation.statistics import Statistics
+from evaluation.statistics import Statistics, measure
 from evaluation.translation import (
     Attentions,
     Evaluator,
     Translated,
+    references,
     sample,
     score,
     translate_split,
@@ -54,10 +55,10 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     evaluator = Evaluator(task, mesh, wanted.decode)
     theirs = read_hypotheses(wanted.against) if wanted.against else []
     if wanted.against:
-        _check_same_split(len(task.pairs(wanted.split)), len(theirs))
+        _check_same_split(len(references(task, wanted.split)), len(theirs))
     translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
     scores = evaluator.losses(params, wanted.split) | all_scores(task, translated, wanted.ter)
-    looks = Looks(task, task.pairs(wanted.split), wanted.pictures)
+    looks = Looks(task, task.pairs(wanted.split), [t.pair for t in translated[: wanted.pictures]])
     for i, named in evaluator.forced_attention(params, wanted.split):
         looks.add(i, named)
     parts = lengths(task, translated) | beams(task, params, mesh, wanted)
@@ -83,7 +84,7 @@ def report_ensemble(
     """Scores and hypotheses of several models as one, whose attention is the mean of theirs."""
     task, translator = tasks[0], Translator(tasks, mesh, wanted.decode)
     translated = translate_split(translator, params, task, wanted.split)
-    looks = Looks(task, task.pairs(wanted.split), pictures=0)
+    looks = Looks(task, task.pairs(wanted.split))
     forced = [
         Evaluator(own, mesh, wanted.decode).forced_attention(p, wanted.split)
         for own, p in zip(tasks, params, strict=True)
@@ -135,18 +136,19 @@ def _keep(folder: Path, result: dict[str, Any], translated: list[Translated]) ->
 class Looks:
     """What is kept of the attention under forced references: links, statistics, a few pictures."""
 
-    def __init__(self, task: Translation, pairs: list[Pair], pictures: int):
+    def __init__(self, task: Translation, pairs: list[Pair], drawn: Sequence[Pair] = ()):
         self.task, self.pairs = task, pairs
         self.statistics: dict[str, Statistics] = {}
         self._links: dict[str, list[tuple[set[Link], Gold]]] = {}
-        self._shown: dict[int, Attentions] = {i: {} for i in range(pictures)}
+        self._drawn: dict[int, Attentions] = {pairs.index(pair): {} for pair in drawn}
 
     def add(self, i: int, named: Attentions) -> None:
         pair = self.pairs[i]
-        if i in self._shown:
-            self._shown[i] = named
-        for name, weights in named.items():
-            self.statistics.setdefault(name, Statistics()).add(weights)
+        if i in self._drawn:
+            self._drawn[i] = named
+        measured = measure(np.stack([*named.values()])) if named else ()
+        for name, rows in zip(named, measured, strict=True):
+            self.statistics.setdefault(name, Statistics()).add(rows)
         if pair.alignment:
             gold = parse_links(pair.alignment)
             source = self._words(self.task.source, pair.source)
@@ -172,10 +174,10 @@ class Looks:
 
     def draw(self, folder: Path) -> None:
         """All heads of all layers, of a model that has several."""
-        for number, named in self._shown.items():
+        for number, (i, named) in enumerate(self._drawn.items()):
             heads = {name: weights for name, weights in named.items() if " head " in name}
             if heads:
-                pair, task = self.pairs[number], self.task
+                pair, task = self.pairs[i], self.task
                 source = _shown([*task.source.tokens(pair.source), "</s>"])
                 target = _shown([*task.target.tokens(pair.target), "</s>"])
                 layers = len({name.partition(" head ")[0] for name in heads})

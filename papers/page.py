@@ -111,7 +111,8 @@ def _cost(row: Row, known: Sequence[Facts]) -> list[str]:
 
 def _decoding(own: Mapping[int, Report]) -> str:
     for report in own.values():
-        decode, several = report["decode"], len(report["checkpoints"])
+        decode, steps = report["decode"], report["checkpoints"]
+        several = len(steps[0] if isinstance(steps[0], list) else steps)  # an ensemble's are lists
         text = f"beam {decode['beam']}" if decode["beam"] > 1 else "greedy"
         return text + (f", mean of {several} checkpoints" if several > 1 else "")
     return "–"
@@ -133,7 +134,8 @@ def _legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
         f" (but {'; '.join(fewer)})" if fewer else "",
         ", of the checkpoint that the validation split likes best, or of a mean of several.",
         " p: of the difference to the row above in the first measure, of the seeds' mean, "
-        f"two-sided, by {test}."
+        f"two-sided, by {test}"
+        f"{'.' if by_seeds else _THESE}"
         if tested
         else "",
         " Minutes: of a training with its compilations and evaluations, beside others on "
@@ -143,6 +145,7 @@ def _legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
     return "".join(parts)
 
 
+_THESE = ": of these very trainings. How far others would be from them, the deviations say."
 _ELSEWHERE = (
     " The paper's figures are of another corpus and other sizes: what can be compared is the order "
     "of the rows, not the difference."
@@ -208,7 +211,8 @@ def order(plan: Plan, reports: Reports) -> str:
     found = steps(plan, reports)
     if not found:
         return "Nothing that was published says which row is the better." if reports else ""
-    holds, broken = ([s for s in found if (s.gain > 0) == up] for up in (True, False))
+    holds, broken = [s for s in found if s.gain > 0], [s for s in found if s.gain < 0]
+    equal = [s for s in found if s.gain == 0]
     missing = [row.name for row in plan.table.rows if row.name not in reports]
     if missing:
         verdict = "Not all rows are measured"
@@ -228,6 +232,7 @@ def order(plan: Plan, reports: Reports) -> str:
     text += f"{len(holds)} of {len(found)} steps, worse → better, are gains here. "
     text += f"Gains: {'; '.join(map(str, holds)) or 'none'}. "
     text += f"Losses: {'; '.join(map(str, broken))}. " if broken else ""
+    text += f"Equal: {'; '.join(f'{s.worse}, {s.better}' for s in equal)}. " if equal else ""
     text += f"Missing: {'; '.join(missing)}. " if missing else ""
     return (
         text
@@ -239,9 +244,10 @@ def order(plan: Plan, reports: Reports) -> str:
 
 
 def _remarks(plan: Plan, reports: Reports) -> str:
-    """Which were written about our own results: of all rows, in the size that is the table's."""
-    ours = plan.size == plan.table.sizes[0] and len(reports) == len(plan.table.rows)
-    return plan.table.remarks.get(plan.data, "") if ours else ""
+    """Which were written about the runs in docs/results: of all rows, in the table's own size."""
+    same = plan.size == plan.table.sizes[0] and len(reports) == len(plan.table.rows)
+    remark = plan.table.remarks.get(plan.data, "") if same else ""
+    return f"**Of the runs in docs/results**: {remark}" if remark else ""
 
 
 def _signatures(plan: Plan, reports: Reports) -> str:

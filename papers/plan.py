@@ -146,7 +146,8 @@ class Facts(NamedTuple):
 
 def facts(run: Path) -> Facts:
     parameters, count, seconds, before = 0, 0.0, 0.0, 0.0
-    for line in map(json.loads, (run / "log.jsonl").read_text("utf-8").splitlines()):
+    # Samples may hold U+2028, at which splitlines() would cut a line.
+    for line in map(json.loads, (run / "log.jsonl").read_bytes().split(b"\n")[:-1]):
         parameters, count = line.get("parameters", parameters), line.get("count", count)
         if line["kind"] != "run":  # which begins an attempt, perhaps days later
             seconds += line["time"] - before

@@ -89,7 +89,7 @@ def _translations(
 def _answers(plan: Plan, reports: Reports, row: Row) -> list[Statistics]:
     """Which examples were right, by seed. A line has ours, its probability and gold."""
     files = [plan.report(row, seed) / "predictions.txt" for seed in reports[row.name]]
-    lines = [file.read_text("utf-8").splitlines() for file in files]
+    lines = [file.read_text("utf-8").split("\n")[:-1] for file in files]  # U+2028 ends none
     cells = [[line.split("\t") for line in own] for own in lines]
     return [share([ours == gold for ours, _, gold, *_ in own]) for own in cells]
 

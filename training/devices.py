@@ -83,13 +83,24 @@ def compile_all(function: Any, calls: Sequence[tuple], **options: Any) -> list[A
 
 def check_rows(mesh: Mesh, config: Config) -> None:
     """Every micro-batch must give each device the same number of rows."""
-    accumulation = config.train.accumulation
-    name = "batch_size" if config.data.batch_unit == "sentences" else "batch_multiple"
+    accumulation, name = config.train.accumulation, _rows(config)
     if config.data[name] % (mesh.size * accumulation):
         raise UserError(
             f"{mesh.size} devices × train.accumulation={accumulation} do not divide "
             f"data.{name}={config.data[name]}: set it to a multiple of {mesh.size * accumulation}"
         )
+
+
+def fit_rows(mesh: Mesh, config: Config) -> Config:
+    """For evaluation, which any number of devices can do: rows rounded up to a multiple of it."""
+    fitting, name = config.copy_and_resolve_references(), _rows(config)
+    fitting.data[name] = -(-config.data[name] // mesh.size) * mesh.size
+    return fitting
+
+
+def _rows(config: Config) -> str:
+    """What says how many rows a batch has."""
+    return "batch_size" if config.data.batch_unit == "sentences" else "batch_multiple"
 
 
 def put(batch: Batch, mesh: Mesh) -> dict[str, jax.Array]:

@@ -88,12 +88,13 @@ def test_vocabularies_alone_are_enough_to_translate(tiny_task, params, mesh, tmp
 
 
 def test_unknown_words_become_what_they_attend_to():
-    ids = np.array([7, UNK, UNK, EOS])
-    attention = np.array([[1, 0, 0], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7], [0, 0, 1]])
+    ids = np.array([7, UNK, UNK, UNK, EOS])
+    attention = np.array([[1, 0, 0], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7], [0, 0, 1], [0, 0, 1]])
     source = ["the", "cat"]
-    tokens = ["die", "<unk>", "<unk>", "</s>"]
+    tokens = ["die", "<unk>", "<unk>", "<unk>", "</s>"]
     replaced = replace_unknown(ids, tokens, attention, source, {"cat": "Katze"})
-    assert replaced == ["die", "Katze", "the", "</s>"]  # never </s>, though most go there
+    # Never </s>, though most may go there; nothing where no word was read.
+    assert replaced == ["die", "Katze", "the", "<unk>", "</s>"]
 
 
 def test_a_given_translation_has_the_probability_of_its_words(tiny_task, params, mesh):

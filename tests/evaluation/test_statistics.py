@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 
 from evaluation.curves import by_length, by_unknown
-from evaluation.statistics import Statistics
+from evaluation.statistics import Statistics, measure
 
 
 def test_selection_by_hand():
     even, sharp = np.full((1, 4), 0.25), np.array([[1.0, 0, 0, 0]])
     statistics = Statistics()
-    statistics.add(np.concatenate([even, sharp]))
+    statistics.add(measure(np.concatenate([even, sharp])))
     got = statistics.overall()
     assert got.entropy == pytest.approx(np.log(4) / 2)
     assert got.effective == pytest.approx((4 + 1) / 2)
@@ -19,7 +19,7 @@ def test_selection_by_hand():
 
 def test_rows_are_made_to_sum_to_one_and_empty_ones_left_out():
     statistics = Statistics()
-    statistics.add(np.array([[0.2, 0.2], [0.0, 0.0]]))
+    statistics.add(measure(np.array([[0.2, 0.2], [0.0, 0.0]])))
     got = statistics.overall()
     assert (got.words, got.effective) == (1, pytest.approx(2))
 
@@ -27,9 +27,9 @@ def test_rows_are_made_to_sum_to_one_and_empty_ones_left_out():
 def test_positions_stop_where_few_sentences_reach():
     statistics = Statistics()
     for length in (3, 2, 2):
-        statistics.add(np.tile([0.5, 0.5], (length, 1)))
+        statistics.add(measure(np.tile([0.5, 0.5], (length, 1))))
     assert [s.words for s in statistics.by_position(least=2)] == [3, 3]
-    statistics.add(np.array([[0.0, 0.0], [1.0, 0.0]]))  # the first word reads nothing
+    statistics.add(measure(np.array([[0.0, 0.0], [1.0, 0.0]])))  # the first word reads nothing
     assert [s.words for s in statistics.by_position(least=2)] == [3, 4]
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from data.tokenizers import TOKENIZERS, make_tokenizer
 from data.vocabulary import EOS, WordVocabulary
-from evaluation import translation
+from evaluation import translation, translation_report
 from evaluation.results import Wanted
 from evaluation.scores import text_scores
 from evaluation.translation import Evaluator
-from evaluation.translation_report import report
+from evaluation.translation_report import Looks, report
 
 
 @pytest.mark.parametrize("name", sorted(TOKENIZERS.keys() - {"plain"}))  # never written back
@@ -20,7 +20,7 @@ def test_a_perfect_translation_scores_everything_with_every_tokenizer(name):
     vocabulary = WordVocabulary([], make_tokenizer(name, "de"), lowercase=False)
     words = vocabulary.tokens(line)
     vocabulary = WordVocabulary(words, make_tokenizer(name, "de"), lowercase=False)
-    hypothesis = vocabulary.decode(vocabulary.encode(line))
+    hypothesis = vocabulary.detokenize([vocabulary.token(i) for i in vocabulary.encode(line)])
     assert "@@" not in hypothesis
     assert text_scores([hypothesis], [[vocabulary.surface(line)]])["exact"] == 1
 
@@ -71,6 +71,32 @@ def test_the_dev_split_is_translated_greedily_or_as_decode_says(
     translation.make_evaluate(SimpleNamespace(config=config), mesh)
     (decode,) = asked
     assert (decode.beam, decode.nbest, decode.temperature) == (1 if greedily else 3, 1, 0.0)
+
+
+def test_a_source_with_several_references_is_one_sentence(
+    params, tiny_task, mesh, tmp_path, monkeypatch
+):
+    config = tiny_task.config.copy_and_resolve_references()
+    config.data.several_references = True
+    first, second, *others = tiny_task.pairs("test")
+    pairs = [first, second._replace(source=first.source), *others]
+    monkeypatch.setattr(tiny_task, "config", config)
+    monkeypatch.setattr(tiny_task, "pairs", lambda split: pairs)
+    (tmp_path / "hypotheses.txt").write_text("Mai\n" * 11)
+    report(tiny_task, params, mesh, wanted(config.decode, tmp_path, against=tmp_path))
+    kept = json.loads((tmp_path / "scores.json").read_text())
+    assert kept["sentences"] == 11 and kept["against"]
+
+
+def test_heads_are_drawn_of_the_sentences_asked_for(tiny_task, tmp_path, monkeypatch):
+    pairs, drawn = [pair._replace(alignment="") for pair in tiny_task.pairs("test")], []
+    monkeypatch.setattr(translation_report, "heat_maps", lambda *given: drawn.append(given))
+    looks = Looks(tiny_task, pairs, [pairs[0], pairs[2]])
+    for i in range(len(pairs)):
+        looks.add(i, {"attention": np.eye(2), "layer 0 head 0": np.full((2, 2), i)})
+    looks.draw(tmp_path)
+    assert [path.name for *_, path in drawn] == ["heads-0.png", "heads-1.png"]
+    assert [given[0]["layer 0 head 0"][0, 0] for given in drawn] == [0, 2]
 
 
 def test_report_keeps_all_it_found(params, tiny_task, mesh, tmp_path, capsys):

@@ -45,6 +45,9 @@ def test_the_order_is_the_papers_and_the_verdict_ours(tmp_path):
     assert "1 of 2 steps" in text and "Losses: middle → best (-0.050, within the noise)" in text
     noise = reports_of(worst=[3.0, 3.1], middle=[3.05, 3.15], best=[3.1, 3.2])
     assert "**Nothing of the published order is seen, nor its contrary" in order(plan, noise)
+    same = reports_of(worst=[3.0, 3.1], middle=[2.0, 2.1], best=[2.0, 2.1])
+    text = order(plan, same)
+    assert "Losses" not in text and "Equal: middle, best." in text
     broken = reports_of(worst=[3.0, 3.1], middle=[2.0, 2.1], best=[2.5, 2.6])
     assert "**The published order does not hold**" in order(plan, broken)
     some = reports_of(worst=[3.0, 3.1], middle=[2.0, 2.1])
@@ -100,7 +103,7 @@ def test_the_noise_of_one_model_decoded_twice_is_that_of_the_gain(tmp_path):
 def test_remarks_are_on_whole_tables_in_the_papers_own_size(tmp_path):
     plan = plan_of(tmp_path, remarks={"jsb": "Well."}, sizes=("", "large"))
     whole = reports_of(worst=[3.0], middle=[2.0], best=[1.0])
-    assert _remarks(plan, whole) == "Well."
+    assert _remarks(plan, whole) == "**Of the runs in docs/results**: Well."
     assert not _remarks(plan, reports_of(worst=[3.0]))
     assert not _remarks(plan._replace(size="large"), whole)
     assert not _remarks(plan._replace(data="nottingham"), whole)
@@ -148,9 +151,11 @@ def run_of(folder):
         {"kind": "run", "step": 5, "parameters": 7, "time": 9000.0},
         {"kind": "train", "step": 10, "count": 100, "time": 9010.0},
         {"kind": "valid", "step": 10, "loss": 1.0, "time": 9012.0},
+        {"kind": "sample", "step": 10, "source": "no\u2028end of a line", "time": 9012.0},
     ]
     folder.mkdir(parents=True)
-    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    written = (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    (folder / "log.jsonl").write_text("".join(written), "utf-8")
     (folder / "run.json").write_text(json.dumps([{"commit": "abc", "devices": ["a chip"]}]))
 
 
