@@ -51,9 +51,9 @@ def main(target: str = "") -> None:
         target, TARGETS[target], _DATA.value, _SIZE.value, program.folder(_WORKDIR.value, "result"),
         _SEEDS.value, _DATA_DIR.value,
     )  # fmt: skip
-    _check_corpus(plan)
     if _DRY_RUN.value:
         return _show_plan(plan, _WORKERS.value)
+    _check_corpus(plan)
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -117,11 +117,8 @@ def _show_targets() -> None:
         sizes = f" --size={'|'.join(table.sizes)}" if any(table.sizes) else ""
         print(f"{'':24} --data={'|'.join(table.data)}{sizes}")
         time = duration(60 * runs * table.minutes)
-        print(f"{'':24} {runs} runs with {table.seeds} seeds, about {time} on an H200")
-    print(
-        "\nThe time is rough, of the first corpus and size, one run after another; schuster1997's "
-        "is of two CPU cores."
-    )
+        print(f"{'':24} {runs} runs with {table.seeds} seeds, about {time} on {table.machine}")
+    print("\nThe time is rough, of the first corpus and size, one run after another.")
 
 
 def _count(name: str, table: Table) -> int:
@@ -142,6 +139,8 @@ def _show_plan(plan: Plan, workers: int) -> None:
         print(f"{done} of {plan.seeds} trained: {name} ({'; '.join(row.name for row in rows)})")
     if not left:
         return
+    sys.stdout.flush()
+    _check_corpus(plan)
     print(TRYING, flush=True)
     row = runs[left[0][0]][0]
     found = estimate(plan.base(row), dict(row.changes), deal(workers)[0])

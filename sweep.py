@@ -126,7 +126,9 @@ def _work(study: Study, base: Base, workdir: Path) -> None:
     print(text)
     if rows[0].scores:
         first = f"{workdir / rows[0].run / 'seed0'}"
-        print(f"{workdir}/leaderboard.md, .csv, .json and pictures are written; the best:")
+        equal = sum(row.mean == rows[0].mean for row in rows[1:])
+        which = f"one of {equal + 1} that are equally good" if equal else "the best"
+        print(f"{workdir}/leaderboard.md, .csv, .json and pictures are written; {which}:")
         print(f"python eval.py --workdir='{first}'")
     errors = [error for row in rows for error in row.errors]
     if errors:

@@ -109,7 +109,18 @@ def _converse(translator, params) -> None:
         for _, hypotheses in translator.translate(params, [line], attention, first=number):
             for hypothesis in hypotheses:
                 print(_shown(hypothesis, translator.settings.nbest, number))
+            _tell_unknown(translator.source, line)
             _draw(number, translator.source.tokens(line), hypotheses[0])
+
+
+def _tell_unknown(vocabulary, line: str) -> None:
+    from data.vocabulary import UNK
+
+    tokens = vocabulary.tokens(line)
+    known = zip(tokens, vocabulary.ids(tokens), strict=True)
+    unknown = [token for token, i in known if i == UNK]
+    if unknown:
+        sys.stderr.write(f"never seen in training: {', '.join(unknown)}\n")
 
 
 def _score_all(translator, params) -> None:

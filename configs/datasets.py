@@ -12,7 +12,7 @@ _MULTI30K = {
     "source_vocab": {"size": 10_000, "min_count": 2, "lowercase": True},
     "target_vocab": {"size": 10_000, "min_count": 2, "lowercase": True},
 }
-_MULTI30K_BPE = {
+_MULTI30K_BPE = {  # github.com/LividWo/Revisit-MMT: the same in byte pairs, lowercased
     "corpus": "text",
     "dir": "corpora/multi30k_bpe",
     "splits": {"train": "train", "valid": "valid", "test": "test.2016"},
@@ -20,7 +20,7 @@ _MULTI30K_BPE = {
     "target_vocab": {"tokenizer": "bpe"},
     "shared_vocab": True,
 }
-_TATOEBA = {
+_TATOEBA = {  # sentence pairs of tatoeba.org (manythings.org/anki), in splits of your own
     "corpus": "text",
     "splits": {"train": "train", "valid": "val", "test": "test"},
     "source_vocab": {"size": 20_000, "min_count": 2},
@@ -43,7 +43,8 @@ _TRANSLATION: dict[str, dict] = {
     "multi30k_de_en": {**_MULTI30K, **_DE_EN},
     "multi30k_bpe_en_de": {**_MULTI30K_BPE, **_EN_DE},
     "multi30k_bpe_de_en": {**_MULTI30K_BPE, **_DE_EN},
-    # text with gold word links, of sentences that it learns from: Europarl's last 200, all verses
+    # Text with gold word links, of sentences that it learns from: Europarl's last 200 (the links
+    # of Lambert et al. 2005), and all verses (the bible-alignments package).
     "europarl_es_en": {
         "corpus": "text",
         "dir": "corpora/es_en_europarl",
@@ -68,7 +69,8 @@ _TRANSLATION: dict[str, dict] = {
     },
     "tatoeba_de_en": {**_TATOEBA, **_DE_EN, "dir": "corpora/tatoeba_de_en"},
     "tatoeba_fr_en": {**_TATOEBA, **_FR_EN, "dir": "corpora/tatoeba_fr_en"},
-    # spelling to phonemes; the corpus has no validation split, so one word in 50 is held out
+    # Spelling to phonemes: CMUdict in the split of Chen 2003, of which 12,000 words are for tests.
+    # There is no validation split, so one word in 50 is held out.
     "cmudict": {
         "corpus": "tsv",
         "dir": "corpora/cmudict",
@@ -167,7 +169,7 @@ def _cbt(kind: str) -> dict:
 _NAMES = {"anonymous": "candidates", "vocab": {"min_count": 20}}
 _NOUNS = {"anonymous": "unknown", "vocab": {"min_count": 20}}
 _CLOZE: dict[str, dict] = {
-    # questions of the same form from public-domain novels
+    # questions of the same form, made from public-domain novels for this project; not published
     "novels_ne": {"dir": "corpora/cloze", "files": "cbt_style_NE_{split}.txt", **_NAMES},
     "novels_cn": {"dir": "corpora/cloze", "files": "cbt_style_CN_{split}.txt", **_NOUNS},
     "cbt_ne": _cbt("NE"),

@@ -18,7 +18,7 @@ Measured, test split, greedy decoding:
     data=dates (tiny)                     100.0 % exact match; 2 min with all, 2 CPU cores
     data=dates,align=none                 51.6 %: what a model of this size does without attention
     data=multi30k_de_en,size=small        39.76 ± 0.37 tokenised BLEU, three seeds
-                                          (docs/results: multi30k.english, luong2015.table1)
+                                          (docs/results: multi30k.english)
 """
 
 from configs import recipes

@@ -56,8 +56,8 @@ def find(data: Config, split: str, language: str = "", pattern: str = "") -> Pat
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "does not exist"
         raise UserError(
-            f"corpus folder {folder} {what}: name your copy with --config.data.dir=FOLDER (to "
-            "eval.py and reproduce.py with --data_dir=FOLDER)"
+            f"corpus folder {folder} {what}: name your copy with --config.data.dir=FOLDER, or to "
+            "eval.py and reproduce.py with --data_dir=FOLDER"
         )
     pattern = pattern or data.files
     try:

@@ -7,7 +7,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from evaluation import predictions
-from evaluation.pictures import heat_map, highlighted
+from evaluation.pictures import highlighted, over_text
 from evaluation.predictions import Prediction, Predictor, evenly
 from evaluation.results import Wanted, corpus_name, keep, show, write_report
 from tasks.classification import Classification
@@ -104,9 +104,7 @@ def _draw(task: Classification, text: Shown, p: Prediction, number: int, wanted:
     title = f"ours {task.labels.names[int(p['label'])]} ({p['p']:.2f}), gold {text['label']}"
     if "hops" in p:
         words = _sentences(text)[0]
-        rows = [f"hop {i + 1}" for i in range(len(p["hops"]))]
-        hops = p["hops"][:, : len(words)]
-        heat_map(hops, words, rows, title, path, largest=float(hops.max()))
+        over_text(p["hops"][:, : len(words)], words, title, path)
     elif "sentences" in p:
         of_sentences, of_words = two_levels(text, p)
         highlighted(_sentences(text), of_words, of_sentences, title, path)

@@ -21,21 +21,17 @@ _FALLBACKS = (
 )  # fmt: skip
 _here = set(font_manager.get_font_names())
 plt.rcParams["font.family"] = ["DejaVu Sans", *(font for font in _FALLBACKS if font in _here)]
+ACROSS = 40  # words that a picture of a text has in a line
 warnings.filterwarnings("ignore", "Glyph .* missing from font")  # boxes tell it as well
 
 
 def heat_map(
-    weights: np.ndarray,
-    source: list[str],
-    target: list[str],
-    title: str,
-    path: Path,
-    largest: float = 1.0,
+    weights: np.ndarray, source: list[str], target: list[str], title: str, path: Path
 ) -> None:
-    """Weights [target, source] as a grey picture; white is the largest."""
+    """Weights [target, source] as a grey picture; white is 1."""
     width, height = 0.34 * len(source) + 1.6, 0.34 * len(target) + 1.4
     figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
-    image = axes.imshow(weights, cmap="gray", vmin=0, vmax=largest)
+    image = axes.imshow(weights, cmap="gray", vmin=0, vmax=1)
     axes.set_xticks(
         range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor", parse_math=False
     )
@@ -47,6 +43,33 @@ def heat_map(
     beside = axes.inset_axes((1 + 0.2 / width, 0, 0.15 / width, 1))
     figure.colorbar(image, cax=beside)
     figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def over_text(hops: np.ndarray, words: list[str], title: str, path: Path) -> None:
+    """Weights [hop, word] in lines of at most ACROSS words; white is the largest."""
+    across, largest = min(ACROSS, len(words)), float(hops.max())
+    starts = range(0, len(words), ACROSS)
+    high = 0.34 * len(hops) + 0.8
+    figure, grid = plt.subplots(
+        len(starts), squeeze=False, layout="constrained",
+        figsize=(0.34 * across + 1.2, high * len(starts) + 0.3),
+    )  # fmt: skip
+    for axes, start in zip(grid[:, 0], starts, strict=True):
+        line = words[start : start + across]
+        part = np.full((len(hops), across), np.nan)  # of the last line some is empty
+        part[:, : len(line)] = hops[:, start : start + across]
+        axes.imshow(part, cmap="gray", vmin=0, vmax=largest)
+        axes.set_xticks(
+            range(len(line)), line, rotation=60, ha="left", rotation_mode="anchor", parse_math=False
+        )
+        axes.set_yticks(range(len(hops)), [f"hop {i + 1}" for i in range(len(hops))])
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0, labelsize=9)
+        axes.spines[:].set_visible(False)
+        axes.add_patch(Rectangle((-0.5, -0.5), len(line), len(hops), fill=False, clip_on=False))
+    figure.supxlabel(f"{title}; white is {largest:.2f}", fontsize=8)
+    figure.savefig(path, dpi=150, bbox_inches="tight")
     plt.close(figure)
 
 

@@ -209,7 +209,9 @@ def read_hypotheses(folder: Path) -> list[str]:
     try:
         return (folder / "hypotheses.txt").read_text("utf-8").split("\n")[:-1]
     except OSError:
-        raise UserError(f"{folder} has no hypotheses.txt: run eval.py on that run first") from None
+        raise UserError(
+            f"{folder} has no hypotheses.txt: name a translation run that eval.py has scored"
+        ) from None
 
 
 def _check_same_split(ours: int, theirs: int) -> None:

@@ -27,9 +27,9 @@ TABLE1 = Table(
         "learn from, and both models that never saw a longer sentence fall with length."
     },
     rows=(
-        _row("RNNencdec-30", "cho2014", SHORT, 13.93),
+        _row(f"RNNencdec-30 (here {SHORT})", "cho2014", SHORT, 13.93),
         _row("RNNencdec-50", "cho2014", 50, 17.82),
-        _row("RNNsearch-30", "bahdanau2015", SHORT, 21.50),
+        _row(f"RNNsearch-30 (here {SHORT})", "bahdanau2015", SHORT, 21.50),
         _row("RNNsearch-50", "bahdanau2015", 50, 26.75),
     ),
 )

@@ -19,7 +19,8 @@ READERS = Table(
         "attention-sum reader has not learnt to read in these 850 steps. It may be because it asks "
         "with the last states of the query alone, and names have ids that each question draws anew "
         "(configs/cui2017.py), so that the blank must be remembered to the query's end; attention "
-        "over attention gives most of its weights β to the blank itself."
+        "over attention gives most of its weights β to the blank itself. (In the pictures, of one "
+        "question, it is the attention sum that happens to be right.)"
     },
     rows=(
         Row("attention sum", {"reader": "attention_sum"}),

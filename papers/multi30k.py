@@ -15,6 +15,10 @@ GERMAN = Table(
     sizes=("small",),
     differs="Its text is this text, cut into the same pieces.",
     figures=("lengths",),
+    remarks={
+        "multi30k_bpe_en_de": "The Transformer is 2.4 above the best recurrent model, from 4.6 "
+        "times the tokens and as a mean of ten checkpoints. Its third seed did not come to its end."
+    },
     rows=(
         Row("Luong 2015, global (general), both ways", {}, BOTH_WAYS, decode=BEAM),
         Row("Bahdanau 2015", config="bahdanau2015", decode=BEAM),
@@ -33,6 +37,11 @@ ENGLISH = Table(
     same_data=True,
     sizes=("small",),
     differs="Sizes and recipes are ours, and so are the tokens that BLEU is over.",
+    remarks={
+        "multi30k_de_en": "All are above the tutorial's models of their kind, and in its order but "
+        "for the Transformer, which leads by eight points there: here it is within the noise of "
+        "Bahdanau's model, and saw five times the words."
+    },
     rows=(
         Row("LSTM seq2seq", {}, {}, {"tokenised_bleu": 13.76}, config="sutskever2014"),
         Row("GRU encoder–decoder", {}, {}, {"tokenised_bleu": 20.61}, config="cho2014"),

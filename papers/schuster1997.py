@@ -28,6 +28,7 @@ def _table(
         measures=(measure,),
         data=(data,),
         minutes=0.2,
+        machine="two CPU cores",
         sizes=("",),
         seeds=5,
         differs="mlp and tdnn see ten steps on either side. The merged networks' delays are those "

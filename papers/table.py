@@ -33,9 +33,10 @@ class Table:
     measures: tuple[str, ...]
     rows: tuple[Row, ...]
     data: tuple[str, ...]  # names of configs/datasets.py, the first by default
-    minutes: float  # a run of the first size on the first corpus, alone on an H200
+    minutes: float  # a run of the first size on the first corpus, alone on `machine`
     sizes: tuple[str, ...] = ("small", "tiny", "paper")  # the first by default; none: ("",)
     seeds: int = 3
+    machine: str = "an H200"
     differs: str = ""  # from the paper, in sentences
     same_data: bool = False  # as the published figures are of
     claims: tuple[tuple[str, str], ...] = ()  # worse and better rows, where no figures say it
