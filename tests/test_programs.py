@@ -1,6 +1,8 @@
 """The programs as a user runs them, in processes of their own."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 
@@ -159,6 +161,19 @@ def test_lines_are_translated_in_their_order(run, tmp_path):
     assert np.shape(records[0]["attention"]) == (len(records[0]["target"]), 8)
     drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert drawn == {f"{r['line']}.png" for r in records if r["target"]}
+
+
+def test_at_a_terminal_a_line_is_asked_for_and_its_unknown_words_told(run, tmp_path):
+    ours, theirs = pty.openpty()
+    command = ["translate.py", f"--workdir={run[1]}", f"--pictures={tmp_path}"]
+    process = subprocess.Popen(
+        [sys.executable, *command], cwd=ROOT, env=ENVIRONMENT, stdin=theirs,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    os.write(ours, b"May 3, 2020 pizza\n\x04")  # and the end
+    said, told = process.communicate(timeout=300)
+    assert process.returncode == 0 and said.startswith(b"> ")
+    assert b"never seen in training: pizza" in told and (tmp_path / "0.png").exists()
 
 
 def test_two_runs_are_an_ensemble_and_give_several_hypotheses(run):
