@@ -83,7 +83,8 @@ def compile_all(function: Any, calls: Sequence[tuple], **options: Any) -> list[A
 
 def check_rows(mesh: Mesh, config: Config) -> None:
     """Every micro-batch must give each device the same number of rows."""
-    accumulation, name = config.train.accumulation, _rows(config)
+    accumulation = config.train.accumulation
+    name = "batch_size" if config.data.batch_unit == "sentences" else "batch_multiple"
     if config.data[name] % (mesh.size * accumulation):
         raise UserError(
             f"{mesh.size} devices × train.accumulation={accumulation} do not divide "
@@ -92,15 +93,10 @@ def check_rows(mesh: Mesh, config: Config) -> None:
 
 
 def fit_rows(mesh: Mesh, config: Config) -> Config:
-    """For evaluation, which any number of devices can do: rows rounded up to a multiple of it."""
-    fitting, name = config.copy_and_resolve_references(), _rows(config)
-    fitting.data[name] = -(-config.data[name] // mesh.size) * mesh.size
+    """For evaluation, which any number of devices can do: rows are a multiple of it."""
+    fitting = config.copy_and_resolve_references()
+    fitting.data.batch_multiple = -(-config.data.batch_multiple // mesh.size) * mesh.size
     return fitting
-
-
-def _rows(config: Config) -> str:
-    """What says how many rows a batch has."""
-    return "batch_size" if config.data.batch_unit == "sentences" else "batch_multiple"
 
 
 def put(batch: Batch, mesh: Mesh) -> dict[str, jax.Array]:

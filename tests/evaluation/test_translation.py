@@ -12,6 +12,8 @@ from evaluation.results import Wanted
 from evaluation.scores import text_scores
 from evaluation.translation import Evaluator
 from evaluation.translation_report import Looks, report
+from tasks.translation import Translation
+from training.devices import fit_rows, make_mesh
 
 
 @pytest.mark.parametrize("name", sorted(TOKENIZERS.keys() - {"plain"}))  # never written back
@@ -53,6 +55,13 @@ def test_losses_are_means_over_all_tokens_of_the_split(evaluator, params, tiny_t
         total, count = total + float(sums["nll"]), count + float(sums["count"])
     np.testing.assert_allclose(values["loss"], total / count, rtol=1e-5)
     np.testing.assert_allclose(values["perplexity"], np.exp(total / count), rtol=1e-5)
+
+
+def test_any_number_of_devices_can_evaluate(evaluator, params, tiny_task):
+    mesh = make_mesh(jax.devices()[:3])
+    task = Translation(fit_rows(mesh, tiny_task.config))
+    others = Evaluator(task, mesh, task.config.decode).losses(params, "test")
+    assert others == pytest.approx(evaluator.losses(params, "test"), rel=1e-5)
 
 
 def wanted(decode, folder, **changes):

@@ -233,15 +233,6 @@ def test_randomness_is_a_function_of_seed_and_purpose():
     assert jnp.array_equal(purpose_key(3, "dropout"), purpose_key(3, "dropout"))
 
 
-def test_any_number_of_devices_can_evaluate():
-    mesh, config = make_mesh(jax.devices()[:3]), toy_config(accumulation=2)
-    config.data.batch_size = 64
-    assert devices.fit_rows(mesh, config).data.batch_size == 66
-    config.data.update({"batch_unit": "tokens", "batch_multiple": 8})
-    fitting = devices.fit_rows(mesh, config).data
-    assert (fitting.batch_multiple, fitting.batch_size) == (9, 64)
-
-
 def test_rows_that_devices_and_micro_batches_cannot_share_are_refused():
     mesh, config = make_mesh(jax.devices()[:8]), toy_config(accumulation=2)
     config.data.batch_size = 32
