@@ -4,7 +4,7 @@ import dataclasses
 
 from papers.table import Row, Table
 
-MEASURES = ("tokenised_bleu", "bleu", "perplexity")
+MEASURES = ("tokenised_bleu", "bleu", "perplexity", "aer")
 # For size=small: the encoder's halves together are as wide as before.
 BOTH_WAYS = {"model.encoder.bidirectional": True, "model.encoder.features": 256}
 TO_GERMAN = ("multi30k_en_de", "multi30k_de_en", "wmt14_en_de", "dates")

@@ -7,7 +7,7 @@ KEYS = Table(
     source="in words: an unsplit network with zero-started weights comes close to the split one; "
     "its figures were not at hand",
     config="mino2017",
-    measures=("tokenised_bleu", "bleu", "perplexity"),
+    measures=("tokenised_bleu", "bleu", "perplexity", "aer"),
     data=("multi30k_de_en", "multi30k_en_de", "dates"),
     minutes=1.5,
     sizes=("small", "tiny"),

@@ -60,8 +60,12 @@ def _made(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
 def _table(
     plan: Plan, reports: Reports, p: Mapping[str, str], costs: Mapping[str, Sequence[Facts]]
 ) -> str:
-    measures = [(name, MEASURES[name]) for name in plan.table.measures]
     printed = {name for row in plan.table.rows for name in row.published}
+    measures = [
+        (name, MEASURES[name])
+        for name in plan.table.measures  # of which some corpora have not all
+        if name in printed or any(values(reports, row, MEASURES[name]) for row in plan.table.rows)
+    ]
     decodes = any("decode" in report for own in reports.values() for report in own.values())
     head = ["row"]
     for name, measure in measures:
