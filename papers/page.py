@@ -139,7 +139,7 @@ def _legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
         ", of the checkpoint that the validation split likes best, or of a mean of several.",
         " p: of the difference to the row above in the first measure, of the seeds' mean, "
         f"two-sided, by {test}"
-        f"{'.' if by_seeds else _THESE}"
+        f"{'.' if by_seeds or plan.seeds == 1 else _THESE}"
         if tested
         else "",
         " Minutes: of a training with its compilations and evaluations, beside others on "
