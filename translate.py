@@ -75,6 +75,11 @@ def _check_flags() -> Config:
         )
     if _ATTENTION.value and sys.stdin.isatty():
         raise UserError("--attention is for lines of a file: give it one, as < in.txt")
+    if _PICTURES.value:
+        try:
+            Path(_PICTURES.value).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write to {_PICTURES.value}: {error.strerror}") from None
     return settings
 
 
@@ -172,12 +177,7 @@ def _draw(line: int, source: list[str], hypothesis) -> None:
         raise UserError("this run has no attention to draw: leave --pictures out")
     from evaluation.translation_report import draw_hypothesis
 
-    folder = Path(_PICTURES.value)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        draw_hypothesis(source, hypothesis, folder / f"{line}.png")
-    except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}") from None
+    draw_hypothesis(source, hypothesis, Path(_PICTURES.value) / f"{line}.png")
 
 
 def _open(name: str) -> TextIO:
