@@ -169,7 +169,7 @@ def _cbt(kind: str) -> dict:
 _NAMES = {"anonymous": "candidates", "vocab": {"min_count": 20}}
 _NOUNS = {"anonymous": "unknown", "vocab": {"min_count": 20}}
 _CLOZE: dict[str, dict] = {
-    # questions of the same form, made from public-domain novels for this project; not published
+    # questions of the same form, made from public-domain novels; there is no public copy
     "novels_ne": {"dir": "corpora/cloze", "files": "cbt_style_NE_{split}.txt", **_NAMES},
     "novels_cn": {"dir": "corpora/cloze", "files": "cbt_style_CN_{split}.txt", **_NOUNS},
     "cbt_ne": _cbt("NE"),

@@ -140,12 +140,13 @@ class Looks:
         self.task, self.pairs = task, pairs
         self.statistics: dict[str, Statistics] = {}
         self._links: dict[str, list[tuple[set[Link], Gold]]] = {}
-        self._drawn: dict[int, Attentions] = {pairs.index(pair): {} for pair in drawn}
+        self._drawn = [pairs.index(pair) for pair in drawn]
+        self._kept: dict[int, Attentions] = {}  # of those
 
     def add(self, i: int, named: Attentions) -> None:
         pair = self.pairs[i]
         if i in self._drawn:
-            self._drawn[i] = named
+            self._kept[i] = named
         measured = measure(np.stack([*named.values()])) if named else ()
         for name, rows in zip(named, measured, strict=True):
             self.statistics.setdefault(name, Statistics()).add(rows)
@@ -174,8 +175,8 @@ class Looks:
 
     def draw(self, folder: Path) -> None:
         """All heads of all layers, of a model that has several."""
-        for number, (i, named) in enumerate(self._drawn.items()):
-            heads = {name: weights for name, weights in named.items() if " head " in name}
+        for number, i in enumerate(self._drawn):
+            heads = {name: own for name, own in self._kept[i].items() if " head " in name}
             if heads:
                 pair, task = self.pairs[i], self.task
                 source = _shown([*task.source.tokens(pair.source), "</s>"])

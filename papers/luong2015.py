@@ -110,11 +110,12 @@ TABLE4 = Table(
         "all others are within .7 BLEU of one another, and what the paper's order says of them is "
         "not found. It may be that captions are too short for windows: D = 10 reaches over most of "
         "a sentence of 12 words. The paper's concat had far worse perplexities than its other "
-        "scores, which it suspects to come from a part of the matrix fixed to the identity; here "
-        "all of it is learnt, and concat is as good as dot and general. The heaviest weight is "
-        "often one word to the left of what is translated: sources are reversed and read one way, "
-        "so that state has read the word to its right, too. Rows of local-p are dark, since its "
-        "Gaussian makes weights smaller, and they are not normalised again."
+        "scores, which it suspects to come from a part of the matrix fixed to the identity (from "
+        "memory of a footnote); here all of it is learnt, and concat is as good as dot and "
+        "general. The heaviest weight is often one word to the left of what is translated: "
+        "sources are reversed and read one way, so that state has read the word to its right, "
+        "too. Rows of local-p are dark, since its Gaussian makes weights smaller, and they are not "
+        "normalised again."
     },
     rows=(
         _architecture("global", "location", 6.4, 18.1),

@@ -100,12 +100,12 @@ def test_a_source_with_several_references_is_one_sentence(
 def test_heads_are_drawn_of_the_sentences_asked_for(tiny_task, tmp_path, monkeypatch):
     pairs, drawn = [pair._replace(alignment="") for pair in tiny_task.pairs("test")], []
     monkeypatch.setattr(translation_report, "heat_maps", lambda *given: drawn.append(given))
-    looks = Looks(tiny_task, pairs, [pairs[0], pairs[2]])
+    looks = Looks(tiny_task, pairs, [pairs[0], pairs[2], pairs[0]])
     for i in range(len(pairs)):
         looks.add(i, {"attention": np.eye(2), "layer 0 head 0": np.full((2, 2), i)})
     looks.draw(tmp_path)
-    assert [path.name for *_, path in drawn] == ["heads-0.png", "heads-1.png"]
-    assert [given[0]["layer 0 head 0"][0, 0] for given in drawn] == [0, 2]
+    assert [path.name for *_, path in drawn] == ["heads-0.png", "heads-1.png", "heads-2.png"]
+    assert [given[0]["layer 0 head 0"][0, 0] for given in drawn] == [0, 2, 0]
 
 
 def test_report_keeps_all_it_found(params, tiny_task, mesh, tmp_path, capsys):
