@@ -3,27 +3,29 @@
     python train.py --config=configs/luong2015.py:score=general,align=global,data=dates \
         --workdir=runs/luong
 
-Arguments: data (any name of configs/datasets.py), align (global, local_m, local_p, none), score
-(general, dot, concat, location), feed (yes, no), size (tiny, small, paper), reverse (auto, yes, no:
-an encoder of one direction, as the paper's, reads the source from its end or does not; auto: as the
-size has it), dropout (yes, no). The window is --config.model.attention.D.
+Arguments:
+    data     any translation corpus of configs/datasets.py
+    align    alignment; `none` is the paper's baseline without attention
+    score    score
+    feed     yes or no: input feeding
+    size     tiny, small or paper
+    reverse  yes or no: an encoder of one direction reads the source from its end, or from its
+             start; auto: as the size has it
+    dropout  yes or no
 
-`paper` is the paper's own recipe: 4 × 1000 LSTM, SGD from 1.0, halved every epoch after the fifth,
-reversed source, U(−.1, .1), gradient norm 5, batch 128, D = 10; with dropout .2, 12 epochs and
-halving after 8. It reports 19.0 BLEU at best on WMT'14 En–De newstest2014 (Table 1, without
-unknown-word replacement); not run here.
+The window of local attention is --config.model.attention.D.
 
-Measured, test split, greedy decoding:
+`paper` is the paper's recipe: 4 × 1000 LSTM, SGD with learning rate 1, halved every epoch after the
+eighth, 12 epochs, reversed source, U(−.1, .1), gradient norm 5, batch 128, D = 10, dropout .2
+(without dropout: 10 epochs, halved after the fifth). The paper reports 19.0 BLEU on WMT'14 En–De
+newstest2014 (Table 1, without replacement of unknown words).
 
-    data=dates (tiny)                     100.0 % exact match; 2 min with all, 2 CPU cores
-    data=dates,align=none                 51.6 %: what a model of this size does without attention
-    data=multi30k_de_en,size=small        39.76 ± 0.37 tokenised BLEU, three seeds
-                                          (docs/results: multi30k.english)
+Results: docs/results (luong2015.table1, table4, table6, figure6; multi30k.english).
 """
 
 from configs import recipes
 from configs.arguments import parse
-from configs.base import Config, base_config
+from configs.base import Config, base_config, choices
 from configs.datasets import DATASETS, use_dataset
 
 
@@ -31,19 +33,19 @@ def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
         data=DATASETS["translation"],
-        align=("global", "local_m", "local_p", "none"),
-        score=("general", "dot", "concat", "location"),
-        feed=("yes", "no"),
-        size=("tiny", "small", "paper"),
-        reverse=("auto", "yes", "no"),
-        dropout=("yes", "no"),
+        align=choices("seq2seq", "model.attention.align"),
+        score=choices("seq2seq", "model.attention.score"),
+        feed=recipes.YES_NO,
+        size=SIZES,
+        reverse=("auto", *recipes.YES_NO),
+        dropout=recipes.YES_NO,
     )
-    config = base_config()
+    config = base_config("seq2seq")
     use_dataset(config, args["data"])
     model = config.model
     model.attention.align, model.attention.score = args["align"], args["score"]
     model.attention.input_feeding = args["feed"] == "yes" and args["align"] != "none"
-    model.wiring = "plain" if args["align"] == "none" else "luong"
+    model.decoder.type = "plain" if args["align"] == "none" else "luong"
     SIZES[args["size"]](config)
     if args["reverse"] != "auto":
         config.data.reverse_source = args["reverse"] == "yes"
@@ -58,7 +60,7 @@ def get_config(arguments: str = "") -> Config:
 
 def _tiny(config: Config) -> None:
     recipes.tiny(config)
-    recipes.read_both_ways(config)  # so small an encoder does better with both; the paper has one
+    recipes.read_both_ways(config)  # helps so narrow an encoder; the paper's has one direction
 
 
 def _paper(config: Config) -> None:
@@ -66,10 +68,8 @@ def _paper(config: Config) -> None:
     config.data.reverse_source = True
     config.data.batch_size = 128
     config.model.dtype = "bfloat16"
-    config.optimizer.name = "sgd"
-    config.optimizer.learning_rate = 1.0
-    config.optimizer.schedule = "halving"
-    config.optimizer.halve_from = 8.0
+    config.optimizer.name, config.optimizer.learning_rate = "sgd", 1.0
+    config.optimizer.schedule, config.optimizer.halve_from = "halving", 8.0
     config.train.epochs = 12.0
     config.train.loss_per = "sentence"
     config.train.eval_every = 5000

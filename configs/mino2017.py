@@ -2,20 +2,23 @@
 
     python train.py --config=configs/mino2017.py:keys=split,data=dates --workdir=runs/mino
 
-Arguments: data (any name of configs/datasets.py), keys (split, zero, none), score (general,
-concat), size (tiny, small).
+Arguments:
+    data   any translation corpus of configs/datasets.py
+    keys   split, zero or none
+    score  score; `zero` needs general or concat
+    size   tiny or small
 
-Each encoder state is split in two: one half is scored, the other makes the context. `zero` is the
-unsplit network in which the halves only start so, with part of the weights at zero; `none` is the
-plain model of the same size. The paper's figures and recipe were not at hand: ours stand alone.
+Each encoder state is split into two halves: one is scored, the other makes the context. `zero` is
+the unsplit network whose parameters start as in the split one, with part of the matrices at zero;
+`none` is the ordinary model of the same size. The paper's figures and its recipe were not
+available, so there is no size=paper.
 
-Measured, data=dates (tiny), test split, greedy: split 100.0 % exact match, alignment error 7.6 %;
-zero 100.0 % and 7.8 %; under 2 min each on 2 CPU cores.
+Results: docs/results (luong2015.table6).
 """
 
 from configs import luong2015
 from configs.arguments import parse
-from configs.base import Config
+from configs.base import Config, choices
 from configs.datasets import DATASETS
 
 
@@ -23,8 +26,8 @@ def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
         data=DATASETS["translation"],
-        keys=("split", "zero", "none"),
-        score=("general", "concat"),
+        keys=choices("seq2seq", "model.attention.key_value", first="split"),
+        score=choices("seq2seq", "model.attention.score"),
         size=("tiny", "small"),
     )
     config = luong2015.get_config(f"data={args['data']},score={args['score']},size={args['size']}")

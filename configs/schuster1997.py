@@ -2,62 +2,60 @@
 
     python train.py --config=configs/schuster1997.py:network=brnn,data=series --workdir=runs/brnn
 
-Arguments: data (labelling names of configs/datasets.py), network (brnn, merged, forward, backward,
-tdnn, mlp; of music, whose next frame is asked for, forward alone), cell (elman, lstm, gru). Delays
-are --config.model.forward_delay and .backward_delay, the window of mlp and tdnn is
---config.model.window. `python reproduce.py schuster1997.series` compares all (docs/results).
+Arguments:
+    data     any labelling corpus of configs/datasets.py
+    network  network; music, where the next frame is predicted, needs `forward`
+    cell     cell of the recurrent networks
+    size     tiny or small
 
-Measured on the test split (CoNLL, one seed, at commit 68503d8, and Nottingham on an H200 beside
-other trainings, the rest on 2 CPU cores):
+Delays are --config.model.forward_delay and --config.model.backward_delay, the window of mlp and
+tdnn is --config.model.window. `python reproduce.py schuster1997.series` compares all networks. The
+series' recipe is the same in both sizes; of columns and music, `tiny` is a smaller one for CPUs.
 
-    data=series, brnn                 mean squared error 3.7e-5 (docs/results), 20 s
-    data=conll2000,cell=lstm          F1 93.7 of chunks, 5 min; BiLSTMs are said to have 93 to 94
-    data=jsb,cell=elman, lstm, gru    −log p a frame 8.83, 8.45, 8.57 (docs/results: bai2018.jsb)
-    data=nottingham                   3.50, 3.24, 3.31 (docs/results: bai2018.nottingham)
-    published (Bai 2018's table)      JSB 8.91, 8.45, 8.43; Nottingham 4.05, 3.29, 3.46
+CoNLL-2000's parts of speech are read beside words, suffixes and letters. It has no validation
+split, so one sentence in twenty is held out. Its test text has a label (I-LST) that the training
+text lacks: every kind of chunk that can begin (B-) can also continue (I-); other new labels are
+errors.
 
-CoNLL-2000's part of speech is read beside words, suffixes and letters. It has no validation split:
-one sentence in twenty is held out. Its test text has a label (I-LST) that training lacks: a kind of
-chunk that can begin is given both of its labels, B- and I-; any other new label is an error. Whole
-commands:
-
-    python train.py --config=configs/schuster1997.py:data=conll2000,cell=lstm \
+    python train.py --config=configs/schuster1997.py:data=conll2000,cell=lstm,size=small \
         --config.data.dir=path/to/conll2000 --workdir=runs/conll
-    python train.py --config=configs/schuster1997.py:data=nottingham,cell=gru \
+    python train.py --config=configs/schuster1997.py:data=nottingham,cell=gru,size=small \
         --config.data.dir=path/to/polymusic --workdir=runs/nottingham
-    python eval.py --workdir=runs/conll
+
+Results: docs/results (schuster1997.series, schuster1997.classes, bai2018.jsb, bai2018.nottingham).
 """
 
 from configs.arguments import parse
-from configs.base import Config, base_config
+from configs.base import Config, base_config, choices
 from configs.datasets import DATASETS, use_dataset
+from configs.recipes import set_cosine
 
 
 def get_config(arguments: str = "") -> Config:
-    of_music = any(f"data={name}" in arguments for name in _MUSIC)
+    music = any(f"data={name}" in arguments for name in _MUSIC)
     args = parse(
         arguments,
         data=DATASETS["labelling"],
-        # Only a forward network does not see the frames that it is to predict.
-        network=("forward", *_OTHERS) if of_music else (*_OTHERS, "forward"),
-        cell=("elman", "lstm", "gru"),
+        # Only a forward network does not see the frames that it has to predict.
+        network=choices("tagger", "model.network", first="forward" if music else ""),
+        cell=choices("tagger", "model.cell", first="elman"),
+        size=SIZES,
     )
     config = base_config("tagger")
     use_dataset(config, args["data"])
     config.model.network, config.model.cell = args["network"], args["cell"]
-    config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", 100
     config.optimizer.clip_norm = 1.0
     _RECIPES[args["data"]](config)
+    SIZES[args["size"]](config)
     return config.lock()
 
 
 def _series(config: Config) -> None:
-    model = config.model
-    model.features = 32
-    if model.network == "tdnn":
-        model.layers, model.window = 2, 5  # so it sees as far as the MLP
+    config.model.features = 32
+    if config.model.network == "tdnn":
+        config.model.layers, config.model.window = 2, 5  # sees as far as the MLP
     config.data.batch_size, config.data.batch_multiple, config.data.buckets = 24, 8, 1
-    config.optimizer.learning_rate, config.optimizer.warmup_steps = 0.003, 50
+    set_cosine(config, rate=0.003, warmup=50)
     config.train.steps, config.train.eval_every = 1500, 500
 
 
@@ -69,7 +67,7 @@ def _columns(config: Config) -> None:
     config.model.layers, config.model.features = 2, 200
     config.model.small_embedding = 50
     config.model.dropout = 0.5
-    config.optimizer.learning_rate = 0.002
+    set_cosine(config, rate=0.002, warmup=100)
     config.train.epochs, config.train.eval_every = 10.0, 267
     config.train.eval_metric = "accuracy"
 
@@ -83,19 +81,18 @@ def _conll2000(config: Config) -> None:
 def _music(config: Config) -> None:
     config.data.batch_size, config.data.buckets = 16, 4
     config.model.features, config.model.dropout = 512, 0.15
-    config.optimizer.learning_rate = 0.001 if config.model.cell == "elman" else 0.004
+    set_cosine(config, rate=0.001 if config.model.cell == "elman" else 0.004, warmup=100)
     config.train.steps, config.train.eval_every = 2500, 250
 
 
 def _jsb(config: Config) -> None:
-    """So small that it wants more restraint."""
+    """JSB is so small that it needs more regularization."""
     _music(config)
     config.model.features, config.model.dropout = 256, 0.3
     config.optimizer.learning_rate = 0.003
     config.train.steps, config.train.eval_every = 2000, 100
 
 
-_OTHERS = ("brnn", "merged", "backward", "tdnn", "mlp")
 _MUSIC = {"jsb": _jsb, "nottingham": _music, "piano_midi": _music, "musedata": _music}
 _RECIPES = {
     "series": _series,
@@ -104,3 +101,21 @@ _RECIPES = {
     "columns": _columns,
     **_MUSIC,
 }
+
+
+def _tiny(config: Config) -> None:
+    """Fewer units and steps than the corpus' recipe, for two CPU cores."""
+    if config.data.corpus == "columns":
+        config.model.layers, config.model.features = 1, 64
+        config.model.dropout = 0.3
+        config.train.epochs = 2.0
+    elif config.data.corpus == "polymusic":
+        config.model.features = 64
+        config.train.steps, config.train.eval_every = 500, 100
+
+
+def _small(config: Config) -> None:
+    """Keep the corpus' recipe."""
+
+
+SIZES = {"tiny": _tiny, "small": _small}

@@ -1,0 +1,57 @@
+"""Loads a config file, which may be the user's own; every mistake in it becomes one message."""
+
+import inspect
+import runpy
+import traceback
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from configs.schema.field import Config
+from errors import UserError, first_line
+
+
+def load_config_file(file: str, arguments: str = "") -> Config:
+    """Return the config of `get_config(arguments)`, or of a `get_config()` without parameters."""
+    get_config = _read(file).get("get_config")
+    if not callable(get_config):
+        raise UserError(f"{file} has no function get_config: see configs/luong2015.py")
+    takes_arguments = bool(inspect.signature(get_config).parameters)
+    if arguments and not takes_arguments:
+        raise UserError(
+            f"{file} takes no arguments, but {arguments!r} is given: leave it out, or write "
+            "get_config(arguments)"
+        )
+    try:
+        config = get_config(arguments) if takes_arguments else get_config()
+    except UserError:
+        raise
+    except Exception as error:  # a file of the user's can raise anything
+        raise UserError(describe(file, error)) from error
+    if not isinstance(config, ConfigDict):
+        raise UserError(f"{file}: get_config must return a config, not {type(config).__name__}")
+    return config
+
+
+def _read(file: str) -> dict[str, Any]:
+    if not Path(file).is_file():
+        present = sorted(path.name for path in Path(__file__).parent.glob("*[0-9].py"))
+        raise UserError(f"there is no config file {file}: configs/ has {', '.join(present)}")
+    try:
+        return runpy.run_path(file)
+    except UserError:
+        raise
+    except SyntaxError as error:
+        raise UserError(f"{error.filename}, line {error.lineno}: {error.msg}") from error
+    except Exception as error:
+        raise UserError(describe(file, error)) from error
+
+
+def describe(file: str, error: Exception) -> str:
+    """Say where in a user's file an error was raised, and what it says."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    where = f"{file}, line {lines[-1]}" if lines else file
+    message = str(error.args[0]) if error.args else first_line(error)
+    return f"{where}: {type(error).__name__}: {' '.join(message.split())[:300]}"

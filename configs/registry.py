@@ -1,0 +1,17 @@
+"""All tasks and models, found in the modules of configs/schema."""
+
+import importlib
+from typing import Any
+
+from configs.discover import discover
+from configs.schema.field import ModelSchema, TaskSchema
+
+TASKS = {schema.name: schema for schema in discover("configs.schema", TaskSchema).values()}
+MODELS = {schema.name: schema for schema in discover("configs.schema", ModelSchema).values()}
+
+
+def resolve(path: str) -> Any:
+    """Import what a declaration names as "module:attribute" or as "module"."""
+    module, _, attribute = path.partition(":")
+    loaded = importlib.import_module(module)
+    return getattr(loaded, attribute) if attribute else loaded

@@ -1,0 +1,89 @@
+"""How config fields, models and tasks are declared.
+
+A declaration is the only place that states a field's default, its allowed values and its meaning.
+Default configs, validation, error messages and docs/configuration.md are derived from it. Nothing
+here imports JAX, so that a mistake in a config is reported immediately.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+Config = Any  # a ConfigDict, whose fields type checkers cannot know
+Value = bool | int | float | str | tuple[str, ...]
+Rules = Callable[[Config], Iterator[str]]  # yields one message per violated relation of fields
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """One config field. Its type is the type of the default."""
+
+    default: Value
+    help: str
+    choices: tuple[str, ...] = ()
+    least: float | None = None  # inclusive lower bound
+    above: float | None = None  # exclusive lower bound
+    most: float | None = None  # inclusive upper bound
+    below: float | None = None  # exclusive upper bound
+
+    def allowed(self) -> str:
+        """Describe the allowed values; empty where the type is the only restriction."""
+        if self.choices:
+            return ", ".join(self.choices)
+        low = {f"at least {self.least}": self.least, f"more than {self.above}": self.above}
+        high = {f"at most {self.most}": self.most, f"less than {self.below}": self.below}
+        return " and ".join(text for text, bound in (low | high).items() if bound is not None)
+
+    def allows(self, value: Any) -> bool:
+        """Whether the value is one of the choices or within the range; NaN is in no range."""
+        if self.choices:
+            return value in self.choices
+        return (
+            (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and (self.most is None or value <= self.most)
+            and (self.below is None or value < self.below)
+        )
+
+
+Fields = Mapping[str, "Field | Fields"]  # a section of a config: fields and smaller sections
+
+
+def no_rules(config: Config) -> Iterator[str]:
+    """For models and tasks whose fields are independent of each other."""
+    yield from ()
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSchema:
+    """A model: the fields of `config.model`, and where the function is that builds it."""
+
+    name: str
+    task: str
+    builder: str  # "module:function"; a string, because the module imports JAX
+    fields: Fields
+    rules: Rules = no_rules
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSchema:
+    """A task: its fields, and where its code is."""
+
+    name: str
+    task: str  # "module:class" of the corpus, loss and predictions
+    evaluation: str  # module with make_evaluate and report
+    data: Fields
+    train: Fields
+    sections: Fields = dataclasses.field(default_factory=dict)  # further parts of the config
+    rules: Rules = no_rules
+
+
+def flatten(fields: Fields, prefix: str = "") -> dict[str, Field]:
+    """Fields by dotted name."""
+    flat: dict[str, Field] = {}
+    for name, field in fields.items():
+        if isinstance(field, Field):
+            flat[prefix + name] = field
+        else:
+            flat |= flatten(field, f"{prefix}{name}.")
+    return flat

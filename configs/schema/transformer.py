@@ -1,0 +1,76 @@
+"""The Transformer (Vaswani 2017)."""
+
+from collections.abc import Iterator
+
+from configs.schema.common import DTYPE, dropout
+from configs.schema.field import Config, Field, Fields, ModelSchema
+
+_FIELDS: Fields = {
+    "layers": Field(6, "Layers N of the encoder and of the decoder.", least=1),
+    "features": Field(512, "Model width d_model.", least=1),
+    "heads": Field(8, "Attention heads h.", least=1),
+    "key_features": Field(0, "Key width d_k per head; 0: features / heads.", least=0),
+    "feed_forward": Field(2048, "Width d_ff of the feed-forward layers.", least=1),
+    "norm": Field(
+        "post",
+        "Layer normalization after each residual sum (the paper's), or before each sublayer.",
+        ("post", "pre"),
+    ),
+    "positions": Field("sinusoidal", "Positional encodings.", ("sinusoidal", "learned")),
+    "max_positions": Field(512, "For learned: number of positions.", least=1),
+    "share_embeddings": Field(
+        True, "One embedding for source and target; needs data.shared_vocab."
+    ),
+    "tie_output": Field(True, "Use the target embedding as the output matrix."),
+    "attention_layer": Field(
+        -1,
+        "Decoder layer whose mean over heads is reported as the attention; -1: the last.",
+        least=-1,
+    ),
+    "dropout": dropout(0.1),
+    "attention_dropout": Field(
+        0.0, "Dropout rate of attention weights, as in Tensor2Tensor.", least=0, below=1
+    ),
+    **DTYPE,
+    "scan": Field(False, "Compile one layer and scan it over all, for faster compilation."),
+    "remat": Field(False, "Recompute activations in the backward pass, for less memory."),
+}
+
+
+def _rules(config: Config) -> Iterator[str]:
+    data, model = config.data, config.model
+    if model.features % model.heads:
+        yield (
+            f"config.model.heads={model.heads} must divide config.model.features={model.features}"
+        )
+    elif model.key_features > model.features // model.heads:
+        yield (
+            f"config.model.key_features={model.key_features} is more than the "
+            f"{model.features // model.heads} features of a head: make it smaller, or 0 for all"
+        )
+    if model.share_embeddings and not data.shared_vocab:
+        yield (
+            "config.model.share_embeddings=True needs one vocabulary for both sides: set "
+            "config.data.shared_vocab=True or config.model.share_embeddings=False"
+        )
+    if data.reverse_source:
+        yield "config.data.reverse_source=True has no effect on a Transformer: set it to False"
+    if model.attention_layer >= model.layers:
+        yield (
+            f"config.model.attention_layer={model.attention_layer} is not one of the "
+            f"{model.layers} layers: use 0 to {model.layers - 1}, or -1 for the last"
+        )
+    if model.positions == "learned" and model.max_positions <= data.max_length:
+        yield (
+            f"config.model.max_positions={model.max_positions} is too small for sentences of "
+            f"data.max_length={data.max_length} tokens and </s>: make it larger"
+        )
+
+
+TRANSFORMER = ModelSchema(
+    name="transformer",
+    task="translation",
+    builder="models.transformer:make_transformer",
+    fields=_FIELDS,
+    rules=_rules,
+)
