@@ -8,11 +8,11 @@ Arguments:
     size     tiny, small or paper
 
 There is no attention: a deep LSTM reads the source from its end, and each layer's final state is
-the initial state of the decoder's layer. `paper` is the paper's recipe: 4 × 1000 LSTM, U(−.08, .08),
-SGD .7, halved every half epoch from epoch 5 on, 7.5 epochs, batch 128, gradient norm 5
-(vocabularies of 160k and 80k are from memory of the paper). The paper reports 30.59 BLEU on WMT'14
-En–Fr (one model, reversed, beam 12) and 26.17 without reversal. The paper's reversed source ends
-in <EOS>; here </s> stays the last token of the sentence, so it is read first.
+the initial state of the decoder's layer. `paper` is the paper's recipe: 4 × 1000 LSTM,
+U(−.08, .08), SGD .7, halved every half epoch from epoch 5 on, 7.5 epochs, batch 128, gradient norm
+5 (vocabularies of 160k and 80k are from memory of the paper). The paper reports 30.59 BLEU on
+WMT'14 En–Fr (one model, reversed, beam 12) and 26.17 without reversal. The paper's reversed source
+ends in <EOS>; here </s> stays the last token of the sentence, so it is read first.
 
 Results: docs/results (multi30k.english).
 """

@@ -1,4 +1,4 @@
-"""A class for a text: self-attentive and pooled sentence embeddings, hierarchical attention."""
+"""Text classifiers: self-attentive and pooled sentence embeddings, hierarchical attention."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ Attention = dict[str, Array]
 
 
 class SelfAttention(nn.Module):
-    """A = softmax(W_2 tanh(W_1 Hᵀ)), M = A H (Lin 2017 eqs. 6 and 7): r hops over one sentence."""
+    """A = softmax(W_2 tanh(W_1 Hᵀ)), M = A H (Lin 2017 eqs. 6 and 7): r hops per sentence."""
 
     hops: int  # r
     features: int  # d_a
@@ -31,10 +31,10 @@ class SelfAttention(nn.Module):
     ) -> tuple[Float[Array, "b r h"], Float[Array, "b r t"]]:
         init = self.start_weights.score
         hidden = nn.Dense(self.features, False, self.dtype, kernel_init=init, name="W_1")(states)
-        ratings = nn.Dense(self.hops, False, self.dtype, kernel_init=init, name="W_2")(
+        scores = nn.Dense(self.hops, False, self.dtype, kernel_init=init, name="W_2")(
             jnp.tanh(hidden)
         )
-        weights = masked_softmax(ratings.swapaxes(1, 2).astype(jnp.float32), mask[:, None])
+        weights = masked_softmax(scores.swapaxes(1, 2).astype(jnp.float32), mask[:, None])
         return jnp.einsum("brt,bth->brh", weights.astype(states.dtype), states), weights
 
 
@@ -53,34 +53,13 @@ class ContextAttention(nn.Module):
         hidden = jnp.tanh(
             nn.Dense(self.features, dtype=self.dtype, kernel_init=init, name="W")(states)
         )
-        ratings = nn.Dense(1, False, self.dtype, kernel_init=init, name="u")(hidden)[..., 0]
-        weights = masked_softmax(ratings.astype(jnp.float32), mask)
+        scores = nn.Dense(1, False, self.dtype, kernel_init=init, name="u")(hidden)[..., 0]
+        weights = masked_softmax(scores.astype(jnp.float32), mask)
         return jnp.einsum("bt,bth->bh", weights.astype(states.dtype), states), weights
 
 
-def _mean(states: Array, mask: Array, last: Array) -> Array:
-    return jnp.sum(states, axis=1) / jnp.maximum(mask.sum(axis=1, keepdims=True), 1)
-
-
-def _max(states: Array, mask: Array, last: Array) -> Array:
-    largest = jnp.max(states, axis=1, where=mask[..., None], initial=-jnp.inf)
-    return jnp.where(mask.any(axis=1, keepdims=True), largest, 0)
-
-
-def _last(states: Array, mask: Array, last: Array) -> Array:
-    """The final states of both directions."""
-    return last
-
-
-POOLINGS: dict[str, Callable[[Array, Array, Array], Array]] = {
-    "mean": _mean,
-    "max": _max,
-    "last": _last,
-}
-
-
 class Sentence(nn.Module):
-    """Bidirectional states of a sentence, made one vector, then a class."""
+    """Pool the bidirectional states of a sentence into one vector, and classify it."""
 
     embed: Embed
     stack: Stack
@@ -95,14 +74,10 @@ class Sentence(nn.Module):
     def __call__(
         self, words: Int[Array, "b t"], deterministic: bool = True
     ) -> tuple[Float[Array, "b c"], Attention]:
-        """Logits, and the weights "hops" [b, r, t] where pooling is attention."""
-        mask, weights = words > 0, {}
+        """Return logits, and with attention pooling the weights "hops" [b, r, t]."""
+        mask = words > 0
         states, carries = self.stack(self.embed(words), mask, deterministic=deterministic)
-        if self.pooling == "attention":
-            hops, weights["hops"] = self.attention(states, mask)
-            vector = hops.reshape(len(hops), -1)
-        else:
-            vector = POOLINGS[self.pooling](states, mask, carries[-1][-1])
+        vector, weights = POOLINGS[self.pooling](self, states, mask, carries[-1][-1])
         drop, init = nn.Dropout(self.dropout), self.start_weights.kernel
         vector = drop(vector, deterministic=deterministic)
         if self.hidden:
@@ -112,8 +87,46 @@ class Sentence(nn.Module):
         return output(vector.astype(jnp.float32)), weights
 
 
+Pooled = tuple[Float[Array, "b k"], Attention]
+
+
+def _attention(
+    model: "Sentence", states: Float[Array, "b t h"], mask: Bool[Array, "b t"], last: Array
+) -> Pooled:
+    hops, weights = model.attention(states, mask)
+    return hops.reshape(len(hops), -1), {"hops": weights}
+
+
+def _mean(
+    model: "Sentence", states: Float[Array, "b t h"], mask: Bool[Array, "b t"], last: Array
+) -> Pooled:
+    return jnp.sum(states, axis=1) / jnp.maximum(mask.sum(axis=1, keepdims=True), 1), {}
+
+
+def _max(
+    model: "Sentence", states: Float[Array, "b t h"], mask: Bool[Array, "b t"], last: Array
+) -> Pooled:
+    largest = jnp.max(states, axis=1, where=mask[..., None], initial=-jnp.inf)
+    return jnp.where(mask.any(axis=1, keepdims=True), largest, 0), {}
+
+
+def _last(
+    model: "Sentence", states: Float[Array, "b t h"], mask: Bool[Array, "b t"], last: Array
+) -> Pooled:
+    """The final states of both directions."""
+    return last, {}
+
+
+POOLINGS: dict[str, Callable[..., Pooled]] = {
+    "attention": _attention,
+    "mean": _mean,
+    "max": _max,
+    "last": _last,
+}
+
+
 class HAN(nn.Module):
-    """Words to sentences to a document, with attention at both levels (Yang 2016)."""
+    """Attention over the words of each sentence and the sentences of a document (Yang 2016)."""
 
     embed: Embed
     words: Stack
@@ -128,7 +141,7 @@ class HAN(nn.Module):
     def __call__(
         self, words: Int[Array, "b s w"], deterministic: bool = True
     ) -> tuple[Float[Array, "b c"], Attention]:
-        """Logits, and the weights "words" [b, s, w] and "sentences" [b, s]."""
+        """Return logits, and the weights "words" [b, s, w] and "sentences" [b, s]."""
         batch, count, width = words.shape
         flat = words.reshape(batch * count, width)
         states, _ = self.words(self.embed(flat), flat > 0, deterministic=deterministic)
@@ -143,6 +156,7 @@ class HAN(nn.Module):
 
 
 def make_sentence(model: Config, words: int, classes: int) -> Sentence:
+    """Build the classifier that `config.model` describes, for a vocabulary of `words`."""
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
     return Sentence(
         Embed(words, model.embedding, dtype=dtype),
@@ -160,6 +174,7 @@ def make_sentence(model: Config, words: int, classes: int) -> Sentence:
 
 
 def make_han(model: Config, words: int, classes: int) -> HAN:
+    """Build the hierarchical classifier that `config.model` describes."""
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
 
     def stack() -> Stack:

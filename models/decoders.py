@@ -1,72 +1,38 @@
-"""Wirings: where the context goes between the words read and the next word's features.
+"""Decoder types: where the context enters between the target prefix and the next token.
 
-A decoder answers `start`, `step` and `decode`; `decode` with the reference as input (teacher
-forcing) and repeated `step`s with the same words give the same features and attention.
+`decode` with the reference as input (teacher forcing) and repeated `step`s with the same tokens
+give the same features and attention.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import flax.linen as nn
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 from jax.nn.initializers import Initializer
+from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int
 
-from models.attention import Alignment, Source
+from configs.base import Config
+from configs.schema.seq2seq import memory_width
+from models.attention import Alignment, Source, make_alignment
 from models.cells import Carry
 from models.embedding import Embed
-from models.encoders import Memory
+from models.encoders import RecurrentMemory
+from models.initializers import with_zeros
 from models.recurrent import Stack
 from models.scan import scan_module
 
 
 @struct.dataclass
-class DecoderState:
-    """What decoding carries from step to step, a row a hypothesis: one a sentence in training."""
+class RecurrentState:
+    """What decoding carries from time step to time step, one row per hypothesis."""
 
     carries: tuple[Carry, ...]
-    t: Int[Array, " b"]  # words written so far
-    feed: Float[Array, "b h"] | None = None  # h̃ of the last step, under input feeding
-
-
-class PlainDecoder(nn.Module):
-    """A stack of cells that knows the source by its first state only (Sutskever 2014)."""
-
-    embed: Embed
-    stack: Stack
-
-    def source(
-        self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
-    ) -> Source | None:
-        return None
-
-    def start(self, memory: Memory) -> DecoderState:
-        carries = self.stack.cast(memory.carries)
-        return DecoderState(carries, jnp.zeros(len(memory.summary), int))
-
-    def step(
-        self,
-        memory: Memory,
-        state: DecoderState,
-        tokens: Int[Array, " b"],
-        deterministic: bool = True,
-    ) -> tuple[Float[Array, "b h"], DecoderState, Array | None]:
-        features, carries = self.stack.step(
-            state.carries, self.embed(tokens), deterministic=deterministic
-        )
-        return features, DecoderState(carries, state.t + 1), None
-
-    def decode(
-        self, memory: Memory, tokens: Int[Array, "b t"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b t h"], Array | None]:
-        return self.run(memory, self.embed(tokens), deterministic), None
-
-    def run(self, memory: Memory, x: Float[Array, "b t i"], deterministic: bool) -> Array:
-        # No mask: what follows a sentence's end cannot reach what stands before it.
-        everything = jnp.ones(x.shape[:2], bool)
-        return self.stack(x, everything, self.start(memory).carries, deterministic)[0]
+    t: Int[Array, " r"]  # tokens generated so far
+    feed: Float[Array, "r h"] | None = None  # h̃ of the last time step, with input feeding
 
 
 class Maxout(nn.Module):
@@ -74,7 +40,7 @@ class Maxout(nn.Module):
 
     features: int
     kernel_init: Initializer
-    dtype: Any = jnp.float32
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, *inputs: Float[Array, "*b _"]) -> Float[Array, "*b f"]:
@@ -83,23 +49,92 @@ class Maxout(nn.Module):
         return x.reshape(*x.shape[:-1], self.features, 2).max(axis=-1)
 
 
+def make_maxout(model: Config, stack: Stack) -> Maxout:
+    return Maxout(model.decoder.maxout, stack.start_weights.kernel, stack.dtype)
+
+
+class PlainDecoder(nn.Module):
+    """A stack of cells that knows the source only through its initial state (Sutskever 2014)."""
+
+    embed: Embed
+    stack: Stack
+
+    @classmethod
+    def from_config(cls, model: Config, embed: Embed, stack: Stack) -> Self:
+        """Build the decoder from `config.model`."""
+        return cls(embed, stack)
+
+    @property
+    def output_width(self) -> int:
+        return self.stack.features
+
+    def source(
+        self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
+    ) -> Source | None:
+        """Return what attention needs of the encoder states; None without attention."""
+        return None
+
+    def start(self, memory: RecurrentMemory) -> RecurrentState:
+        carries = self.stack.cast(memory.carries)
+        return RecurrentState(carries, jnp.zeros(len(memory.summary), int))
+
+    def step(
+        self,
+        memory: RecurrentMemory,
+        state: RecurrentState,
+        tokens: Int[Array, " r"],
+        deterministic: bool = True,
+    ) -> tuple[Float[Array, "r f"], RecurrentState, Float[Array, "r s"] | None]:
+        """Read one token per hypothesis; return features of the next ones, the new state and the
+        attention weights."""
+        features, carries = self.stack.step(
+            state.carries, self.embed(tokens), deterministic=deterministic
+        )
+        return features, RecurrentState(carries, state.t + 1), None
+
+    def decode(
+        self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
+    ) -> tuple[Float[Array, "b t f"], Float[Array, "b t s"] | None]:
+        """Read whole target sentences; return features and attention weights of all positions."""
+        return self.run(memory, self.embed(tokens), deterministic), None
+
+    def run(
+        self, memory: RecurrentMemory, x: Float[Array, "b t i"], deterministic: bool
+    ) -> Float[Array, "b t h"]:
+        # No mask: what follows a sentence's end cannot influence what precedes it.
+        everything = jnp.ones(x.shape[:2], bool)
+        return self.stack(x, everything, self.start(memory).carries, deterministic)[0]
+
+
 class ChoDecoder(PlainDecoder):
-    """c, the encoder's last state, at every step: h_t = f(h_{t−1}, y_{t−1}, c), and maxout over
+    """The encoder's last state c at every time step: h_t = f(h_{t−1}, y_{t−1}, c), and maxout over
     (h_t, y_{t−1}, c) (Cho 2014 §2.2)."""
 
     readout: Maxout
 
+    @classmethod
+    def from_config(cls, model: Config, embed: Embed, stack: Stack) -> Self:
+        return cls(embed, stack, make_maxout(model, stack))
+
+    @property
+    def output_width(self) -> int:
+        return self.readout.features
+
     def step(
-        self, memory: Memory, state: DecoderState, tokens: Array, deterministic: bool = True
-    ) -> tuple[Array, DecoderState, None]:
+        self,
+        memory: RecurrentMemory,
+        state: RecurrentState,
+        tokens: Array,
+        deterministic: bool = True,
+    ) -> tuple[Array, RecurrentState, None]:
         y = self.embed(tokens)
         c = jnp.repeat(memory.summary, len(y) // len(memory.summary), axis=0)
         x = jnp.concatenate([y, c], axis=-1)
         h, carries = self.stack.step(state.carries, x, deterministic=deterministic)
-        return self.readout(h, y, c), DecoderState(carries, state.t + 1), None
+        return self.readout(h, y, c), RecurrentState(carries, state.t + 1), None
 
     def decode(
-        self, memory: Memory, tokens: Array, deterministic: bool = True
+        self, memory: RecurrentMemory, tokens: Array, deterministic: bool = True
     ) -> tuple[Array, None]:
         y = self.embed(tokens)
         c = jnp.broadcast_to(memory.summary[:, None], (*y.shape[:2], memory.summary.shape[-1]))
@@ -114,48 +149,74 @@ class BahdanauDecoder(PlainDecoder):
     attention: Alignment
     readout: Maxout
 
+    @classmethod
+    def from_config(cls, model: Config, embed: Embed, stack: Stack) -> Self:
+        attention = make_alignment(model, stack.start_weights, stack.dtype)
+        return cls(embed, stack, attention, make_maxout(model, stack))
+
+    @property
+    def output_width(self) -> int:
+        return self.readout.features
+
     def source(self, states: Array, mask: Array, deterministic: bool) -> Source:
         return self.attention.source(states, mask, deterministic)
 
     def step(
-        self, memory: Memory, state: DecoderState, tokens: Array, deterministic: bool = True
-    ) -> tuple[Array, DecoderState, Array]:
+        self,
+        memory: RecurrentMemory,
+        state: RecurrentState,
+        tokens: Array,
+        deterministic: bool = True,
+    ) -> tuple[Array, RecurrentState, Array]:
         y = self.embed(tokens)
         state, (h, c, weights) = self.advance(memory, state, y, deterministic)
         return self.readout(h, y, c), state, weights
 
     def advance(
-        self, memory: Memory, state: DecoderState, y: Float[Array, "b e"], deterministic: bool
-    ) -> tuple[DecoderState, tuple[Array, Array, Array]]:
+        self,
+        memory: RecurrentMemory,
+        state: RecurrentState,
+        y: Float[Array, "r e"],
+        deterministic: bool,
+    ) -> tuple[RecurrentState, tuple[Array, Array, Array]]:
+        """The recurrent part of a step: the new state, and s_i, c_i and α_i."""
         last = state.carries[-1][-1]
         context, weights = self.attention(
             memory.by_sentence(last), memory.source, memory.by_sentence(state.t), deterministic
         )
         c, weights = (x.reshape(len(y), -1) for x in (context, weights))
         h, carries = self.stack.step(state.carries, y, c, deterministic)
-        return DecoderState(carries, state.t + 1), (h, c, weights)
+        return RecurrentState(carries, state.t + 1), (h, c, weights)
 
     def decode(
-        self, memory: Memory, tokens: Array, deterministic: bool = True
+        self, memory: RecurrentMemory, tokens: Array, deterministic: bool = True
     ) -> tuple[Array, Array]:
-        def step(decoder: Any, state: DecoderState, y: Array) -> tuple[DecoderState, Any]:
+        def step(decoder: Any, state: RecurrentState, y: Array) -> tuple[RecurrentState, Any]:
             return decoder.advance(memory, state, y, deterministic)
 
         y = self.embed(tokens)
         _, (h, c, weights) = scan_module(step, self, self.start(memory), y)
-        return self.readout(h, y, c), weights  # once for all steps, outside the scan
+        return self.readout(h, y, c), weights  # one product for all positions, after the scan
 
 
 class LuongDecoder(PlainDecoder):
     """Attention after the recurrent step: h_t → a_t → c_t → h̃_t = tanh(W_c [c_t; h_t]) (eq. 5).
 
-    With input feeding (§3.3) h̃_{t−1} is part of the next input, so steps cannot be taken together;
-    without it, attention is computed for all steps at once.
+    With input feeding (§3.3), h̃_{t−1} is part of the next input, so that time steps depend on each
+    other; without it, attention is computed for all positions at once.
     """
 
     attention: Alignment
     input_feeding: bool
     combine_init: Initializer
+
+    @classmethod
+    def from_config(cls, model: Config, embed: Embed, stack: Stack) -> Self:
+        attention = make_alignment(model, stack.start_weights, stack.dtype)
+        init = stack.start_weights.kernel
+        if model.attention.key_value == "zero":  # the keys' half starts without weight in c_t
+            init = with_zeros(init, rows=slice(memory_width(model) // 2))
+        return cls(embed, stack, attention, model.attention.input_feeding, init)
 
     def setup(self) -> None:
         stack = self.stack
@@ -164,7 +225,7 @@ class LuongDecoder(PlainDecoder):
     def source(self, states: Array, mask: Array, deterministic: bool) -> Source:
         return self.attention.source(states, mask, deterministic)
 
-    def start(self, memory: Memory) -> DecoderState:
+    def start(self, memory: RecurrentMemory) -> RecurrentState:
         state = super().start(memory)
         if not self.input_feeding:
             return state
@@ -172,37 +233,59 @@ class LuongDecoder(PlainDecoder):
         return dataclasses.replace(state, feed=jnp.zeros(shape, self.stack.dtype))
 
     def attend(
-        self, memory: Memory, h: Float[Array, "b t h"], steps: Array, deterministic: bool
-    ) -> tuple[Array, Array]:
+        self,
+        memory: RecurrentMemory,
+        h: Float[Array, "b t h"],
+        steps: Int[Array, "b t"],
+        deterministic: bool,
+    ) -> tuple[Float[Array, "b t h"], Float[Array, "b t s"]]:
+        """Return the attentional states h̃_t and the attention weights."""
         context, weights = self.attention(h, memory.source, steps, deterministic)
         return jnp.tanh(self.W_c(jnp.concatenate([context, h], axis=-1))), weights
 
     def step(
-        self, memory: Memory, state: DecoderState, tokens: Array, deterministic: bool = True
-    ) -> tuple[Array, DecoderState, Array]:
-        return self.advance(memory, state, self.embed(tokens), deterministic)
+        self,
+        memory: RecurrentMemory,
+        state: RecurrentState,
+        tokens: Array,
+        deterministic: bool = True,
+    ) -> tuple[Array, RecurrentState, Array]:
+        state, (features, weights) = self.advance(memory, state, self.embed(tokens), deterministic)
+        return features, state, weights
 
     def advance(
-        self, memory: Memory, state: DecoderState, x: Float[Array, "b e"], deterministic: bool
-    ) -> tuple[Array, DecoderState, Array]:
+        self,
+        memory: RecurrentMemory,
+        state: RecurrentState,
+        x: Float[Array, "r e"],
+        deterministic: bool,
+    ) -> tuple[RecurrentState, tuple[Array, Array]]:
+        """One time step after the embedding: the new state, and h̃_t and a_t."""
         h, carries = self.stack.step(state.carries, x, state.feed, deterministic)
-        asked = self.attend(
+        both = self.attend(
             memory, memory.by_sentence(h), memory.by_sentence(state.t), deterministic
         )
-        attentional, weights = (x.reshape(len(h), -1) for x in asked)
+        attentional, weights = (x.reshape(len(h), -1) for x in both)
         feed = attentional if self.input_feeding else None
-        return attentional, DecoderState(carries, state.t + 1, feed), weights
+        return RecurrentState(carries, state.t + 1, feed), (attentional, weights)
 
     def decode(
-        self, memory: Memory, tokens: Array, deterministic: bool = True
+        self, memory: RecurrentMemory, tokens: Array, deterministic: bool = True
     ) -> tuple[Array, Array]:
         if not self.input_feeding:
             steps = jnp.broadcast_to(jnp.arange(tokens.shape[1])[None], tokens.shape)
             h = self.run(memory, self.embed(tokens), deterministic)
             return self.attend(memory, h, steps, deterministic)
 
-        def step(decoder: Any, state: DecoderState, x: Array) -> tuple[DecoderState, Any]:
-            features, state, weights = decoder.advance(memory, state, x, deterministic)
-            return state, (features, weights)
+        def step(decoder: Any, state: RecurrentState, x: Array) -> tuple[RecurrentState, Any]:
+            return decoder.advance(memory, state, x, deterministic)
 
         return scan_module(step, self, self.start(memory), self.embed(tokens))[1]
+
+
+DECODERS: dict[str, type[PlainDecoder]] = {
+    "plain": PlainDecoder,
+    "cho": ChoDecoder,
+    "luong": LuongDecoder,
+    "bahdanau": BahdanauDecoder,
+}

@@ -1,4 +1,4 @@
-"""From source tokens to the memory that a decoder reads."""
+"""Recurrent encoders, from source tokens to the memory that a decoder reads."""
 
 from typing import Any
 
@@ -13,23 +13,23 @@ from models.recurrent import Stack
 
 
 @struct.dataclass
-class Memory:
-    """What is known of a batch of source sentences; every leaf has the batch as its first axis."""
+class RecurrentMemory:
+    """An encoded batch of source sentences; the batch is the first axis of every leaf."""
 
-    carries: tuple[Carry, ...]  # the decoder's first carries, a layer each
-    summary: Float[Array, "b k"]  # the encoder's last hidden state, Cho 2014's c
-    source: Any  # the Source that attention reads; None without attention
+    carries: tuple[Carry, ...]  # initial carries of the decoder's layers
+    summary: Float[Array, "b k"]  # last hidden state of the encoder, Cho 2014's c
+    source: Any  # the Source of the decoder's attention, or None
 
-    def by_sentence(self, x: Shaped[Array, "b*k ..."]) -> Shaped[Array, "b k ..."]:
-        """Rows of hypotheses, those of a sentence side by side, as the queries that it gets."""
+    def by_sentence(self, x: Shaped[Array, "r ..."]) -> Shaped[Array, "b k ..."]:
+        """Turn rows of hypotheses, grouped by sentence, into k queries per sentence."""
         return x.reshape(len(self.summary), -1, *x.shape[1:])
 
 
 class RecurrentEncoder(nn.Module):
-    """Embedding and a stack of recurrent layers; states are in the order of the source.
+    """An embedding and a stack of recurrent layers.
 
-    A reversed source (Sutskever 2014) is a stack that reads from the end: its states stay where
-    their words are, so that windows, alignments and pictures need not know.
+    For a reversed source (Sutskever 2014) the stack reads from the end, and states stay at the
+    positions of their tokens, so that windows, alignments and pictures are not affected.
     """
 
     embed: Embed

@@ -1,4 +1,4 @@
-"""From features to the vocabulary, kept apart from the models so that losses can go by parts."""
+"""The output layer, separate from the models so that losses can compute logits in parts."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 
 class Output(nn.Module):
-    """The matrix W_s whose columns are the words."""
+    """The output matrix W_s, with one column per token of the vocabulary."""
 
     features: int
     size: int
@@ -19,6 +19,6 @@ class Output(nn.Module):
 
 
 def logits(features: Float[Array, "*b d"], kernel: Float[Array, "d v"]) -> Float[Array, "*b v"]:
-    """bfloat16 products with float32 sums: rounded logits would tie the likeliest words."""
+    """Return logits accumulated in float32: rounded to bfloat16, the largest ones would tie."""
     kernel = kernel.astype(features.dtype)
     return jnp.einsum("...d,dv->...v", features, kernel, preferred_element_type=jnp.float32)

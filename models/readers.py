@@ -1,4 +1,4 @@
-"""Readers of a passage for the answer to a cloze query, which is a word of the passage."""
+"""Readers, which answer a cloze query with a word of the passage."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from configs.base import Config
-from models.attention import masked_softmax
+from models.attention import mquery_states_softmax
 from models.embedding import Embed
 from models.initializers import make_initializers
 from models.recurrent import Stack
@@ -15,8 +15,11 @@ Attention = dict[str, Array]
 
 
 class Reader(nn.Module):
-    """One embedding and one bidirectional stack for passage and query; an attention s over the
-    passage that sums to 1. A word's probability is the sum of s over its places."""
+    """One embedding and one bidirectional stack read the passage and the query.
+
+    The result is an attention s over the passage that sums to 1. A word's probability is the sum of
+    s over its occurrences.
+    """
 
     embed: Embed
     stack: Stack
@@ -24,11 +27,11 @@ class Reader(nn.Module):
     def __call__(
         self, passage: Int[Array, "b n"], query: Int[Array, "b m"], deterministic: bool = True
     ) -> tuple[Float[Array, "b n"], Attention]:
-        """s, and the weights behind it by name."""
+        """Return s, and the attention weights it is computed from, by name."""
         raise NotImplementedError
 
     def read(self, words: Array, deterministic: bool) -> tuple[Array, Array]:
-        """The states [b, n, 2h] of a text, and the final ones of both directions."""
+        """Return the states [b, n, 2h] of a text, and the final states of both directions."""
         embedded = self.embed(words)
         states, carries = self.stack(embedded, words > 0, deterministic=deterministic)
         return states, carries[-1][-1]
@@ -41,30 +44,32 @@ class AttentionSum(Reader):
         self, passage: Array, query: Array, deterministic: bool = True
     ) -> tuple[Array, Attention]:
         states, _ = self.read(passage, deterministic)
-        _, asked = self.read(query, deterministic)
-        ratings = jnp.einsum("bnh,bh->bn", states, asked, preferred_element_type=jnp.float32)
-        return masked_softmax(ratings, passage > 0), {}
+        _, query_states = self.read(query, deterministic)
+        scores = jnp.einsum("bnh,bh->bn", states, query_states, preferred_element_type=jnp.float32)
+        return mquery_states_softmax(scores, passage > 0), {}
 
 
 class AttentionOverAttention(Reader):
     """s = αᵀβ over M = D Qᵀ (Cui 2017 eqs. 5 to 9).
 
-    α is a softmax over the passage for every query word; β a softmax over the query for every
-    passage word, averaged: how much each query word matters.
+    α is a softmax over the passage for every query word. β is a softmax over the query for every
+    passage word, averaged over the passage: the importance of each query word.
     """
 
     def __call__(
         self, passage: Array, query: Array, deterministic: bool = True
     ) -> tuple[Array, Attention]:
         document, _ = self.read(passage, deterministic)
-        asked, _ = self.read(query, deterministic)
-        ratings = jnp.einsum("bnh,bmh->bmn", document, asked, preferred_element_type=jnp.float32)
+        query_states, _ = self.read(query, deterministic)
+        scores = jnp.einsum(
+            "bnh,bmh->bmn", document, query_states, preferred_element_type=jnp.float32
+        )
         real = (passage > 0)[:, None]
-        alpha = masked_softmax(ratings, real)
-        of_word = masked_softmax(ratings.swapaxes(1, 2), (query > 0)[:, None])
+        alpha = mquery_states_softmax(scores, real)
+        query_weights = mquery_states_softmax(scores.swapaxes(1, 2), (query > 0)[:, None])
         length = jnp.maximum(real.sum(axis=-1), 1)
-        beta = jnp.sum(of_word, axis=1, where=real.swapaxes(1, 2)) / length
-        # A sum of products that stays in float32: these are probabilities.
+        beta = jnp.sum(query_weights, axis=1, where=real.swapaxes(1, 2)) / length
+        # Elementwise products and a sum stay in float32: these are probabilities.
         return jnp.sum(alpha * beta[..., None], axis=1), {"alpha": alpha, "beta": beta}
 
 
@@ -75,6 +80,7 @@ READERS: dict[str, type[Reader]] = {
 
 
 def make_reader(model: Config, words: int) -> Reader:
+    """Build the reader that `config.model` describes, for a vocabulary of `words`."""
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
     stack = Stack(
         model.cell, model.features, model.layers, bidirectional=True, dropout=model.dropout,

@@ -1,6 +1,6 @@
-"""An output at every step of a sequence: the networks that Schuster & Paliwal 1997 compare."""
+"""Taggers, with an output at every time step: the networks of Schuster & Paliwal 1997."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from models.recurrent import Stack
 
 
 class Characters(nn.Module):
-    """A word by its letters: windows of three, the largest of each feature (Ma & Hovy 2016)."""
+    """Character features of words: convolutions of width three, max-pooled (Ma & Hovy 2016)."""
 
     size: int
     features: int
@@ -31,9 +31,9 @@ class Characters(nn.Module):
 
 
 class Inputs(nn.Module):
-    """What is read at a step: numbers as they are, symbols by their embeddings, side by side."""
+    """Concatenate the inputs of a time step: numbers as they are, symbols as embeddings."""
 
-    sizes: Mapping[str, int]  # vocabularies of the symbols
+    sizes: Mapping[str, int]  # vocabulary sizes of the symbols
     embedding: int
     small_embedding: int
     dtype: DTypeLike = jnp.float32
@@ -43,7 +43,7 @@ class Inputs(nn.Module):
         self, inputs: Mapping[str, Array], mask: Bool[Array, "b t"]
     ) -> Float[Array, "b t i"]:
         parts = []
-        for name in sorted(inputs):  # as jit sorts them: no other order is safe
+        for name in sorted(inputs):  # jit sorts dictionaries, so no other order is safe
             values = inputs[name]
             if name == "characters":
                 make = Characters(self.sizes[name], self.small_embedding, self.dtype, name=name)
@@ -53,13 +53,14 @@ class Inputs(nn.Module):
                 parts.append(Embed(self.sizes[name], width, dtype=self.dtype, name=name)(values))
             else:
                 parts.append(values.astype(self.dtype))
-        return jnp.concatenate(parts, axis=-1) * mask[..., None]  # nothing stands behind the end
+        return jnp.concatenate(parts, axis=-1) * mask[..., None]  # zeros after the end
 
 
 class Windows(nn.Module):
-    """Layers h_t = tanh(W [x_{t−w}; ...; x_{t+w}] + b), a window for each; zeros stand outside.
+    """Layers h_t = tanh(W [x_{t−w}; ...; x_{t+w}] + b), one window size per layer, zero-padded.
 
-    A first window alone is the windowed MLP; one at every layer is the time-delay network.
+    With a window in the first layer only, this is the windowed MLP; with one in every layer, the
+    time-delay network.
     """
 
     features: int
@@ -69,7 +70,9 @@ class Windows(nn.Module):
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
-    def __call__(self, x: Array, mask: Array, deterministic: bool = True) -> Array:
+    def __call__(
+        self, x: Float[Array, "b t i"], mask: Bool[Array, "b t"], deterministic: bool = True
+    ) -> Float[Array, "b t h"]:
         drop = nn.Dropout(self.dropout)
         for i, window in enumerate(self.windows):
             layer = nn.Conv(
@@ -81,7 +84,7 @@ class Windows(nn.Module):
 
 
 class Delayed(nn.Module):
-    """A network of one direction that labels step t when it has read `delay` steps more.
+    """A network of one direction that labels time step t after `delay` further steps.
 
     Where the sequence ends before that, it reads zeros.
     """
@@ -89,7 +92,9 @@ class Delayed(nn.Module):
     stack: Stack
     delay: int = 0
 
-    def __call__(self, x: Array, mask: Array, deterministic: bool = True) -> Array:
+    def __call__(
+        self, x: Float[Array, "b t i"], mask: Bool[Array, "b t"], deterministic: bool = True
+    ) -> Float[Array, "b t h"]:
         steps, reverse = x.shape[1], self.stack.reverse
         x = jnp.pad(x, ((0, 0), (self.delay, 0) if reverse else (0, self.delay), (0, 0)))
         length = mask.sum(axis=1, keepdims=True)
@@ -99,19 +104,21 @@ class Delayed(nn.Module):
 
 
 class Bidirectional(nn.Module):
-    """The BRNN: forward and backward states side by side, read by one output layer.
+    """The BRNN: one output layer reads the forward and the backward states.
 
-    In one layer the two never touch, as in the paper; a second layer reads both.
+    With one layer the two directions never interact, as in the paper; a second layer reads both.
     """
 
     stack: Stack
 
-    def __call__(self, x: Array, mask: Array, deterministic: bool = True) -> Array:
+    def __call__(
+        self, x: Float[Array, "b t i"], mask: Bool[Array, "b t"], deterministic: bool = True
+    ) -> Float[Array, "b t h"]:
         return self.stack(x, mask, deterministic=deterministic)[0]
 
 
 class Tagger(nn.Module):
-    """A network over its inputs, and one output layer; outputs are [1, batch, step, output]."""
+    """A network and one output layer; outputs have shape [1, batch, time step, output]."""
 
     inputs: Inputs
     network: nn.Module
@@ -132,10 +139,10 @@ class Tagger(nn.Module):
 
 
 class Merged(nn.Module):
-    """Two taggers that share no weight; outputs are [2, batch, step, output].
+    """Two taggers without shared parameters; outputs have shape [2, batch, time step, output].
 
-    The mean over them is the prediction. Of values it is the arithmetic mean that the paper merges
-    regressions by; of logits it is the geometric mean of the distributions.
+    Their mean is the prediction, as in the paper: of values the arithmetic mean, and of logits the
+    geometric mean of the distributions.
     """
 
     forward: Tagger
@@ -148,36 +155,50 @@ class Merged(nn.Module):
         return jnp.concatenate(both)
 
 
+def _stack(model: Config, bidirectional: bool = False, reverse: bool = False) -> Stack:
+    return Stack(
+        model.cell, model.features, model.layers, bidirectional, reverse, dropout=model.dropout,
+        start_weights=make_initializers(model.init, model.init_scale),
+        dtype=jnp.dtype(model.dtype),
+    )  # fmt: skip
+
+
+def _windows(model: Config, later: int) -> Windows:
+    init = make_initializers(model.init, model.init_scale)
+    windows = (model.window, *[later] * (model.layers - 1))
+    return Windows(model.features, windows, model.dropout, init, jnp.dtype(model.dtype))
+
+
+def _forward(model: Config) -> Delayed:
+    return Delayed(_stack(model), model.forward_delay)
+
+
+def _backward(model: Config) -> Delayed:
+    return Delayed(_stack(model, reverse=True), model.backward_delay)
+
+
+# Each name is built from one network, or from two that are merged.
+NETWORKS: dict[str, tuple[Callable[[Config], nn.Module], ...]] = {
+    "mlp": (lambda model: _windows(model, later=0),),
+    "tdnn": (lambda model: _windows(model, later=model.window),),
+    "forward": (_forward,),
+    "backward": (_backward,),
+    "merged": (_forward, _backward),
+    "brnn": (lambda model: Bidirectional(_stack(model, bidirectional=True)),),
+}
+
+
 def make_tagger(model: Config, sizes: Mapping[str, int], outputs: int) -> Tagger | Merged:
-    """The tagger a config describes, for symbols of so many kinds and so many outputs a step."""
+    """Build the tagger that `config.model` describes.
+
+    `sizes` are those of the input vocabularies, `outputs` the number of outputs per time step.
+    """
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
-
-    def stack(bidirectional: bool = False, reverse: bool = False) -> Stack:
-        return Stack(
-            model.cell, model.features, model.layers, bidirectional, reverse,
-            dropout=model.dropout, start_weights=init, dtype=dtype,
-        )  # fmt: skip
-
-    def delayed(reverse: bool) -> Delayed:
-        delay = model.backward_delay if reverse else model.forward_delay
-        return Delayed(stack(reverse=reverse), delay)
-
-    def windows(later: int) -> Windows:
-        own = (model.window, *[later] * (model.layers - 1))
-        return Windows(model.features, own, model.dropout, init, dtype)
-
-    networks = {
-        "mlp": lambda: windows(later=0),
-        "tdnn": lambda: windows(later=model.window),
-        "forward": lambda: delayed(reverse=False),
-        "backward": lambda: delayed(reverse=True),
-        "brnn": lambda: Bidirectional(stack(bidirectional=True)),
-    }
-
-    def tagger(network: str) -> Tagger:
-        inputs = Inputs(dict(sizes), model.embedding, model.small_embedding, dtype)
-        return Tagger(inputs, networks[network](), outputs, model.dropout, init)
-
-    if model.network == "merged":
-        return Merged(tagger("forward"), tagger("backward"))
-    return tagger(model.network)
+    taggers = [
+        Tagger(
+            Inputs(dict(sizes), model.embedding, model.small_embedding, dtype),
+            build(model), outputs, model.dropout, init,
+        )
+        for build in NETWORKS[model.network]
+    ]  # fmt: skip
+    return taggers[0] if len(taggers) == 1 else Merged(*taggers)

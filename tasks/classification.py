@@ -1,7 +1,6 @@
-"""Classification: a class for a text."""
+"""Classification of texts: the loss of a batch, and predictions."""
 
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import flax.linen as nn
 import jax
@@ -9,24 +8,22 @@ import jax.numpy as jnp
 from jax import Array
 
 from configs.base import Config
-from data.classification import prepare
-from models.classifiers import make_han, make_sentence
+from data.classification import ClassificationCorpus
 from tasks.losses import class_values, penalty, summed
+from tasks.registry import make_model
 from tasks.task import Params, Predicted, Task, drop_words
-
-CLASSIFIERS: dict[str, Callable[..., nn.Module]] = {"sentence": make_sentence, "han": make_han}
 
 
 class Classification(Task):
     """A corpus of texts and a classifier for it, as `config` describes them."""
 
+    corpus = ClassificationCorpus
     counted = "texts"
 
-    def __init__(self, config: Config):
-        super().__init__(config, prepare(config.data))
+    def __init__(self, config: Config, vocabularies: Path | None = None):
+        super().__init__(config, vocabularies)
         self.words, self.labels = (self.prepared.vocabularies[n] for n in ("words", "label"))
-        make = CLASSIFIERS[config.model.name]
-        self.model: Any = make(config.model, len(self.words), len(self.labels))
+        self.model = make_model(config, len(self.words), len(self.labels))
 
     def init(self, key: Array) -> Params:
         shape = (1, 1, 1) if self.config.data.documents else (1, 1)
@@ -39,7 +36,7 @@ class Classification(Task):
         key: Array | None = None,
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
-        """Sums over texts."""
+        """Return sums over texts."""
         settings, words, rngs = self.config.train, batch["words"], {}
         if key is not None:
             rngs = {"dropout": key}
@@ -56,7 +53,7 @@ class Classification(Task):
         return sums | {"examples": sums["count"]}
 
     def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
-        """The likeliest class and its probability; and the attention."""
+        """Return the most probable class and its probability, and the attention."""
         logits, weights = self.model.apply({"params": params}, batch["words"])
         p = nn.softmax(logits)
         return {"label": p.argmax(axis=-1), "p": p.max(axis=-1)}, weights

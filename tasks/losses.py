@@ -1,4 +1,4 @@
-"""Losses: sums over the words or texts of a batch, divided where they are reported."""
+"""Losses, as sums over the tokens or texts of a batch; they are divided where they are reported."""
 
 import functools
 from typing import Any
@@ -12,23 +12,23 @@ from configs.base import Config
 from data.vocabulary import PAD
 from models.output import logits
 
-HELD = 2**27  # logits that a device may hold at a time: half a GiB in float32
+HELD = 2**27  # largest number of logits per device at a time: half a GiB in float32
 
 
 def class_values(
     logits: Float[Array, "*b v"], target: Int[Array, "*b"], smoothing: float = 0.0
 ) -> dict[str, Array]:
-    """The (smoothed) loss, −log p of the target, and whether no class is likelier."""
+    """Return the (smoothed) loss, −log p of the target, and whether no class is more probable."""
     total = jax.nn.logsumexp(logits, axis=-1)
-    rating = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
-    nll = loss = total - rating
+    chosen = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
+    nll = loss = total - chosen
     if smoothing:
         loss = (1 - smoothing) * nll + smoothing * (total - logits.mean(axis=-1))
-    return {"loss": loss, "nll": nll, "accuracy": rating >= logits.max(axis=-1)}
+    return {"loss": loss, "nll": nll, "accuracy": chosen >= logits.max(axis=-1)}
 
 
 def summed(values: dict[str, Array], real: Bool[Array, "*b"]) -> dict[str, Array]:
-    """Sums over what is real, and how much that is."""
+    """Sum the values where `real`, and count the terms."""
     values = values | {"count": jnp.ones(real.shape)}
     return {name: jnp.sum(x, where=real, dtype=jnp.float32) for name, x in values.items()}
 
@@ -40,13 +40,13 @@ def cross_entropy(
     smoothing: float,
     held: int | None = None,
 ) -> tuple[Float[Array, "b t"], dict[str, Array]]:
-    """−log p of each target token, and sums over the real ones of the (smoothed) loss, −log p,
-    hits, and their count. Only the sum of the loss has a gradient.
+    """Return −log p of each target token, and sums over tokens that are not padding: the (smoothed)
+    loss, −log p, correct predictions and the count. Only the summed loss has a gradient.
 
     Label smoothing mixes the reference with the uniform distribution over the vocabulary. Logits
-    are many, so at most `held` (HELD on each device) are there at a time, those of a few target
-    positions; the gradient is formed while they are, and they are not computed again. (Several
-    devices add up the kernel's gradient once a part.)
+    are computed for a few target positions at a time, at most `held` of them (default: HELD per
+    device). Their gradient is computed in the same pass, so they are never recomputed. With several
+    devices, the kernel's gradient is summed over devices once per part.
     """
     batch, length = target.shape
     width = max(1, (held or HELD * jax.device_count()) // (batch * kernel.shape[-1]))
@@ -61,10 +61,10 @@ def cross_entropy(
 def _by_parts(
     parts: int, smoothing: float, features: Array, kernel: Array, target: Array
 ) -> tuple[dict[str, Array], Array]:
-    """The values [b, t] of every target position, and the sum of the loss over the real ones."""
+    """Return the values [b, t] of all target positions, and the loss summed without padding."""
 
-    def part(own: tuple[Array, Array]) -> dict[str, Array]:
-        return class_values(logits(own[0], kernel), own[1], smoothing)
+    def part(slices: tuple[Array, Array]) -> dict[str, Array]:
+        return class_values(logits(slices[0], kernel), slices[1], smoothing)
 
     values = jax.lax.map(part, (_cut(features, parts), _cut(target, parts)))
     return _total(values, target)
@@ -73,19 +73,19 @@ def _by_parts(
 def _by_parts_forward(
     parts: int, smoothing: float, features: Array, kernel: Array, target: Array
 ) -> tuple[Any, tuple[Array, Array]]:
-    """The same, and the gradients of the loss by features and kernel."""
+    """Also return the gradients of the summed loss with respect to features and kernel."""
 
-    def part(of_kernel: Array, own: tuple[Array, Array]) -> tuple[Array, Any]:
-        features, target = own
-        ratings = logits(features, kernel)
-        slope = _slope(ratings, target, smoothing).astype(features.dtype)
+    def part(of_kernel: Array, slices: tuple[Array, Array]) -> tuple[Array, Any]:
+        features, target = slices
+        scores = logits(features, kernel)
+        slope = _slope(scores, target, smoothing).astype(features.dtype)
         of_features = jnp.einsum("btv,dv->btd", slope, kernel.astype(features.dtype))
         of_kernel += jnp.einsum("btd,btv->dv", features, slope, preferred_element_type=jnp.float32)
-        return of_kernel, (class_values(ratings, target, smoothing), of_features)
+        return of_kernel, (class_values(scores, target, smoothing), of_features)
 
     nothing = jnp.zeros(kernel.shape, jnp.float32)
-    own = _cut(features, parts), _cut(target, parts)
-    of_kernel, (values, of_features) = jax.lax.scan(part, nothing, own)
+    slices = _cut(features, parts), _cut(target, parts)
+    of_kernel, (values, of_features) = jax.lax.scan(part, nothing, slices)
     of_features = _join(of_features, target.shape[1])
     return _total(values, target), (of_features, of_kernel.astype(kernel.dtype))
 
@@ -101,7 +101,7 @@ _by_parts.defvjp(_by_parts_forward, _by_parts_backward)
 
 
 def _cut(x: Array, parts: int) -> Array:
-    """[b, t, ...] as [parts, b, t / parts, ...], with padding at the end."""
+    """Reshape [b, t, ...] to [parts, b, t / parts, ...], padded at the end."""
     x = jnp.pad(x, ((0, 0), (0, -x.shape[1] % parts), *[(0, 0)] * (x.ndim - 2)))
     return jnp.moveaxis(x.reshape(len(x), parts, -1, *x.shape[2:]), 1, 0)
 
@@ -116,36 +116,45 @@ def _total(values: dict[str, Array], target: Array) -> tuple[dict[str, Array], A
     return joined, jnp.sum(joined["loss"], where=target != PAD, dtype=jnp.float32)
 
 
-def _slope(ratings: Float[Array, "b t v"], target: Array, smoothing: float) -> Array:
-    """The gradient of the summed loss by logits: p minus the smoothed reference."""
-    size = ratings.shape[-1]
+def _slope(
+    scores: Float[Array, "b t v"], target: Int[Array, "b t"], smoothing: float
+) -> Float[Array, "b t v"]:
+    """Return the gradient of the summed loss by logits: p minus the smoothed reference."""
+    size = scores.shape[-1]
     reference = (1 - smoothing) * jax.nn.one_hot(target, size) + smoothing / size
-    return jnp.where((target != PAD)[..., None], jax.nn.softmax(ratings) - reference, 0)
+    return jnp.where((target != PAD)[..., None], jax.nn.softmax(scores) - reference, 0)
 
 
-def doubly_stochastic(attention: Array, target: Array, source_mask: Array) -> Array:
-    """Σ_i (1 − Σ_t α_ti)²: each source word should be read once in all (Xu 2015 §4.2.1)."""
+def doubly_stochastic(
+    attention: Float[Array, "b t s"], target: Int[Array, "b t"], source_mask: Bool[Array, "b s"]
+) -> Float[Array, ""]:
+    """Σ_i (1 − Σ_t α_ti)²: every source token should be attended once (Xu 2015 §4.2.1)."""
     read = jnp.sum(attention, axis=1, where=(target != PAD)[..., None])
     present = source_mask & (target != PAD).any(axis=1, keepdims=True)
     return jnp.sum((1 - read) ** 2, where=present)
 
 
 def penalty(hops: Float[Array, "b r t"]) -> Float[Array, " b"]:
-    """‖AAᵀ − I‖²_F: hops should look at different words, and each at few (Lin 2017 eq. 8)."""
+    """‖AAᵀ − I‖²_F: hops should attend to different words, each to few (Lin 2017 eq. 8)."""
     products = jnp.einsum("brt,bqt->brq", hops, hops)
     return jnp.sum((products - jnp.eye(hops.shape[1])[None]) ** 2, axis=(1, 2))
 
 
 def reinforce(
-    nll: Array, average: Array, target: Array, settings: Config, log_p: Array, entropy: Array
-) -> Array:
-    """The loss whose gradient is REINFORCE's with an entropy bonus (Xu 2015 eq. 11).
+    nll: Float[Array, "b t"],
+    baseline: Float[Array, ""],
+    target: Int[Array, "b t"],
+    settings: Config,
+    log_p: Float[Array, "b t"],
+    entropy: Float[Array, "b t"],
+) -> Float[Array, ""]:
+    """Return the loss whose gradient is REINFORCE's with an entropy bonus (Xu 2015 eq. 11).
 
-    A sample is rewarded with the log-probability of the words from its step on, which it can
-    still change, against the moving average a word.
+    The reward of a sample is the log-probability of all tokens from its time step on, minus a
+    baseline per token: the moving average of log p.
     """
     real = target != PAD
-    gain = jnp.where(real, average - nll, 0)
+    gain = jnp.where(real, baseline - nll, 0)
     to_come = jnp.cumsum(gain[:, ::-1], axis=1)[:, ::-1]
     choices = jax.lax.stop_gradient(to_come) * log_p
     return -jnp.sum(settings.weight * choices + settings.entropy * entropy, where=real)

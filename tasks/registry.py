@@ -1,20 +1,20 @@
-"""Tasks by the names that configs use."""
+"""Builds the task and the model that a config names, as configs/schema declares them."""
 
+from pathlib import Path
 from typing import Any
 
 from configs.base import Config
-from tasks.classification import Classification
-from tasks.cloze import Cloze
-from tasks.labelling import Labelling
-from tasks.translation import Translation
-
-TASKS: dict[str, type[Any]] = {
-    "translation": Translation,
-    "labelling": Labelling,
-    "classification": Classification,
-    "cloze": Cloze,
-}
+from configs.registry import MODELS, TASKS, resolve
 
 
-def make_task(config: Config) -> Any:
-    return TASKS[config.task](config)
+def make_task(config: Config, vocabularies: Path | None = None) -> Any:
+    """Return the config's task on its corpus.
+
+    With the folder of `vocabularies` that a run keeps, the task has a model but no corpus.
+    """
+    return resolve(TASKS[config.task].task)(config, vocabularies)
+
+
+def make_model(config: Config, *sizes: Any) -> Any:
+    """Return the config's model, for the vocabulary and output sizes that its task passes."""
+    return resolve(MODELS[config.model.name].builder)(config.model, *sizes)

@@ -1,4 +1,4 @@
-"""What all tasks have alike: a prepared corpus and its batches."""
+"""What all tasks share: a prepared corpus and its batches."""
 
 import functools
 from collections.abc import Iterator
@@ -8,35 +8,44 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Int, Key
 
 from configs.base import Config
 from data.batches import Batch, Batches, Bucket, eval_batches, plan_buckets
-from data.store import Prepared, Split
+from data.corpus import Corpus
+from data.store import Split
 from data.vocabulary import PAD, UNK
 
 Params = Any
-Predicted = tuple[dict[str, Array], dict[str, Array]]  # what is predicted, and what was looked at
+Predicted = tuple[dict[str, Array], dict[str, Array]]  # predictions, and the attention behind them
 
 
-def drop_words(words: Array, rate: float, key: Array) -> Array:
-    """Words with a share of them unknown, so that a model learns to do without any one."""
+def drop_words(words: Int[Array, "*b"], rate: float, key: Key[Array, ""]) -> Int[Array, "*b"]:
+    """Replace a random share of the words by <unk>, so that a model depends on no single word."""
     dropped = jax.random.bernoulli(key, rate, words.shape) & (words != PAD)
     return jnp.where(dropped, UNK, words)
 
 
 class Task:
-    averages: tuple[str, ...] = ()  # sums whose moving averages the loss is given
+    """A corpus and a model for it. Subclasses define init, loss, and predictions or decoding."""
+
+    corpus: type[Corpus]
+    averages: tuple[str, ...] = ()  # sums whose moving averages are passed to the loss
     counted = ""  # what losses are means over, in the plural
 
-    def __init__(self, config: Config, prepared: Prepared):
-        self.config, self.prepared = config, prepared
-        self.data_name = prepared.folder.name  # with the digest of all that shaped it
+    def __init__(self, config: Config, vocabularies: Path | None = None):
+        """Prepare the corpus; with a run's `vocabularies`, load only those."""
+        corpus = self.corpus(config.data)
+        self.config = config
+        self.prepared = corpus.prepare() if vocabularies is None else corpus.open(vocabularies)
+        self.data_name = self.prepared.folder.name  # ends in a digest of everything that shaped it
 
     def save_vocabularies(self, folder: Path) -> None:
         self.prepared.copy_vocabularies(folder)
 
     @functools.cache  # noqa: B019  (a task lives as long as its program)
     def split(self, name: str) -> tuple[Split, list[Bucket], Any]:
+        """Return the examples of a split, its batch shapes, and the bucket of every example."""
         data, split = self.config.data, self.prepared.split(name)
         return split, *plan_buckets(
             split.fields, split.lengths, data.buckets, data.batch_size, data.batch_unit,

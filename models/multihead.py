@@ -1,0 +1,161 @@
+"""Multi-head attention (Vaswani 2017 §3.2), with a KV cache for decoding."""
+
+import dataclasses
+import functools
+import math
+from typing import Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import DTypeLike
+from jaxtyping import Bool, Float, Int
+
+from models.attention import masked_softmax
+from models.initializers import XAVIER
+
+KeysValues = tuple[Float[Array, "b s h k"], Float[Array, "b s h v"]]
+# Keys and values of all hypotheses of a sentence, with room for further tokens. Heads come before
+# positions, as batched matrix products want them.
+KVCache = tuple[Float[Array, "b h t n k"], Float[Array, "b h t n v"]]  # n: beam slots
+
+# Source and target length from which cuDNN's flash attention is faster than XLA's (docs/speed.md).
+FLASH_FROM = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerShape:
+    """What all layers of a Transformer have in common."""
+
+    features: int  # d_model
+    heads: int  # h
+    key_features: int  # d_k of a head
+    feed_forward: int  # d_ff
+    pre_norm: bool
+    dropout: float
+    attention_dropout: float
+    dtype: DTypeLike
+
+    def dense(self, features: int, use_bias: bool = False) -> nn.Dense:
+        return nn.Dense(features, use_bias, self.dtype, kernel_init=XAVIER.kernel)
+
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head_1, …, head_h) W_O, head_i = softmax(Q W_Q (K W_K)ᵀ / √d_k) V W_V (§3.2.2)."""
+
+    shape: LayerShape
+
+    def setup(self) -> None:
+        shape = self.shape
+        self.W_Q = shape.dense(shape.heads * shape.key_features)
+        self.W_K = shape.dense(shape.heads * shape.key_features)
+        self.W_V = shape.dense(shape.features)
+        self.W_O = shape.dense(shape.features)
+        self.drop = nn.Dropout(shape.attention_dropout)
+
+    def keys_values(self, states: Float[Array, "b s d"]) -> KeysValues:
+        return self._heads(self.W_K(states)), self._heads(self.W_V(states))
+
+    def __call__(
+        self,
+        x: Float[Array, "b t d"],
+        keys_values: KeysValues,
+        lengths: Int[Array, " b"] | None = None,
+        causal: bool = False,
+        weights: bool = False,
+        deterministic: bool = True,
+    ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
+        """Attend to the positions before `lengths`; with `causal`, only to earlier or equal ones.
+
+        Weights are computed beside the fused attention, and instead of it only under attention
+        dropout: asking for them, here or with a mutable collection "attention", changes no output.
+        """
+        query, (keys, values) = self._heads(self.W_Q(x)), keys_values
+        sown = self.is_mutable_collection("attention") and not self.is_initializing()
+        drops = self.shape.attention_dropout > 0 and not deterministic
+        alpha = None
+        if weights or sown or drops:
+            alpha = attention_weights(query, keys, lengths, causal)
+        if sown:
+            self.sow("attention", "weights", alpha)
+        if drops:  # the fused attention has no dropout
+            kept = self.drop(alpha, deterministic=False).astype(values.dtype)
+            context = jnp.einsum("bhts,bshv->bthv", kept, values)
+        else:
+            context = attend(query, keys, values, lengths, causal)
+        return self.W_O(context.reshape(*x.shape)), alpha if weights else None
+
+    def step(
+        self,
+        x: Float[Array, "b n d"],
+        cache: KVCache,
+        t: Int[Array, ""],
+        seen: Bool[Array, "b n s"],
+    ) -> tuple[Float[Array, "b n d"], KVCache]:
+        """Cache keys and values of token t of n hypotheses; attend to the cached tokens that each
+        hypothesis has `seen`."""
+        put = jax.lax.dynamic_update_index_in_dim
+        new = (x.swapaxes(1, 2) for x in self.keys_values(x))  # [b, h, n, ·]
+        cache = tuple(put(room, x, t, axis=2) for room, x in zip(cache, new, strict=True))
+        keys, values = (x.reshape(*x.shape[:2], -1, x.shape[-1]) for x in cache)
+        query, scale = self._heads(self.W_Q(x)), 1 / math.sqrt(keys.shape[-1])
+        scores = jnp.einsum("bqhk,bhsk->bhqs", query, keys, preferred_element_type=jnp.float32)
+        weights = masked_softmax(scores * scale, seen[:, None]).astype(values.dtype)
+        context = jnp.einsum("bhqs,bhsv->bqhv", weights, values)
+        return self.W_O(context.reshape(*x.shape)), cache
+
+    def _heads(self, x: Float[Array, "b s _"]) -> Float[Array, "b s h _"]:
+        return x.reshape(*x.shape[:2], self.shape.heads, -1)
+
+
+def attend(
+    query: Float[Array, "b t h k"],
+    keys: Float[Array, "b s h k"],
+    values: Float[Array, "b s h v"],
+    lengths: Int[Array, " b"] | None,
+    causal: bool,
+) -> Float[Array, "b t h v"]:
+    """softmax(Q Kᵀ / √d_k) V (eq. 1), with the device's fastest implementation."""
+    scale = 1 / math.sqrt(keys.shape[-1])
+    if lengths is not None:
+        # Padding rows attend to one position: cuDNN's gradient of an empty row is NaN.
+        lengths = jnp.maximum(lengths, 1)
+    # dot_product_attention needs d_k = d_v; zeros do not change the products.
+    short = values.shape[-1] - keys.shape[-1]
+    if short:
+        query, keys = (jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, short))) for x in (query, keys))
+    return jax.nn.dot_product_attention(
+        query, keys, values, scale=scale, is_causal=causal, key_value_seq_lengths=lengths,
+        implementation=_implementation(query, keys),
+    )  # fmt: skip
+
+
+def _implementation(query: Array, keys: Array) -> Literal["cudnn", "xla"]:
+    """cuDNN's flash attention where it exists, supports the types, and is faster."""
+    fits = query.dtype == jnp.bfloat16 and query.shape[-1] % 8 == 0 and query.shape[-1] <= 128
+    long = min(query.shape[1], keys.shape[1]) >= FLASH_FROM
+    return "cudnn" if fits and long and _has_flash() else "xla"
+
+
+@functools.cache
+def _has_flash() -> bool:
+    device = jax.devices()[0]
+    if device.platform != "gpu" or "nvidia" not in device.device_kind.lower():
+        return False
+    return float(getattr(device, "compute_capability", 0)) >= 8  # Ampere or newer
+
+
+def attention_weights(
+    query: Float[Array, "b t h k"],
+    keys: Float[Array, "b s h k"],
+    lengths: Int[Array, " b"] | None,
+    causal: bool,
+) -> Float[Array, "b h t s"]:
+    scores = jnp.einsum("bthk,bshk->bhts", query, keys, preferred_element_type=jnp.float32)
+    t, s = scores.shape[-2:]
+    seen = jnp.tri(t, s, dtype=bool) if causal else jnp.ones((t, s), bool)
+    seen = seen[None, None]
+    if lengths is not None:
+        seen = seen & (jnp.arange(s)[None] < lengths[:, None])[:, None, None]
+    return masked_softmax(scores / math.sqrt(keys.shape[-1]), seen)
