@@ -1,4 +1,4 @@
-"""Several models as one: their probabilities are averaged at every step."""
+"""Ensembles: the probabilities of several models are averaged at every time step."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,15 +11,15 @@ from decoding.greedy import Step
 
 
 def ensemble(steps: Sequence[Step]) -> Step:
-    """A step over a tuple of states: the log of the mean probability, and the mean attention of
-    those models that have any. One model's logits stay what they are."""
+    """Combine the steps of several models into one, over a tuple of their states.
+
+    It returns the log of the mean probability, and the mean attention of the models that have any.
+    """
 
     def step(states: tuple[Any, ...], tokens: Array) -> tuple[Array, Any, Array | None]:
         outputs = [one(state, tokens) for one, state in zip(steps, states, strict=True)]
-        mean = outputs[0][0]
-        if len(steps) > 1:
-            log_p = jnp.stack([jax.nn.log_softmax(logits) for logits, *_ in outputs])
-            mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(steps))
+        log_p = jnp.stack([jax.nn.log_softmax(logits) for logits, *_ in outputs])
+        mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(steps))
         weights = [weights for *_, weights in outputs if weights is not None]
         attention = jnp.mean(jnp.stack(weights), axis=0) if weights else None
         return mean, tuple(state for _, state, _ in outputs), attention

@@ -1,18 +1,28 @@
-"""How likely a model finds a given translation."""
+"""Forced decoding: how probable a model finds a given translation."""
 
+from typing import Any
+
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int
 
+from data.vocabulary import PAD
+from models.output import logits
 from tasks.task import Params
-from tasks.translation import Translation
+from tasks.translation import shift_right
 
 
 def log_probability(
-    task: Translation, params: Params, source: Int[Array, "b s"], target: Int[Array, "b t"]
+    model: nn.Module, params: Params, source: Int[Array, "b s"], target: Int[Array, "b t"]
 ) -> Float[Array, "b t"]:
-    """log p of each target word, given the source and those before it."""
-    logits, _ = task.decode(params, task.encode(params, source), target)
-    log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
+    """Return log p of each target token, given the source and the tokens before it."""
+
+    def forward(model: Any) -> Float[Array, "b t v"]:
+        memory = model.encode(source, source != PAD)
+        features, _ = model.decode(memory, shift_right(target))
+        return logits(features, model.output_kernel())
+
+    log_p = jax.nn.log_softmax(nn.apply(forward, model)({"params": params}).astype(jnp.float32))
     return jnp.take_along_axis(log_p, target[..., None], axis=-1)[..., 0]

@@ -49,7 +49,7 @@ class Cloze(Task):
         return sums | {"examples": sums["count"]}
 
     def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
-        """Return the most probable candidate, counted from 1, its probability, and the attention."""
+        """Return the most probable candidate (from 1), its probability, and the attention."""
         p, weights = self._probabilities(params, batch)
         return {"answer": p.argmax(axis=1) + 1, "p": p.max(axis=1)}, weights
 

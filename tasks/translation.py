@@ -67,7 +67,7 @@ class Translation(Task):
         key: Array | None = None,
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
-        """Return sums over target tokens. With a key, dropout and hard attention's samples are on."""
+        """Return sums over target tokens. A key turns dropout and hard attention's samples on."""
         settings, deterministic = self.config.train, key is None
         rngs = {} if key is None else {"dropout": key, "sample": jax.random.fold_in(key, 1)}
         target, mask = batch["target"], batch["source"] != PAD
