@@ -112,7 +112,7 @@ class Corpus(abc.ABC, Generic[T]):
 
     def prepare(self) -> Prepared:
         """Return the prepared corpus, and prepare it first if the cache does not hold it."""
-        shape = self._shape()
+        shape = self.shape()
         digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
         folder = Path(self.data.cache) / f"{self.label}-{digest}"
         if not folder.is_dir():
@@ -133,7 +133,7 @@ class Corpus(abc.ABC, Generic[T]):
         """Open a folder that holds the prepared corpus, or only its vocabularies."""
         return Prepared(folder, self.fields, self.load_vocabularies(folder))
 
-    def _shape(self) -> dict[str, Any]:
+    def shape(self) -> dict[str, Any]:
         """Return everything that shapes the prepared corpus. Its location does not."""
         settings = {name: value for name, value in self.data.items() if name not in NOT_SHAPING}
         return {
