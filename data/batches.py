@@ -1,9 +1,9 @@
-"""Batches of fixed shapes, as a function of the step.
+"""Batches of fixed shapes, as a function of the training step.
 
-Examples of similar length share a bucket; a bucket has one shape, so the step is compiled once a
-bucket. Which examples make batch n is a function of (seed, n) alone: a resumed run, and a run on
-another number of hosts, reads on where the first one stopped, and the position that a checkpoint
-has to keep is one number.
+Examples of similar length share a bucket. All batches of a bucket have one shape, so the training
+step is compiled once per bucket. The examples of batch n are a function of (seed, n) alone: a
+checkpoint stores the position in the data as one number, and a resumed run, also on another number
+of hosts, continues with the same batches.
 """
 
 import functools
@@ -16,11 +16,11 @@ import numpy as np
 from data.store import Fields, Split, shapes
 
 Batch = dict[str, np.ndarray]
-LEVELS = 512  # sizes that are told apart when buckets are planned
+LEVELS = 512  # number of distinct example sizes considered when buckets are planned
 
 
 class Bucket(NamedTuple):
-    """The shape of a bucket's batches: rows, and the lengths of the axes that have names."""
+    """The shape of a bucket's batches: the number of rows, and the lengths of the named axes."""
 
     rows: int
     lengths: tuple[int, ...]
@@ -29,12 +29,13 @@ class Bucket(NamedTuple):
 def plan_buckets(
     fields: Fields, lengths: np.ndarray, count: int, batch_size: int, unit: str, multiple: int
 ) -> tuple[list[Bucket], np.ndarray]:
-    """At most `count` buckets with the fewest padded tokens, and the bucket of every example.
+    """Return at most `count` buckets with the fewest padded tokens, and every example's bucket.
 
-    Examples are ordered by their largest field; the cuts between buckets minimise the total size of
-    all batches, empty rows of the last one included, by dynamic programming over the distinct sizes
-    (roughly, where there are more than LEVELS): few examples have few buckets. `batch_size` counts
-    examples, or tokens of the largest field with padding; rows are rounded down to a `multiple`.
+    Examples are ordered by the size of their largest field. Dynamic programming over the distinct
+    sizes finds the boundaries between buckets that minimize the total size of all batches,
+    including the empty rows of the last one. More than LEVELS distinct sizes are merged into LEVELS
+    groups first. `batch_size` counts examples if `unit` is "sentences", and otherwise the padded
+    tokens of the largest field; the number of rows is rounded down to a multiple of `multiple`.
     """
     size = _tokens(fields, lengths).max(axis=1)
     levels, level_of = np.unique(size, return_inverse=True)
@@ -45,12 +46,12 @@ def plan_buckets(
     np.maximum.at(widest, level_of, lengths)
 
     def rows_of(tokens: np.ndarray) -> np.ndarray:
-        """Rows of the batches in which an example's fields have so many tokens [n, fields]."""
+        """Return the rows of batches whose examples have `tokens` [n, fields] per field."""
         rows = batch_size // (1 if unit == "sentences" else np.maximum(1, tokens.max(axis=1)))
         return np.maximum(1, rows // multiple) * multiple
 
     def padded(first: int) -> np.ndarray:
-        """Padded tokens of one bucket over levels first..last, for every last."""
+        """Return the padded tokens of a bucket over levels first..last, for every last."""
         tokens = _tokens(fields, np.maximum.accumulate(widest[first:]))
         rows = rows_of(tokens)
         return -(-np.cumsum(examples[first:]) // rows) * rows * tokens.sum(axis=1)
@@ -58,30 +59,38 @@ def plan_buckets(
     spans = _cheapest_spans(len(examples), count, padded)
     widths = np.stack([widest[first : last + 1].max(axis=0) for first, last in spans])
     rows = np.broadcast_to(rows_of(_tokens(fields, widths)), len(spans))
-    buckets = [Bucket(int(n), tuple(map(int, own))) for n, own in zip(rows, widths, strict=True)]
+    buckets = [Bucket(int(n), tuple(map(int, w))) for n, w in zip(rows, widths, strict=True)]
     ends = np.array([last for _, last in spans])
     return buckets, np.searchsorted(ends, level_of)
 
 
 def _tokens(fields: Fields, lengths: np.ndarray) -> np.ndarray:
-    """The size [n, fields] of every field that has an axis with a name, a vector counting once."""
-    ones = {
+    """Return the number of tokens [n, fields] in every field that has a named axis.
+
+    An axis of fixed length does not count: a vector is one token.
+    """
+    token_fields = {
         name: field._replace(axes=tuple(a if isinstance(a, str) else 1 for a in field.axes))
         for name, field in fields.items()
         if any(isinstance(axis, str) for axis in field.axes)
     }
-    columns = shapes(ones, list(lengths.T))
-    return np.stack([np.prod(np.broadcast_arrays(*sides), axis=0) for sides in columns.values()], 1)
+    token_shapes = shapes(token_fields, list(lengths.T)).values()
+    return np.stack([np.prod(np.broadcast_arrays(*shape), axis=0) for shape in token_shapes], 1)
 
 
 def _cheapest_spans(
     levels: int, count: int, cost_from: Callable[[int], np.ndarray]
 ) -> list[tuple[int, int]]:
-    """First and last level of at most `count` spans over all levels with the least total cost."""
+    """Divide all levels into at most `count` spans with the least total cost.
+
+    `cost_from(i)` returns the costs of the spans i..j for every j >= i. The result is the first and
+    last level of every span.
+    """
     cost = np.stack([np.concatenate([np.full(i, np.inf), cost_from(i)]) for i in range(levels)])
-    best, cuts, costs = cost[0], [], [cost[0, -1]]  # costs: of all levels, by the number of spans
+    # best[j]: least cost of levels 0..j with the spans so far; costs[n]: of all levels, n + 1 spans
+    best, cuts, costs = cost[0], [], [cost[0, -1]]
     for _ in range(min(count, levels) - 1):
-        # total[i, j]: the best so far ends before level i, one more span is i..j
+        # total[i, j]: least cost of levels 0..j if the last span is i..j
         total = np.concatenate([[np.inf], best[:-1]])[:, None] + cost
         cuts.append(total.argmin(axis=0))
         best = total.min(axis=0)
@@ -94,7 +103,7 @@ def _cheapest_spans(
 
 
 class Batches:
-    """Training batches without end, by number. Every epoch holds every example once."""
+    """Endless training batches by number. Every epoch contains every example once."""
 
     def __init__(
         self,
@@ -127,15 +136,15 @@ class Batches:
 
     @property
     def shapes(self) -> list[Batch]:
-        """An empty batch of every shape there is."""
-        nobody = np.zeros(0, int)
+        """One batch without examples for every bucket."""
+        nothing = np.zeros(0, int)
         return [
-            make_batch(self._split, bucket, nobody, self._host, self._hosts)
+            make_batch(self._split, bucket, nothing, self._host, self._hosts)
             for bucket in self.buckets
         ]
 
     def __len__(self) -> int:
-        return 2**48  # without end; grain wants a number
+        return 2**48  # stands for infinity: grain needs a number
 
     def __getitem__(self, index: int) -> Batch:
         epoch, position = divmod(int(index), self.steps_per_epoch)
@@ -146,14 +155,17 @@ class Batches:
 def make_batch(
     split: Split, bucket: Bucket, members: np.ndarray, host: int = 0, hosts: int = 1
 ) -> Batch:
-    """This host's rows of a batch, padded with zeros; rows without an example have index -1."""
+    """Return this host's rows of a batch, padded with zeros.
+
+    "index" holds the number of each row's example in the split, or -1 for a row without one.
+    """
     rows = bucket.rows // hosts
     members = members[host * rows : (host + 1) * rows]
     batch = split.rectangles(members, bucket.lengths)
     if len(members) < rows:
-        for name, numbers in batch.items():
-            batch[name] = np.zeros((rows, *numbers.shape[1:]), numbers.dtype)
-            batch[name][: len(members)] = numbers
+        for name, values in batch.items():
+            batch[name] = np.zeros((rows, *values.shape[1:]), values.dtype)
+            batch[name][: len(members)] = values
     batch["index"] = np.full(rows, -1, np.int32)
     batch["index"][: len(members)] = members
     return batch
@@ -162,8 +174,11 @@ def make_batch(
 def train_iterator(
     batches: Any, start: int, place: Callable[[Batch], Any] = lambda batch: batch
 ) -> Iterator[Any]:
-    """Batches start, start + 1, ..., read ahead and placed (on devices, say) by a few threads, so
-    that neither takes the time of the thread that sends steps."""
+    """Yield the batches start, start + 1, ..., each passed through `place`.
+
+    A few threads read ahead and call `place` (to move a batch to devices, for example), so that
+    the thread that runs the training steps does neither.
+    """
     dataset = grain.MapDataset.source(batches)[start:].map(place)
     options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=16)
     return iter(dataset.to_iter_dataset(options))
@@ -172,7 +187,7 @@ def train_iterator(
 def eval_batches(
     split: Split, buckets: list[Bucket], bucket_of: np.ndarray, host: int = 0, hosts: int = 1
 ) -> Iterator[Batch]:
-    """Every example of a split once, in order of length."""
+    """Yield batches that contain every example of a split once, shorter examples first."""
     for number, bucket in enumerate(buckets):
         members = np.flatnonzero(bucket_of == number)
         for i in range(0, len(members), bucket.rows):

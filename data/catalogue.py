@@ -7,16 +7,18 @@ from configs.base import Config
 from errors import UserError
 
 
-def read_catalogue(data: Config, split: str, wanted: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """Examples of `data.name` with its features; `wanted` names the fields of config.data that
-    must be features, and their values."""
+def read_catalogue(data: Config, split: str, features: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """Yield the examples of a split of the dataset `data.name`.
+
+    `features` maps fields of `config.data` to the names of features that the dataset must have.
+    """
     builder = _builder(data)
     try:
-        builder.download_and_prepare()  # nothing to do where it is prepared already
+        builder.download_and_prepare()  # does nothing if the dataset is in its folder already
     except OSError as error:
         raise UserError(
-            f"TFDS could not fetch {data.name} ({error}): prepare it where there is a network and "
-            "name that folder with --config.data.dir"
+            f"TFDS could not download {data.name} ({error}): prepare it on a machine with network "
+            "access, and name that folder with --config.data.dir"
         ) from None
     splits = builder.info.splits or {}
     if split not in splits:
@@ -24,12 +26,12 @@ def read_catalogue(data: Config, split: str, wanted: dict[str, str]) -> Iterator
             f"TFDS dataset {data.name} has no split {split!r}: "
             f"data.splits can name {', '.join(splits)}"
         )
-    features = builder.info.features or {}
-    for field, name in wanted.items():
-        if name not in features:
+    known = builder.info.features or {}
+    for field, name in features.items():
+        if name not in known:
             raise UserError(
                 f"TFDS dataset {data.name} has no {name!r}: data.{field} can be "
-                f"{', '.join(sorted(features))}"
+                f"{', '.join(sorted(known))}"
             )
     yield from builder.as_data_source(split)
 
@@ -44,7 +46,7 @@ def _builder(data: Config) -> Any:
         return tfds.builder(data.name, data_dir=folder, file_format="array_record")
     except tfds.core.DatasetNotFoundError:
         raise UserError(
-            f"TFDS has no dataset {data.name!r}: data.name wants a catalogue name such as "
+            f"TFDS has no dataset {data.name!r}: set data.name to a name of its catalogue, such as "
             "wmt14_translate/de-en"
         ) from None
     except ValueError:

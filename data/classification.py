@@ -1,8 +1,9 @@
-"""Texts with a label: lines, tables, the TFDS catalogue; as one sequence or as sentences."""
+"""Corpora of texts with one label each: lines, TSV and the TFDS catalogue.
 
-import functools
+A prepared text is one sequence of token ids, or a list of sentences if `data.documents` is set.
+"""
+
 import itertools
-import logging
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,44 +13,38 @@ import numpy as np
 
 from configs.base import Config
 from data.catalogue import read_catalogue
-from data.files import find, lines, read_split, refuse_nothing, split_files, split_names
+from data.corpus import Corpus, Encoded
+from data.files import find, lines
 from data.labels import Labels
-from data.store import Field, Fields, Prepared, Writer, cached, progress, rectangle
+from data.store import Field, Fields, Prepared, rectangle
 from data.vocabulary import VOCABULARIES, Vocabulary
 from errors import UserError
 
-logger = logging.getLogger("alignax")
-SHAPING = (
-    "corpus", "splits", "holdout", "files", "label", "text", "documents", "max_length",
-    "max_sentences", "vocab",
-)  # fmt: skip
-SHAPING_OF = {"tfds": ("name",)}
-_BREAK = re.compile(r"<br\s*/?>|\n")
-# A full stop and what closes it; abbreviations are cut as well, which no reader of sentences minds
-# much.
-_END = re.compile(r"([.!?][\"'”’)\]]*)\s+")
+_LINE_BREAK = re.compile(r"<br\s*/?>|\n")
+# A mark that ends a sentence, and the quotes and brackets that close with it. Some abbreviations
+# are taken for ends as well, which does little harm to a model that reads sentences.
+_SENTENCE_END = re.compile(r"([.!?][\"'”’)\]]*)\s+")
+
+
+def prepare(data: Config) -> Prepared:
+    """Return the prepared corpus that `data` describes, from the cache if it is there."""
+    return ClassificationCorpus(data).prepare()
 
 
 class Text(NamedTuple):
     label: str
     text: str
-    place: str
-
-
-def read_texts(data: Config, split: str) -> Iterator[Text]:
-    """The texts of a split ("train", "valid" or "test")."""
-    for text in read_split(data, split, CORPORA[data.corpus], lambda text: text.text):
-        if not text.label:
-            raise UserError(f"{text.place}: this line has no label: give it one, or remove it")
-        yield text
+    place: str  # file and line
 
 
 def sentences(text: str) -> list[str]:
-    """A text at its line breaks, HTML's included, and at the ends of its sentences."""
-    return [part for part in _END.sub(r"\1\n", _BREAK.sub("\n", text)).split("\n") if part.strip()]
+    """Split a text at line breaks (also those of HTML) and at the ends of sentences."""
+    marked = _SENTENCE_END.sub(r"\1\n", _LINE_BREAK.sub("\n", text))
+    return [sentence for sentence in marked.split("\n") if sentence.strip()]
 
 
 def _lines(data: Config, split: str) -> Iterator[Text]:
+    """Read lines of a label, a space and a text."""
     path = find(data, split)
     for number, line in enumerate(lines(path), 1):
         label, _, text = line.strip().partition(" ")
@@ -57,29 +52,33 @@ def _lines(data: Config, split: str) -> Iterator[Text]:
 
 
 def _tsv(data: Config, split: str) -> Iterator[Text]:
-    path, places = find(data, split), (int(data.label), int(data.text))
+    """Read lines of columns, of which `data.label` and `data.text` are numbers."""
+    path, label, text = find(data, split), int(data.label), int(data.text)
     for number, line in enumerate(lines(path), 1):
         columns, place = line.split("\t"), f"{path}, line {number}"
         if not line.strip():
             raise UserError(f"{place}: this line is empty: remove it")
-        if len(columns) <= max(places):
+        if len(columns) <= max(label, text):
             raise UserError(
-                f"{place}: it has {len(columns)} of the columns that data.label={data.label} and "
-                f"data.text={data.text} ask for, counted from 0"
+                f"{place}: this line has {len(columns)} columns, too few for data.label={label} "
+                f"and data.text={text}, which count from 0: correct the line or these fields"
             )
-        yield Text(columns[places[0]].strip(), columns[places[1]], place)
+        yield Text(columns[label].strip(), columns[text], place)
 
 
 def _tfds(data: Config, split: str) -> Iterator[Text]:
-    wanted = {"label": data.label, "text": data.text}
-    for number, example in enumerate(read_catalogue(data, split, wanted)):
+    features = {"label": data.label, "text": data.text}
+    for number, example in enumerate(read_catalogue(data, split, features)):
         label, text = example[data.label], example[data.text]
         place = f"{data.name}, {split} example {number}"
         if not isinstance(text, bytes):
-            raise UserError(f"{place}: data.text={data.text} is no text but {type(text).__name__}")
+            raise UserError(
+                f"{place}: the feature data.text={data.text} is not text but {type(text).__name__}"
+            )
         if not isinstance(label, bytes | int | np.integer):
             raise UserError(
-                f"{place}: data.label={data.label} is no class but {type(label).__name__}"
+                f"{place}: the feature data.label={data.label} is not a class but "
+                f"{type(label).__name__}"
             )
         name = label.decode("utf-8") if isinstance(label, bytes) else str(label)
         yield Text(name, text.decode("utf-8"), place)
@@ -92,57 +91,65 @@ CORPORA: dict[str, Callable[[Config, str], Iterator[Text]]] = {
 }
 
 
-def fields_of(data: Config) -> Fields:
-    """What an example is made of; words have id 0 where a sentence has ended."""
-    axes = ("sentence", "word") if data.documents else ("word",)
-    return {"words": Field(axes), "label": Field()}
+class ClassificationCorpus(Corpus[Text]):
+    """A corpus of texts with one label each."""
 
+    readers = CORPORA
+    without_files = ("tfds",)
+    unit = "texts"
+    counted = {"cut": "truncated to data.max_length or data.max_sentences"}
 
-def prepare(data: Config) -> Prepared:
-    """The prepared form of the corpus that `data` describes, made now if the cache lacks it."""
-    files = [] if data.corpus == "tfds" else split_files(data)
-    shaping = (*SHAPING, *SHAPING_OF.get(data.corpus, ()))
-    folder = cached(data, shaping, files, f"texts-{data.corpus}", functools.partial(_make, data))
-    return Prepared(folder, fields_of(data), _load(data, folder))
+    @property
+    def label(self) -> str:
+        return f"texts-{self.data.corpus}"
 
+    @property
+    def fields(self) -> Fields:
+        axes = ("sentence", "word") if self.data.documents else ("word",)
+        return {"words": Field(axes), "label": Field()}
 
-def _load(data: Config, folder: Path) -> dict[str, Any]:
-    vocabulary = VOCABULARIES[data.vocab.kind].load(folder / "words.vocab", data.vocab, "en")
-    return {"words": vocabulary, "label": Labels.load(folder / "label.vocab")}
+    def holdout_key(self, example: Text) -> str:
+        return example.text
 
+    def read(self, split: str) -> Iterator[Text]:
+        for text in super().read(split):
+            if not text.label:
+                raise UserError(f"{text.place}: this line has no label: add one, or remove it")
+            yield text
 
-def _make(data: Config, folder: Path) -> dict[str, Any]:
-    Labels.learn(text.label for text in read_texts(data, "train")).save(folder / "label.vocab")
-    texts = progress(read_texts(data, "train"), "vocabulary")
-    parts = itertools.chain.from_iterable(sentences(text.text) for text in texts)
-    VOCABULARIES[data.vocab.kind].learn(parts, data.vocab, "en").save(folder / "words.vocab")
-    vocabularies = _load(data, folder)
-    counts = {name: _write(data, name, vocabularies, folder) for name in split_names(data)}
-    return {"counts": counts, "vocabulary": {name: len(v) for name, v in vocabularies.items()}}
+    def learn_vocabularies(self) -> Iterator[tuple[str, Labels | Vocabulary]]:
+        yield "label", Labels.learn(text.label for text in self.read_train("labels"))
+        texts = self.read_train("vocabulary")
+        parts = itertools.chain.from_iterable(sentences(text.text) for text in texts)
+        settings = self.data.vocab
+        yield "words", VOCABULARIES[settings.kind].learn(parts, settings, "en")
 
+    def load_vocabularies(self, folder: Path) -> dict[str, Any]:
+        settings = self.data.vocab
+        words = VOCABULARIES[settings.kind].load(folder / "words.vocab", settings, "en")
+        return {"words": words, "label": Labels.load(folder / "label.vocab")}
 
-def _write(data: Config, split: str, vocabularies: dict[str, Any], folder: Path) -> dict[str, int]:
-    kept = cut = 0
-    with Writer(folder, split, fields_of(data)) as writer:
-        for text in progress(read_texts(data, split), split):
-            parts, was_cut = tokens(data, vocabularies["words"], text)
-            ids = [vocabularies["words"].ids(part) for part in parts]
-            label = vocabularies["label"].encode(text.label, text.place)
-            kept, cut = kept + 1, cut + was_cut
-            shown = {"words": parts if data.documents else parts[0], "label": text.label}
-            words = rectangle(ids) if data.documents else ids[0]
-            writer.add({"words": words, "label": label}, shown)
-    refuse_nothing(kept, data, split)
-    logger.info("%s: %s texts, %s of them longer than is read", split, f"{kept:,}", f"{cut:,}")
-    return {"texts": kept, "cut": cut}
+    def encode(
+        self, example: Text, split: str, vocabularies: dict[str, Any], counts: dict[str, int]
+    ) -> Encoded:
+        parts, truncated = self._tokens(example, vocabularies["words"])
+        counts["cut"] += truncated
+        ids = [vocabularies["words"].ids(part) for part in parts]
+        fields = {
+            "words": rectangle(ids) if self.data.documents else ids[0],
+            "label": vocabularies["label"].encode(example.label, example.place),
+        }
+        return fields, {
+            "words": parts if self.data.documents else parts[0],
+            "label": example.label,
+        }
 
-
-def tokens(data: Config, vocabulary: Vocabulary, text: Text) -> tuple[list[list[str]], bool]:
-    """The words that are read, by sentence (or all in one), and whether there were more."""
-    found = [tokens for part in sentences(text.text) if (tokens := vocabulary.tokens(part))]
-    if not found:
-        raise UserError(f"{text.place}: this text has no sentence and no word: remove the line")
-    if not data.documents:
-        found = [list(itertools.chain.from_iterable(found))]
-    read = [part[: data.max_length] for part in found[: data.max_sentences]]
-    return read, read != found
+    def _tokens(self, text: Text, vocabulary: Vocabulary) -> tuple[list[list[str]], bool]:
+        """Return the tokens by sentence (or as one sentence), and whether any were cut off."""
+        found = [tokens for part in sentences(text.text) if (tokens := vocabulary.tokens(part))]
+        if not found:
+            raise UserError(f"{text.place}: this text has no words: remove the line")
+        if not self.data.documents:
+            found = [list(itertools.chain.from_iterable(found))]
+        kept = [part[: self.data.max_length] for part in found[: self.data.max_sentences]]
+        return kept, kept != found

@@ -1,37 +1,37 @@
-"""Cloze questions in the format of the Children's Book Test (Hill 2016).
+"""Corpora of cloze questions in the format of the Children's Book Test (Hill 2016).
 
-A question is a block of numbered lines: the sentences of its passage, then the query with XXXXX in
-the place of the word that is asked for, and behind tabs the answer, nothing, and the candidates,
-parted by |. A blank line ends the block.
+A question is a block of numbered lines that ends at a blank line. All lines but the last are the
+sentences of the passage. The last line has four columns separated by tabs: the query with XXXXX in
+place of the missing word, the answer, an empty column, and the candidates separated by |.
 """
 
-import functools
 import itertools
-import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from configs.base import Config
-from data.files import find, lines, read_split, refuse_nothing, split_files, split_names
-from data.store import Field, Prepared, Writer, cached, progress
+from data.corpus import Corpus, Encoded
+from data.files import find, lines
+from data.store import Field, Fields, Prepared
 from data.vocabulary import UNK, WordVocabulary
 from errors import UserError
 
-logger = logging.getLogger("alignax")
 BLANK = "XXXXX"
-SHAPING = (
-    "corpus", "splits", "holdout", "files", "max_candidates", "anonymous", "anonymous_ids", "vocab",
-)  # fmt: skip
 FIELDS = {
     "passage": Field(("passage",)),
-    "candidate": Field(("passage",)),  # which one each of its words is, from 1; 0: none
+    "candidate": Field(("passage",)),  # number of the candidate at each position, from 1; 0: none
     "query": Field(("query",)),
-    "answer": Field(),  # the number of that candidate
+    "answer": Field(),  # number of the candidate that is the answer
 }
+
+
+def prepare(data: Config) -> Prepared:
+    """Return the prepared corpus that `data` describes, from the cache if it is there."""
+    return ClozeCorpus(data).prepare()
 
 
 class Question(NamedTuple):
@@ -39,15 +39,10 @@ class Question(NamedTuple):
     query: list[str]
     answer: str
     candidates: list[str]
-    place: str
+    place: str  # file and line
 
 
-def read_questions(data: Config, split: str) -> Iterator[Question]:
-    """The questions of a split ("train", "valid" or "test")."""
-    return read_split(data, split, _read, lambda question: " ".join(question.passage))
-
-
-def _read(data: Config, split: str) -> Iterator[Question]:
+def _cbt(data: Config, split: str) -> Iterator[Question]:
     path = find(data, split)
     block: list[str] = []
     for number, line in enumerate(itertools.chain(lines(path), [""]), 1):
@@ -58,95 +53,100 @@ def _read(data: Config, split: str) -> Iterator[Question]:
             block = []
 
 
-def _question(block: list[str], path: Path, first: int, most: int) -> Question:
+def _question(block: list[str], path: Path, first: int, max_candidates: int) -> Question:
+    """Parse the block of lines of one question, whose first line has the number `first`."""
     for number, line in enumerate(block, first):
         if not line.split(" ", 1)[0].isdecimal():
             raise UserError(
-                f"{path}, line {number}: every line of a question begins with its number, not with "
-                f"{line[:20]!r}"
+                f"{path}, line {number}: every line of a question must begin with a number, but "
+                f"this one begins with {line[:20]!r}"
             )
     sentences = [line.partition(" ")[2] for line in block]
     place = f"{path}, line {first + len(block) - 1}"
     columns = sentences.pop().split("\t")
     if len(columns) < 4:
         raise UserError(
-            f"{place}: query, answer, nothing and candidates are wanted, parted by tabs, in the "
-            "last line of a question"
+            f"{place}: the last line of a question must have four columns separated by tabs "
+            f"(query, answer, an empty column, candidates), but this one has {len(columns)}"
         )
     passage, query = " ".join(sentences).split(), columns[0].split()
     answer, candidates = columns[1].strip(), [c.strip() for c in columns[3].split("|")]
-    faults = {
-        f"this query has no {BLANK}, so nothing is asked": query.count(BLANK) == 0,
+    problems = {
+        f"the query has no {BLANK} in place of the missing word": BLANK not in query,
         f"the answer {answer!r} is not in the passage": answer not in passage,
-        f"the answer {answer!r} is none of the candidates": answer not in candidates,
-        f"there are {len(candidates)} candidates, data.max_candidates={most}": (
-            len(candidates) > most
+        f"the answer {answer!r} is not one of the candidates": answer not in candidates,
+        f"there are {len(candidates)} candidates, more than data.max_candidates={max_candidates}": (
+            len(candidates) > max_candidates
         ),
     }
-    for fault, holds in faults.items():
-        if holds:
-            raise UserError(f"{place}: {fault}: mend or remove the question")
+    for problem, found in problems.items():
+        if found:
+            raise UserError(f"{place}: {problem}: correct or remove the question")
     return Question(passage, query, answer, candidates, place)
 
 
-def prepare(data: Config) -> Prepared:
-    """The prepared form of the corpus that `data` describes, made now if the cache lacks it."""
-    make = functools.partial(_make, data)
-    folder = cached(data, SHAPING, split_files(data), "cloze", make)
-    return Prepared(folder, FIELDS, {"words": _load(data, folder)})
+CORPORA: dict[str, Callable[[Config, str], Iterator[Question]]] = {"cbt": _cbt}
 
 
-def _load(data: Config, folder: Path) -> WordVocabulary:
-    return WordVocabulary.load(folder / "words.vocab", data.vocab, "en")
+class ClozeCorpus(Corpus[Question]):
+    """A corpus of cloze questions."""
 
+    readers = CORPORA
+    unit = "questions"
 
-def _make(data: Config, folder: Path) -> dict[str, Any]:
-    texts = (
-        " ".join([*question.passage, *question.query])
-        for question in progress(read_questions(data, "train"), "vocabulary")
-    )
-    WordVocabulary.learn(texts, data.vocab, "en").save(folder / "words.vocab")
-    vocabulary = _load(data, folder)
-    counts = {name: _write(data, name, vocabulary, folder) for name in split_names(data)}
-    return {"counts": counts, "vocabulary": {"words": len(vocabulary)}}
+    @property
+    def label(self) -> str:
+        return "cloze"
 
+    @property
+    def fields(self) -> Fields:
+        return FIELDS
 
-def encode(data: Config, question: Question, vocabulary: WordVocabulary) -> dict[str, list[int]]:
-    """The ids of passage and query.
+    def holdout_key(self, example: Question) -> str:
+        return " ".join(example.passage)
 
-    `data.anonymous` words have ids behind the vocabulary's, drawn anew for each question: what such
-    a word is cannot be learnt by heart, only where it stands and where it stands again (the
-    anonymous entities of Hermann 2015). They are those the vocabulary lacks, and the candidates.
-    """
-    texts = {"passage": question.passage, "query": question.query}
-    ids = {name: vocabulary.encode(" ".join(words)) for name, words in texts.items()}
-    if data.anonymous == "none":
-        return ids
-    hidden = set(question.candidates) if data.anonymous == "candidates" else set()
-    pairs = [pair for name, words in texts.items() for pair in zip(words, ids[name], strict=True)]
-    nameless = list(dict.fromkeys(word for word, i in pairs if i == UNK or word in hidden))
-    rng = np.random.default_rng(zlib.crc32(" ".join(question.passage).encode()))
-    drawn = len(vocabulary) + rng.permutation(data.anonymous_ids)
-    # More of them than there are ids share some.
-    own = {word: int(drawn[i % len(drawn)]) for i, word in enumerate(nameless)}
-    return {
-        name: [own.get(word, i) for word, i in zip(words, ids[name], strict=True)]
-        for name, words in texts.items()
-    }
+    def learn_vocabularies(self) -> Iterator[tuple[str, WordVocabulary]]:
+        texts = (
+            " ".join([*question.passage, *question.query])
+            for question in self.read_train("vocabulary")
+        )
+        yield "words", WordVocabulary.learn(texts, self.data.vocab, "en")
 
+    def load_vocabularies(self, folder: Path) -> dict[str, WordVocabulary]:
+        return {"words": WordVocabulary.load(folder / "words.vocab", self.data.vocab, "en")}
 
-def _write(data: Config, split: str, vocabulary: WordVocabulary, folder: Path) -> dict[str, int]:
-    kept = 0
-    with Writer(folder, split, FIELDS) as writer:
-        for question in progress(read_questions(data, split), split):
-            kept += 1
-            numbers = {word: i for i, word in enumerate(question.candidates, 1)}
-            own = {
-                **encode(data, question, vocabulary),
-                "candidate": [numbers.get(word, 0) for word in question.passage],
-                "answer": numbers[question.answer],
-            }
-            writer.add(own, question._asdict())
-    refuse_nothing(kept, data, split)
-    logger.info("%s: %s questions", split, f"{kept:,}")
-    return {"questions": kept}
+    def encode(
+        self, example: Question, split: str, vocabularies: dict[str, Any], counts: dict[str, int]
+    ) -> Encoded:
+        numbers = {word: i for i, word in enumerate(example.candidates, 1)}
+        fields = {
+            **self._ids(example, vocabularies["words"]),
+            "candidate": [numbers.get(word, 0) for word in example.passage],
+            "answer": numbers[example.answer],
+        }
+        return fields, example._asdict()
+
+    def _ids(self, question: Question, vocabulary: WordVocabulary) -> dict[str, list[int]]:
+        """Return the token ids of passage and query.
+
+        Anonymous words get ids after those of the vocabulary, drawn at random for each question:
+        a model cannot memorize such a word, only use where it occurs (the anonymized entities of
+        Hermann 2015). `data.anonymous` makes words outside the vocabulary anonymous ("unknown"),
+        or these and all candidates ("candidates").
+        """
+        data = self.data
+        texts = {"passage": question.passage, "query": question.query}
+        ids = {name: vocabulary.encode(" ".join(words)) for name, words in texts.items()}
+        if data.anonymous == "none":
+            return ids
+        hidden = set(question.candidates) if data.anonymous == "candidates" else set()
+        pairs = [pair for name in texts for pair in zip(texts[name], ids[name], strict=True)]
+        anonymous = list(dict.fromkeys(word for word, i in pairs if i == UNK or word in hidden))
+        rng = np.random.default_rng(zlib.crc32(" ".join(question.passage).encode()))
+        drawn = len(vocabulary) + rng.permutation(data.anonymous_ids)
+        # If there are more anonymous words than ids, some words share an id.
+        id_of = {word: int(drawn[i % len(drawn)]) for i, word in enumerate(anonymous)}
+        return {
+            name: [id_of.get(word, i) for word, i in zip(words, ids[name], strict=True)]
+            for name, words in texts.items()
+        }

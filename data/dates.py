@@ -1,7 +1,7 @@
 """The embedded corpus: dates, times, durations and numbers in any two languages of CLDR.
 
-Both sides are rendered field by field from the same value (the day, the month, ...), so the gold
-word alignment is known. It counts the tokens of the `unicode` tokenizer.
+Both sides of a pair are rendered field by field (day, month, ...) from the same value, so the gold
+word alignment is known. It links tokens of the `unicode` tokenizer.
 """
 
 import functools
@@ -21,8 +21,8 @@ from babel.dates import format_datetime, tokenize_pattern
 from data.pair import Pair
 from data.tokenizers import JOINER, make_tokenizer
 
-Piece = tuple[str, str]  # the field that a stretch of text shows ("" for a literal), and the text
-Shape = tuple[tuple[str, ...], ...]  # the fields that each token of a side shows, () for a literal
+Piece = tuple[str, str]  # a field ("" for a literal) and the text that renders it
+Shape = tuple[tuple[str, ...], ...]  # the fields that each token of a side renders; literals: ()
 Codes = tuple[str, str]  # the locales of source and target
 
 SPLITS = ("train", "valid", "test")
@@ -37,7 +37,7 @@ _FIELDS = {letter: field for field, letters in _LETTERS.items() for letter in le
 _MONDAY = datetime(2001, 1, 1)
 
 _DAYS = range(date(1950, 1, 1).toordinal(), date(2050, 1, 1).toordinal())
-_COUNTS = range(2, 100)  # 1 would have to agree with the gender of its unit
+_COUNTS = range(2, 100)  # without 1, whose form depends on the gender of the unit
 _UNIT_PAIRS = list(
     itertools.combinations(["year", "month", "week", "day", "hour", "minute", "second"], 2)
 )
@@ -46,10 +46,10 @@ _UNIT_PAIRS = list(
 def examples(
     split: str, *, source: str = "en", target: str = "de", seed: int = 0
 ) -> Iterator[Pair]:
-    """Endless examples of one split, the same ones for the same arguments.
+    """Yield endless examples of one split, the same ones for the same arguments.
 
-    A value belongs to one split whatever the seed and the languages: no date of test, for one, is
-    ever in train, neither alone nor with a time.
+    A value belongs to one split for all seeds and languages: a date of the test split, for
+    example, never occurs in the training split, neither alone nor with a time.
     """
     if split not in SPLITS:
         raise ValueError(f"unknown split '{split}' of the dates corpus: use {', '.join(SPLITS)}")
@@ -62,8 +62,9 @@ def _generate(split: str, codes: Codes, rng: random.Random) -> Iterator[Pair]:
     kinds, weights = list(_KINDS), list(itertools.accumulate(_KINDS.values()))
     while True:
         (kind,) = rng.choices(kinds, cum_weights=weights)
-        (source, ours), (target, theirs) = map(_read, kind(rng, split, codes))
-        yield Pair(source, target, _align(ours, theirs))
+        rendered = kind(rng, split, codes)
+        (source, source_shape), (target, target_shape) = map(_text_and_shape, rendered)
+        yield Pair(source, target, _align(source_shape, target_shape))
 
 
 @functools.cache
@@ -76,7 +77,7 @@ def _locale(code: str) -> Locale:
         ) from None
 
 
-# Values, and their pieces in both languages
+# Values, and their pieces in both languages.
 
 
 def _split_of(kind: str, value: tuple[Any, ...]) -> str:
@@ -85,7 +86,7 @@ def _split_of(kind: str, value: tuple[Any, ...]) -> str:
 
 
 def _draw(rng: random.Random, split: str, kind: str, *choices: Sequence[Any]) -> tuple[Any, ...]:
-    """One value out of each of the `choices`, such that all together belong to the split."""
+    """Draw one value from each of the `choices`, such that together they belong to the split."""
     while _split_of(kind, value := tuple(map(rng.choice, choices))) != split:
         pass
     return value
@@ -97,11 +98,11 @@ def _moment(kind: str, rng: random.Random, split: str, codes: Codes) -> list[lis
         day = date.fromordinal(*_draw(rng, split, "date", _DAYS))
         numbers = {"year": day.year, "month": day.month, "day": day.day, "weekday": day.weekday()}
     if kind != "date":
-        # seconds have no say in the split: a time without them must not turn up in two splits
+        # The split ignores seconds, so that a time shown without them is in one split only.
         hour, minute = _draw(rng, split, "time", range(24), range(60))
         second, period = rng.randrange(60), 60 * hour + minute
         numbers |= {"hour": hour, "minute": minute, "second": second, "period": period}
-    # "May 3, 2026" is long and medium at once, and a source should have one translation only
+    # A source that is both long and medium ("May 3, 2026") gets one translation, the long one.
     if (kind, style) == ("date", "medium") and (
         _show(codes[0], kind, "long", numbers) == _show(codes[0], kind, style, numbers)
     ):
@@ -123,13 +124,13 @@ def _duration(rng: random.Random, split: str, codes: Codes) -> list[list[Piece]]
 
 
 def _number(rng: random.Random, split: str, codes: Codes) -> list[list[Piece]]:
-    step = rng.choice((1, 10, 100))  # two, one or no decimals
+    step = rng.choice((1, 10, 100))  # two, one or no decimal places
     (hundredths,) = _draw(rng, split, "number", range(1_000_00, 100_000_00, step))
     return [_decimal(code, hundredths) for code in codes]
 
 
 _KINDS: dict[Callable[[random.Random, str, Codes], list[list[Piece]]], int] = {
-    functools.partial(_moment, "date"): 3,  # drawn three times as often as a number
+    functools.partial(_moment, "date"): 3,  # relative frequency: three times that of numbers
     functools.partial(_moment, "time"): 2,
     functools.partial(_moment, "datetime"): 2,
     _duration: 2,
@@ -138,14 +139,14 @@ _KINDS: dict[Callable[[random.Random, str, Codes], list[list[Piece]]], int] = {
 
 
 def _fill(pattern: str, *parts: list[Piece], field: str = "") -> list[Piece]:
-    """A pattern like "{0} and {1}" with the parts in their places; the rest belongs to `field`."""
+    """Fill the parts into a pattern like "{0} and {1}", whose other text belongs to `field`."""
     texts = enumerate(re.split(r"\{(\d)\}", pattern))
     return [p for i, text in texts for p in (parts[int(text)] if i % 2 else [(field, text)])]
 
 
 @functools.cache
 def _template(code: str, kind: str, style: str) -> list[Piece]:
-    """The pieces of a CLDR pattern, with pattern letters ("MMMM") as the text of the fields."""
+    """Return the pieces of a CLDR pattern; the text of a field is its pattern letters ("MMMM")."""
     locale = _locale(code)
     if kind == "datetime":
         join = str(locale.datetime_formats[style]).replace("'", "")
@@ -158,7 +159,7 @@ def _template(code: str, kind: str, style: str) -> list[Piece]:
             pieces.append(("", value))
         elif field := _FIELDS.get(value[0]):
             pieces.append((field, value[0] * value[1]))
-        else:  # the era, the same for all of our values
+        else:  # the era, which is the same for all values
             pieces.append(("", format_datetime(_MONDAY, value[0] * value[1], locale=locale)))
     return pieces
 
@@ -184,7 +185,10 @@ def _show_field(code: str, field: str, letters: str, number: int) -> str:
 
 @functools.cache
 def _speller(code: str) -> str | None:
-    """The language of num2words for a locale (left alone, it takes Filipino "fil" for Finnish)."""
+    """Return the language of num2words for a locale, or None.
+
+    num2words itself would take Filipino ("fil") for Finnish ("fi").
+    """
     names = (str(_locale(code)), _locale(code).language)
     return next((name for name in names if name in num2words.CONVERTER_CLASSES), None)
 
@@ -192,9 +196,12 @@ def _speller(code: str) -> str | None:
 @functools.cache
 def _amount(code: str, suffix: str, count: int, unit: str, spell: bool) -> list[Piece]:
     lengths = _locale(code)._data["unit_patterns"][f"duration-{unit}"]
-    forms = {**lengths["short"], **lengths.get("long", {})}  # a long equal to its short is left out
+    forms = {
+        **lengths["short"],
+        **lengths.get("long", {}),
+    }  # CLDR omits a long form equal to the short
     pattern = forms.get(_locale(code).plural_form(count), "")
-    if "{0}" not in pattern:  # an Arabic or Hebrew dual says "two" in the noun itself
+    if "{0}" not in pattern:  # an Arabic or Hebrew dual expresses "two" in the noun itself
         pattern = forms["other"]
     text = num2words.num2words(count, lang=_speller(code) or "") if spell else str(count)
     return _fill(pattern, [("n" + suffix, text)], field="unit" + suffix)
@@ -208,10 +215,10 @@ def _decimal(code: str, hundredths: int) -> list[Piece]:
     return [(fields[i // 2] if i % 2 else "", text) for i, text in enumerate(texts)]
 
 
-# Pieces to text and alignment
+# Text and alignment from pieces.
 
 
-def _read(pieces: list[Piece]) -> tuple[str, Shape]:
+def _text_and_shape(pieces: list[Piece]) -> tuple[str, Shape]:
     text = " ".join("".join([text for _, text in pieces]).split())
     owners = [field for field, text in pieces for char in text if not char.isspace()]
     shape, end = [], 0
@@ -221,25 +228,31 @@ def _read(pieces: list[Piece]) -> tuple[str, Shape]:
     return text, tuple(shape)
 
 
-@functools.cache  # there are few shapes, however many values
+@functools.cache  # many values have the same shape
 def _align(source: Shape, target: Shape) -> str:
-    ours, theirs = _places(source), _places(target)
+    """Return the gold alignment: tokens of the same field have sure links."""
+    sources, targets = _positions(source), _positions(target)
     sure: set[tuple[int, int]] = set()
-    for field in (ours.keys() & theirs.keys()) - {""}:
-        one_to_one = len(ours[field]) == len(theirs[field])
-        sure.update((zip if one_to_one else itertools.product)(ours[field], theirs[field]))
-    possible = {*_possible(source, theirs)} | {(i, j) for j, i in _possible(target, ours)}
+    for field in (sources.keys() & targets.keys()) - {""}:
+        one_to_one = len(sources[field]) == len(targets[field])
+        sure.update((zip if one_to_one else itertools.product)(sources[field], targets[field]))
+    possible = {*_possible(source, targets)} | {(i, j) for j, i in _possible(target, sources)}
     links = sorted([(*link, "-") for link in sure] + [(*link, "?") for link in possible - sure])
     return " ".join(f"{i}{mark}{j}" for i, j, mark in links)
 
 
-def _places(shape: Shape) -> dict[str, list[int]]:
+def _positions(shape: Shape) -> dict[str, list[int]]:
+    """Return the positions of the tokens that render each field."""
     found = [(field, i) for i, fields in enumerate(shape) for field in fields or ("",)]
     return {field: [i for other, i in found if other == field] for field, _ in found}
 
 
 def _possible(shape: Shape, others: dict[str, list[int]]) -> Iterator[tuple[int, int]]:
-    """Literals go with literals and with what stands next to them, "PM" with a 24-hour hour."""
+    """Yield the possible links between the tokens of one side and those of the other.
+
+    A literal is linked to literals and to the fields next to it. "PM" is linked to the hour if the
+    other side uses the 24-hour clock.
+    """
     for i, fields in enumerate(shape):
         linked: tuple[str, ...] = ()
         if not fields:

@@ -1,4 +1,4 @@
-"""The labels of a corpus: those that its training examples have, in order of the alphabet."""
+"""The labels of a corpus: those of its training examples, in alphabetical order."""
 
 import collections
 import logging
@@ -12,13 +12,15 @@ logger = logging.getLogger("alignax")
 
 
 class Labels:
+    """Maps labels to ids. Saved as one label per line."""
+
     def __init__(self, names: list[str]):
         self.names = names
         self._ids = {name: i for i, name in enumerate(names)}
 
     @classmethod
     def learn(cls, labels: Iterable[str]) -> Self:
-        """Says what it found, for a wrong column or a header is seen by that."""
+        """Collect the labels and log them, so that a wrong column or a header line is noticed."""
         counts = collections.Counter(labels)
         shown = ", ".join(f"{name} ({count:,})" for name, count in counts.most_common(12))
         more = f", and {len(counts) - 12} more" if len(counts) > 12 else ""
@@ -27,12 +29,12 @@ class Labels:
 
     @property
     def chunks(self) -> list[str]:
-        """The kinds of chunks that B- and I- mark; none where labels are no chunks."""
+        """The chunk types that the prefixes B- and I- mark; empty if labels are not chunks."""
         return sorted({name[2:] for name in self.names if name.startswith(("B-", "I-"))})
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        return cls(path.read_bytes().decode().split("\n")[:-1])  # a \r may be in a label
+        return cls(path.read_bytes().decode().split("\n")[:-1])  # a label may contain \r
 
     def save(self, path: Path) -> None:
         path.write_text("".join(f"{name}\n" for name in self.names), "utf-8")
@@ -41,12 +43,12 @@ class Labels:
         return len(self.names)
 
     def encode(self, name: str, place: str) -> int:
-        """Its number; `place` says where it stands, should it be none."""
+        """Return the id of a label; `place` says where it stands, for the error message."""
         if name not in self._ids:
             known = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
             raise UserError(
-                f"{place}: the label {name!r} does not occur in the training split (without what "
-                "data.holdout keeps back of it), so no model could learn it: mend the line, or "
-                f"train on it as well; known are {known}"
+                f"{place}: the label {name!r} does not occur in the training split (without the "
+                "examples that data.holdout holds out), so no model can learn it: correct the "
+                f"line, or add training examples with this label; the known labels are {known}"
             )
         return self._ids[name]

@@ -1,15 +1,59 @@
-"""One training example of translation, as text."""
+"""One example of translation as text: a sentence pair with its gold word alignment."""
 
+import collections
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+from data.files import lines
+from errors import UserError
 
 
 class Pair(NamedTuple):
     """A sentence and its translation.
 
-    `alignment` is the gold word alignment where the corpus knows it, in Pharaoh notation over the
-    tokens of both sides, counted from 0, source first: `2-3` is a sure link, `2?3` a possible one.
+    `alignment` is the gold word alignment if the corpus has one, in Pharaoh notation: `2-3` is a
+    sure link and `2?3` a possible link between token 2 of the source and token 3 of the target,
+    counted from 0.
     """
 
     source: str
     target: str
     alignment: str = ""
+
+
+def read_alignments(path: Path, base: int, order: str) -> dict[int, str]:
+    """Read gold alignments in Pharaoh notation by sentence number, counted from 0.
+
+    The file has either one sentence per line (`0-0 1?2`) or one link per line: the numbers of the
+    sentence, the source word and the target word, then optionally S (sure) or P (possible).
+    `base` is the number of the first word and sentence (data.alignment_base), `order` is
+    "source-target" or "target-source" (data.alignment_order).
+    """
+    links: dict[int, list[str]] = collections.defaultdict(list)
+    for number, line in enumerate(lines(path)):
+        columns = line.split()
+        try:
+            if columns and "-" not in line and "?" not in line:
+                mark = "?" if columns[3:] == ["P"] else "-"
+                links[int(columns[0]) - base].append(_link(columns[1:3], mark, base, order))
+                continue
+            for link in columns:
+                mark = "?" if "?" in link else "-"
+                links[number].append(_link(link.split(mark), mark, base, order))
+        except ValueError:
+            raise UserError(
+                f"{path}, line {number + 1}: expected word links, either `0-0 1-2` for a sentence "
+                f"or `1 1 1` for one link, with numbers from data.alignment_base={base}, but found "
+                f"{line[:40]!r}"
+            ) from None
+    return {number: " ".join(found) for number, found in links.items()}
+
+
+def _link(ends: Sequence[str], mark: str, base: int, order: str) -> str:
+    source, target = (int(end) - base for end in ends)
+    if min(source, target) < 0:
+        raise ValueError("a word number is less than the base")
+    if order == "target-source":
+        source, target = target, source
+    return f"{source}{mark}{target}"

@@ -1,7 +1,7 @@
-"""Text to word tokens and back.
+"""Tokenizers: text to tokens and back.
 
-A tokenizer is a pair of functions. `detokenize(tokenize(text))` gives the text back up to white
-space (moses: up to its own normalisation).
+`detokenize(tokenize(text))` restores the text up to white space (moses: up to its normalization;
+plain: tokens separated by spaces).
 """
 
 import functools
@@ -9,14 +9,16 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-JOINER = "￭"  # marks a token that was glued to the one before it: "März," -> "März ￭,"
+JOINER = "￭"  # marks a token that had no space before it: "März," -> "März ￭,"
 
 
 class Tokenizer(NamedTuple):
     tokenize: Callable[[str], list[str]]
     detokenize: Callable[[list[str]], str]
-    surface: Callable[[str], str] = str  # a corpus line as one should read it, to score against
-    words: Callable[[str], list[str]] = str.split  # of such a line, as the papers' BLEU counts
+    # Turns a line of the corpus into readable text, the reference of scores (bpe: joins subwords).
+    surface: Callable[[str], str] = str
+    # Splits readable text into the words that the BLEU of the papers counts.
+    words: Callable[[str], list[str]] = str.split
 
 
 _WORD_OR_SIGN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
@@ -26,8 +28,8 @@ _WORD_DIGIT_OR_SIGN = re.compile(r"[^\W\d]+|\d|[^\w\s]")
 def _unicode_tokenize(text: str) -> list[str]:
     tokens, end = [], 0
     for match in _WORD_DIGIT_OR_SIGN.finditer(text):
-        glued = match.start() == end and end > 0
-        tokens.append(JOINER * glued + match.group())
+        joined = match.start() == end and end > 0
+        tokens.append(JOINER * joined + match.group())
         end = match.end()
     return tokens
 
@@ -49,7 +51,7 @@ def _join_bpe(tokens: list[str]) -> str:
 
 
 def _moses(language: str) -> Tokenizer:
-    import sacremoses  # slow to import, needed by few corpora
+    import sacremoses  # slow to import, and few corpora need it
 
     tokenizer = sacremoses.MosesTokenizer(lang=language)
     detokenizer = sacremoses.MosesDetokenizer(lang=language)
@@ -62,14 +64,15 @@ def _moses(language: str) -> Tokenizer:
 
 
 TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
-    # words, single digits and signs of any script; reversible through the joiner mark
+    # Words, single digits and single signs of any script; reversible by means of JOINER.
     "unicode": lambda language: Tokenizer(
         _unicode_tokenize, _unicode_detokenize, words=_unicode_words
     ),
     "moses": _moses,
-    # words (don't is one) and signs, without marks, for texts that are read and never written
+    # Words ("don't" is one) and signs, not reversible: for texts that a model only reads.
     "plain": lambda language: Tokenizer(_WORD_OR_SIGN.findall, _join),
-    # the text is split already: by spaces, or by spaces into pieces that end in @@
+    # The corpus is tokenized already, with spaces between tokens. In bpe, subwords end in @@
+    # unless they are the last of their word.
     "split": lambda language: Tokenizer(str.split, _join),
     "bpe": lambda language: Tokenizer(str.split, _join_bpe, lambda line: _join_bpe(line.split())),
     "characters": lambda language: Tokenizer(list, "".join),
@@ -78,5 +81,5 @@ TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
 
 @functools.cache
 def make_tokenizer(name: str, language: str) -> Tokenizer:
-    """The tokenizer called `name` for text in `language` (an ISO 639 code; only moses uses it)."""
+    """Return the tokenizer `name` for text in `language` (an ISO 639 code; only moses uses it)."""
     return TOKENIZERS[name](language)

@@ -1,6 +1,6 @@
-"""Text to token ids and back: words as in the papers, or SentencePiece.
+"""Vocabularies: text to token ids and back, with words as in the papers or with SentencePiece.
 
-Every vocabulary starts with the same four ids, so that models and decoding need not ask.
+The special tokens have the same ids in every vocabulary, so models and decoding use constants.
 """
 
 import collections
@@ -18,40 +18,42 @@ from errors import UserError
 logger = logging.getLogger("alignax")
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-# An unknown word in a text, as SentencePiece writes it: tokenizers would make three words of <unk>,
-# all of them wrong (3.6 points of BLEU on Multi30k, of whose test words 4 % are unknown).
+# Text for an unknown word, the same as SentencePiece's. Scores tokenize text again and would split
+# "<unk>" into three wrong words.
 UNKNOWN = "⁇"
-SENTENCEPIECE_SAMPLE = 1_000_000  # sentences SentencePiece learns from; bounds its memory
+SENTENCEPIECE_SAMPLE = 1_000_000  # sentences that SentencePiece learns from; bounds its memory
 
 
 class Vocabulary(Protocol):
+    """What the vocabularies below have in common."""
+
     def __len__(self) -> int: ...
     def tokens(self, text: str) -> list[str]:
-        """The surface tokens of a text, also those the vocabulary does not hold."""
+        """Return the tokens of a text, including those that are not in the vocabulary."""
         ...
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without begin and end."""
+        """Return the ids of a text, without <s> and </s>."""
         ...
 
     def ids(self, tokens: list[str]) -> list[int]:
-        """The ids of surface tokens."""
+        """Return the ids of tokens."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; stops at the first end, leaves out padding and begin."""
+        """Return the text of the ids before the first </s>, without <pad> and <s>."""
         ...
 
     def detokenize(self, tokens: list[str]) -> str:
-        """The text of surface tokens, without begin and end."""
+        """Return the text of tokens, which must not include <s> and </s>."""
         ...
 
     def surface(self, text: str) -> str:
-        """A line of the corpus as one should read it: pieces joined, where it came in pieces."""
+        """Return readable text for a line of the corpus: subwords are joined to words."""
         ...
 
     def words(self, text: str) -> list[str]:
-        """The words of a readable line, as the papers' BLEU counts them."""
+        """Split readable text into the words that the BLEU of the papers counts."""
         ...
 
     def token(self, index: int) -> str: ...
@@ -59,17 +61,17 @@ class Vocabulary(Protocol):
 
 
 def content(ids: Iterable[int]) -> list[int]:
-    """The ids before the first end, without padding and begin."""
+    """Return the ids before the first </s>, without <pad> and <s>."""
     before_end = itertools.takewhile(lambda i: i != EOS, map(int, ids))
     return [i for i in before_end if i not in (PAD, BOS)]
 
 
 class WordVocabulary:
-    """The most frequent words of a corpus; the rest is <unk>. Saved as one word a line."""
+    """The most frequent words of a corpus; all others are <unk>. Saved as one word per line."""
 
     def __init__(self, words: list[str], tokenizer: Tokenizer, lowercase: bool):
         self._words = [*SPECIALS, *words]
-        # A literal "</s>" in a text is no end, so the specials cannot be encoded.
+        # A literal "</s>" in a text is not the end of a sentence: special tokens have no entry.
         self._ids = {word: i for i, word in enumerate(words, len(SPECIALS))}
         self._tokenizer, self._lowercase = tokenizer, lowercase
 
@@ -79,24 +81,21 @@ class WordVocabulary:
         counts = collections.Counter[str]()
         for text in texts:
             counts.update(vocabulary.tokens(text))
-        for special in SPECIALS:  # a corpus may hold a literal "<unk>"
+        for special in SPECIALS:  # a corpus may contain a literal "<unk>"
             counts.pop(special, None)
-        # Ties are broken by the word itself: the vocabulary is a function of the text alone.
+        # Words of equal frequency are sorted, so the vocabulary depends on the text alone.
         frequent = sorted((-n, word) for word, n in counts.items() if n >= settings.min_count)
         if len(frequent) < settings.size:
             logger.info(
-                "vocabulary (%s): %d words asked for, the corpus has %d: all of them are kept",
-                language, settings.size, len(frequent),
+                "vocabulary (%s): the corpus has %d words, fewer than vocab.size=%d; all are kept",
+                language, len(frequent), settings.size,
             )  # fmt: skip
-        return cls([w for _, w in frequent[: settings.size]], *vocabulary._manner)
-
-    @property
-    def _manner(self) -> tuple[Tokenizer, bool]:
-        return self._tokenizer, self._lowercase
+        words = [word for _, word in frequent[: settings.size]]
+        return cls(words, vocabulary._tokenizer, vocabulary._lowercase)
 
     @classmethod
     def load(cls, path: Path, settings: Config, language: str) -> Self:
-        words = path.read_bytes().decode().split("\n")[:-1]  # U+2028 or a \r may be a word
+        words = path.read_bytes().decode().split("\n")[:-1]  # a word may be U+2028 or \r
         tokenizer = make_tokenizer(settings.tokenizer, language)
         return cls(words[len(SPECIALS) :], tokenizer, settings.lowercase)
 
@@ -133,7 +132,7 @@ class WordVocabulary:
 
 
 class SentencePieceVocabulary:
-    """A SentencePiece model (unigram or bpe) of exactly the size asked for."""
+    """A SentencePiece model (unigram or bpe) of exactly the configured size."""
 
     def __init__(self, model: bytes, lowercase: bool, language: str):
         import sentencepiece
@@ -155,7 +154,7 @@ class SentencePieceVocabulary:
                 failures.append(error)
                 raise
 
-        sentencepiece.set_random_generator_seed(0)  # its sample of a large corpus
+        sentencepiece.set_random_generator_seed(0)  # draws the sample of a large corpus
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=lines(),
@@ -172,12 +171,12 @@ class SentencePieceVocabulary:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            if failures:  # of the corpus, in SentencePiece's wrapping
+            if failures:  # reading the corpus failed, and SentencePiece wrapped the exception
                 raise failures[0] from None
-            # its text ends in what to do: "[some C++] ... set it to a value <= 57."
+            # Its message ends in advice: "[some C++] ... set it to a value <= 57."
             raise UserError(
-                f"SentencePiece cannot learn a vocabulary of {settings.size} (vocab.size) from "
-                f"this corpus ({language}): {str(error).split('] ')[-1].strip() or 'it is empty'}"
+                f"SentencePiece cannot learn vocab.size={settings.size} tokens from this corpus "
+                f"({language}): {str(error).split('] ')[-1].strip() or 'the corpus is empty'}"
             ) from None
         return cls(model.getvalue(), settings.lowercase, language)
 

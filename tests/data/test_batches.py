@@ -27,7 +27,7 @@ Lengths = list[tuple[int, int]]
 
 
 def texts(lengths: Lengths) -> list[tuple[str, str]]:
-    """Pairs of so many words; the first word is the pair's own."""
+    """Make pairs of the given lengths in words; the first word of each pair is unique."""
     return [
         (f"s{i}" + " a" * (n - 1), f"t{i}" + " b" * (m - 1)) for i, (n, m) in enumerate(lengths)
     ]
@@ -85,14 +85,14 @@ some_lengths = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_siz
 
 
 def padded(examples: int, shape: np.ndarray, size: int, unit: str, multiple: int) -> int:
-    """Tokens of all batches of a bucket, those of empty rows too."""
+    """Count the tokens of all batches of a bucket, including those of empty rows."""
     rows = size if unit == "sentences" else size // max(shape)
     rows = max(1, rows // multiple) * multiple
     return -(-examples // rows) * rows * int(sum(shape))
 
 
 def fewest_padded(lengths: np.ndarray, count: int, *batch: Any) -> int:
-    """By trying all ways to cut the lengths into at most `count` ranges."""
+    """Try all ways to divide the lengths into at most `count` ranges."""
     size = lengths.max(axis=1)
     levels = sorted(set(size))
     costs = []
@@ -123,7 +123,7 @@ def test_buckets_have_the_fewest_padded_tokens(
     numbers = np.bincount(bucket_of, minlength=len(buckets))
     cost = sum(padded(n, shape, *batch) for n, shape in zip(numbers, shapes, strict=True))
     assert cost == fewest_padded(array, count, *batch)
-    for number, shape in enumerate(shapes):  # with room for nothing else
+    for number, shape in enumerate(shapes):  # no bucket is larger than its examples need
         assert (array[bucket_of == number].max(axis=0) == shape).all()
 
 
@@ -138,7 +138,7 @@ def test_rows_fill_the_batch_size(
         for rows, lengths_of in buckets:
             cost = 1 if unit == "sentences" else max(lengths_of)
             assert rows % multiple == 0
-            assert rows * cost <= batch_size or rows == multiple  # one multiple is the least
+            assert rows * cost <= batch_size or rows == multiple  # the smallest batch
             assert (rows + multiple) * cost > batch_size
 
 
@@ -149,7 +149,7 @@ def test_buckets_of_long_texts() -> None:
 
 
 def test_buckets_of_documents() -> None:
-    """Sentences × words: what is padded is their product, and labels cost nothing."""
+    """The size of a document is sentences × words; labels are not counted."""
     fields = {"words": Field(("sentence", "word")), "label": Field()}
     lengths = np.array([(1, 50), (50, 1), (10, 10), (2, 3)])
     buckets, bucket_of = plan_buckets(fields, lengths, 2, 500, "tokens", 1)
@@ -157,7 +157,7 @@ def test_buckets_of_documents() -> None:
         rows, (sentences, words) = bucket
         assert rows == max(1, 500 // (sentences * words))
     padded = sum(int(np.prod(buckets[b].lengths)) for b in bucket_of)
-    order = lengths[[3, 0, 1, 2]]  # by size; the two of 50 are never parted
+    order = lengths[[3, 0, 1, 2]]  # by size; the two of size 50 always share a bucket
     by_hand = min(
         sum(len(part) * int(np.prod(part.max(axis=0))) for part in (order[: k + 1], order[k + 1 :]))
         for k in (0, 2)
@@ -215,7 +215,7 @@ def test_reading_ahead_gives_the_same_as_asking(corpus: Prepared, start: int) ->
         assert_equal(batch, fresh[step])
 
 
-def test_what_goes_wrong_in_a_reading_thread_is_told_to_the_one_that_waits() -> None:
+def test_an_error_in_a_reading_thread_is_raised_in_the_waiting_thread() -> None:
     class Broken:
         def __len__(self) -> int:
             return 10
@@ -255,7 +255,7 @@ def test_hosts_share_the_batch_of_one(corpus: Prepared, hosts: int) -> None:
 
 
 def check_rows(corpus: Prepared, batch: Batch) -> None:
-    """Every row says the text of its pair, one end and padding; without a pair, padding alone."""
+    """Check that every row is its pair's text, one </s> and padding, or padding only."""
     for row, index in enumerate(batch["index"]):
         for side, name in enumerate(("source", "target")):
             ids = batch[name][row].tolist()
@@ -268,7 +268,7 @@ def check_rows(corpus: Prepared, batch: Batch) -> None:
             assert corpus.vocabularies[name].decode(ids) == texts(LENGTHS)[index][side]
 
 
-def test_rows_say_the_text(corpus: Prepared) -> None:
+def test_rows_decode_to_the_text(corpus: Prepared) -> None:
     batches = epoch(make_batches(corpus))
     for batch in batches:
         check_rows(corpus, batch)
@@ -291,7 +291,7 @@ def test_evaluation_holds_every_pair_once(corpus: Prepared, split: str, hosts: i
     pairs = corpus.split(split)
     plan = plan_buckets(FIELDS, pairs.lengths, 3, 16, "sentences", MULTIPLE)
     found = [list(eval_batches(pairs, *plan, host=host, hosts=hosts)) for host in range(hosts)]
-    assert len({len(batches) for batches in found}) == 1  # all hosts take as many steps
+    assert len({len(batches) for batches in found}) == 1  # every host has as many batches
     batches = [batch for part in found for batch in part]
     assert sorted(indices(batches)) == list(range(len(pairs)))
     for batch in batches:

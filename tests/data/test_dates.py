@@ -43,7 +43,7 @@ def train() -> list[Pair]:
 
 @pytest.fixture
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every example shows one of these values."""
+    """Let every example render one of these values."""
     values = {
         "date": (date(2026, 3, 3).toordinal(),),
         "time": (15, 45),
@@ -206,12 +206,12 @@ def test_targets_are_what_babel_writes(target: str) -> None:
 
 
 def test_an_unknown_locale_is_named() -> None:
-    with pytest.raises(ValueError, match="unknown CLDR locale 'xx' for the dates corpus: use a"):
+    with pytest.raises(ValueError, match="locale 'xx'"):
         dates.examples("train", target="xx")
-    with pytest.raises(ValueError, match="unknown CLDR locale 'english!' for the dates corpus"):
+    with pytest.raises(ValueError, match="locale 'english!'"):
         dates.examples("train", source="english!")
 
 
 def test_an_unknown_split_is_named() -> None:
-    with pytest.raises(ValueError, match="unknown split 'dev' of the dates corpus: use train, val"):
+    with pytest.raises(ValueError, match=r"split 'dev' .*train, valid, test"):
         dates.examples("dev")

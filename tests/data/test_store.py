@@ -1,378 +1,137 @@
-import gzip
-import json
-import logging
+"""The files of a prepared corpus: what is written is read back, and damage is named."""
+
 import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from configs.base import Config, base_config
-from data.pair import Pair
-from data.store import Prepared
-from data.translation import prepare, read_pairs
-from data.vocabulary import EOS, UNK
+from data.store import Field, Prepared, Writer, rectangle, shapes
 from errors import UserError
 
-ROOT = Path(__file__).parents[2]
-TEXTS = {
-    "train": [
-        ("the cat sleeps", "die Katze schläft"),
-        ("", "leer"),
-        ("the dog sleeps", "der Hund schläft"),
-        ("one two three four five six", "zu lang"),
-        ("too long", "eins zwei drei vier fünf sechs"),
-        (" \u2028 ", ""),
-        ("one two three four five", "eins zwei drei vier fünf"),
-    ],
-    "valid": [("the bird sleeps", "der Vogel schläft"), ("void", "")],
-    "test": [("one two three four five six seven", "der Hund"), ("dog", "Hund")],
+FIELDS = {
+    "words": Field(("sentence", "word")),
+    "frames": Field(("step", 3), np.float32),
+    "mark": Field(("sentence",), np.uint8),
+    "label": Field(),
 }
+SIZES = [(2, 3, 4), (1, 1, 1), (0, 2, 5), (3, 2, 0)]  # sentences, words, steps
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Config:
-    """A small corpus of text."""
-    data: Config = base_config().data
-    data.update({"dir": str(tmp_path / "corpus"), "cache": str(tmp_path / "cache")})
-    data.update({"max_length": 5})
-    data.source_vocab.tokenizer = data.target_vocab.tokenizer = "split"
-    (tmp_path / "corpus").mkdir()
-    for split, pairs in TEXTS.items():
-        for language, side in (("en", 0), ("de", 1)):
-            lines = "".join(f"{pair[side]}\n" for pair in pairs)
-            (tmp_path / "corpus" / f"{split}.{language}").write_text(lines, "utf-8")
-    return data
-
-
-@pytest.fixture
-def dates(tmp_path: Path) -> Config:
-    data: Config = base_config().data
-    data.update({"corpus": "dates", "cache": str(tmp_path / "cache")})
-    data.update({"examples": {"train": 200, "valid": 30, "test": 20}})
-    data.source_vocab.tokenizer = data.target_vocab.tokenizer = "unicode"
-    return data
-
-
-def decoded(prepared: Prepared, name: str) -> list[tuple[str, str]]:
-    split = prepared.split(name)
-    examples = list(split.examples(np.arange(len(split))))
-    assert split.lengths.tolist() == [[len(x["source"]), len(x["target"])] for x in examples]
-    assert all(ids[-1] == EOS for example in examples for ids in example.values())
-    sides = [(prepared.vocabularies[side], side) for side in ("source", "target")]
-    return [tuple(v.decode(example[side]) for v, side in sides) for example in examples]
-
-
-def texts(prepared: Prepared, name: str) -> list[Pair]:
-    return [Pair(**text) for text in prepared.split(name).texts()]
-
-
-def manifest(prepared: Prepared) -> dict:
-    return json.loads((prepared.folder / "manifest.json").read_text())
-
-
-def cached(data: Config) -> list[str]:
-    return sorted(path.suffix or "folder" for path in Path(data.cache).iterdir())
-
-
-def test_ids_are_those_of_the_texts(data: Config) -> None:
-    prepared = prepare(data)
-    kept = [TEXTS["train"][i] for i in (0, 2, 6)]
-    assert decoded(prepared, "train") == kept
-    assert decoded(prepared, "valid") == [("the ⁇ sleeps", "der ⁇ schläft")]
-    assert decoded(prepared, "test") == [("one two three four five six ⁇", "der Hund"),
-                                         ("dog", "Hund")]  # fmt: skip
-    test = prepared.split("test")
-    assert [x["source"].tolist() for x in test.examples(np.array([1, 0]))] == [
-        [*prepared.vocabularies["source"].encode(text), EOS] for text, _ in reversed(TEXTS["test"])
+def make_examples() -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    return [
+        {
+            "words": rng.integers(1, 99, (sentences, words)).astype(np.int32),
+            "frames": rng.uniform(size=(steps, 3)).astype(np.float32),
+            "mark": rng.integers(1, 9, sentences).astype(np.uint8),
+            "label": np.int32(number + 1),
+        }
+        for number, (sentences, words, steps) in enumerate(SIZES)
     ]
-    assert list(test.examples(np.array([], int))) == []
 
 
-def test_numbers_that_are_gone_or_cut_short_are_named(data: Config) -> None:
-    prepared = prepare(data)
-    path = prepared.folder / "train.target.bin"
+@pytest.fixture
+def prepared(tmp_path: Path) -> Prepared:
+    for split in ("train", "valid"):
+        with Writer(tmp_path, split, FIELDS) as writer:
+            for number, example in enumerate(make_examples()):
+                writer.add(example, {"text": f"Größe {number}"})
+    return Prepared(tmp_path, FIELDS, {})
+
+
+def test_examples_are_read_back(prepared: Prepared) -> None:
+    split = prepared.split("train")
+    assert split.lengths.tolist() == [[s, w, t] for s, w, t in SIZES]
+    order = np.array([3, 0, 2, 1, 0])
+    for index, example in zip(order, split.examples(order), strict=True):
+        for name, values in make_examples()[index].items():
+            np.testing.assert_array_equal(example[name], values, strict=True)
+
+
+def test_rectangles_pad_with_zeros(prepared: Prepared) -> None:
+    order, lengths = np.array([2, 0, 3]), [4, 3, 6]
+    batch = prepared.split("train").rectangles(order, lengths)
+    assert {name: array.shape for name, array in batch.items()} == {
+        "words": (3, 4, 3), "frames": (3, 6, 3), "mark": (3, 4), "label": (3,),
+    }  # fmt: skip
+    for row, index in enumerate(order):
+        for name, values in make_examples()[index].items():
+            padded = np.zeros_like(batch[name][row])
+            padded[tuple(slice(size) for size in values.shape)] = values
+            np.testing.assert_array_equal(batch[name][row], padded, strict=True)
+
+
+def test_texts_are_stored_except_for_training(prepared: Prepared) -> None:
+    texts = prepared.split("valid").texts()
+    assert texts == [{"text": f"Größe {number}"} for number in range(len(SIZES))]
+    assert not (prepared.folder / "train.jsonl").exists()
+
+
+def test_shapes_follow_the_lengths_of_named_axes() -> None:
+    found = shapes(FIELDS, [2, 5, 7])
+    assert found == {"words": (2, 5), "frames": (7, 3), "mark": (2,), "label": ()}
+
+
+def test_rows_become_a_rectangle() -> None:
+    assert rectangle([[1, 2], [], [3]]).tolist() == [[1, 2], [0, 0], [3, 0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "facts"),
+    [
+        ("mark", [1, 2, 3], r"'mark' .* 3 .*'sentence'.* 2"),
+        ("frames", np.zeros((4, 2)), r"'frames' .* 2 .*3"),
+    ],
+)
+def test_fields_that_disagree_on_an_axis_are_refused(
+    tmp_path: Path, name: str, values: object, facts: str
+) -> None:
+    example = make_examples()[0] | {name: values}
+    with Writer(tmp_path, "train", FIELDS) as writer, pytest.raises(ValueError, match=facts):
+        writer.add(example, {})
+
+
+def test_a_split_that_does_not_exist_is_named(prepared: Prepared) -> None:
+    with pytest.raises(UserError, match=r"'test'.*data\.splits\.test"):
+        prepared.split("test")
+
+
+@pytest.mark.parametrize("name", ["train.words.bin", "train.label.bin", "train.lengths.npy"])
+def test_a_truncated_file_is_named(prepared: Prepared, name: str) -> None:
+    path = prepared.folder / name
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(UserError, match=rf"{path} is missing or damaged: delete the folder"):
+    with pytest.raises(UserError, match=rf"{path} .*damaged.* delete .*{prepared.folder}"):
         prepared.split("train")
+
+
+def test_a_missing_file_is_named(prepared: Prepared) -> None:
+    split, path = prepared.split("valid"), prepared.folder / "valid.mark.bin"
     path.unlink()
     with pytest.raises(UserError, match=rf"{path} is missing or damaged"):
-        prepare(data).split("train")
+        prepared.split("valid")
+    (prepared.folder / "valid.jsonl").unlink()
+    with pytest.raises(UserError, match=r"valid\.jsonl is missing or damaged"):
+        split.texts()
 
 
-def test_what_is_left_out_is_counted(data: Config, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "alignax"):
-        prepared = prepare(data)
-    assert manifest(prepared)["counts"] == {
-        "train": {"read": 7, "kept": 3, "empty": 2, "long": 2},
-        "valid": {"read": 2, "kept": 1, "empty": 1, "long": 0},
-        "test": {"read": 2, "kept": 2, "empty": 0, "long": 0},
-    }
-    sizes = {name: len(own) for name, own in prepared.vocabularies.items()}
-    assert manifest(prepared)["vocabulary"] == sizes
-    assert (
-        "train: 7 pairs read, 3 kept, 2 with an empty side skipped, 2 over 5 tokens dropped"
-        in caplog.messages
-    )
-
-
-def test_texts_stand_beside_the_ids(data: Config, dates: Config) -> None:
-    assert texts(prepare(data), "valid") == [Pair("the bird sleeps", "der Vogel schläft")]
-    prepared = prepare(dates)
-    for name, count in (("valid", 30), ("test", 20)):
-        pairs = texts(prepared, name)
-        assert pairs == list(read_pairs(dates, name)) and len(pairs) == count
-        assert all(pair.alignment for pair in pairs)
-        assert len(prepared.split(name)) == count
-    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
-
-
-def test_a_shared_vocabulary(data: Config) -> None:
-    data.shared_vocab = True
-    prepared = prepare(data)
-    assert len(prepared.vocabularies["source"]) == len(prepared.vocabularies["target"])
-    text = "the dog schläft"
-    assert prepared.vocabularies["source"].encode(text) == prepared.vocabularies["target"].encode(
-        text
-    )
-    assert UNK not in prepared.vocabularies["source"].encode("the dog schläft")
-    assert decoded(prepared, "train")[0] == TEXTS["train"][0]
-
-
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_sentencepiece_vocabularies(dates: Config, kind: str) -> None:
-    for vocab in (dates.source_vocab, dates.target_vocab):
-        vocab.update({"kind": kind, "size": 110})
-    prepared = prepare(dates)
-    assert manifest(prepared)["vocabulary"] == {"source": 110, "target": 110}
-    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
-
-
-def test_a_corpus_without_a_test_split(data: Config) -> None:
-    data.splits.test = ""
-    with pytest.raises(UserError, match=r"no split 'test': name one in data\.splits\.test"):
-        prepare(data).split("test")
-
-
-def test_a_corpus_without_a_validation_split(data: Config) -> None:
-    data.update({"splits": {"valid": ""}, "holdout": 2})
-    prepared = prepare(data)
-    assert len(decoded(prepared, "train")) + len(decoded(prepared, "valid")) >= 3
-    assert sum(manifest(prepared)["counts"][split]["read"] for split in ("train", "valid")) == 7
-
-
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_an_empty_corpus(data: Config, split: str) -> None:
-    for language in ("en", "de"):
-        (Path(data.dir) / f"{split}.{language}").write_text("\n")
-    with pytest.raises(
-        UserError,
-        match=f"nothing to use in this corpus: {split}: 1 pairs read, 0 kept, 1 with an empty side",
-    ):
-        prepare(data)
-    assert cached(data) == [".lock"]
-
-
-def test_the_cache_is_reused(data: Config, caplog: pytest.LogCaptureFixture) -> None:
-    def state() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in Path(data.cache).rglob("*")}
-
-    first = prepare(data)
-    before = state()
-    with caplog.at_level(logging.INFO, "alignax"):
-        again = prepare(data)
-    assert again.folder == first.folder and state() == before
-    assert not caplog.messages
-    assert decoded(again, "test") == decoded(first, "test")
-
-
-def test_a_corpus_that_moved_is_known_again(data: Config, tmp_path: Path) -> None:
-    first = prepare(data)
-    Path(data.dir).rename(tmp_path / "elsewhere")
-    data.dir = str(tmp_path / "elsewhere")
-    assert prepare(data).folder == first.folder
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"max_length": 6},
-        {"source": "de", "target": "en"},
-        {"source_vocab": {"lowercase": True}},
-        {"target_vocab": {"size": 3}},
-        {"shared_vocab": True},
-        {"splits": {"test": "valid"}},
-    ],
-    ids=str,
-)
-def test_a_changed_setting_gives_another_folder(data: Config, change: dict) -> None:
-    first = prepare(data)
-    data.update(change)
-    assert prepare(data).folder != first.folder
-    assert cached(data) == [".lock", ".lock", "folder", "folder"]
-
-
-def test_settings_of_the_batches_are_no_matter(data: Config) -> None:
-    first = prepare(data)
-    data.update({"buckets": 2, "batch_size": 8, "batch_unit": "tokens", "reverse_source": True})
-    assert prepare(data).folder == first.folder
-
-
-@pytest.mark.parametrize("name", ["train.en", "valid.de", "test.en"])
-@pytest.mark.parametrize("grow", [True, False])
-def test_a_changed_file_gives_another_folder(data: Config, name: str, grow: bool) -> None:
-    first = prepare(data)
-    path = Path(data.dir) / name
-    text = path.read_text()
-    path.write_text(text.replace("e", "ee" if grow else "o"))
-    second = prepare(data)
-    assert second.folder != first.folder
-    assert decoded(second, "train") != decoded(first, "train") or not name.startswith("train")
-    path.write_text(text)
-    assert prepare(data).folder == first.folder
-
-
-def break_lines(path: Path) -> None:
-    path.write_text(path.read_text() + "one more\n")
-
-
-def break_utf8(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1] + b"\xff\n")
-
-
-def break_gzip(path: Path) -> None:
-    path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes())[:-9])
-    path.unlink()
-
-
-@pytest.mark.parametrize("kind", ["words", "bpe"])
-@pytest.mark.parametrize("split", ["train", "test"])
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (break_lines, r"test.en has 2 lines and .*test.de has 3|train.en has 7 .*train.de has 8"),
-        (break_utf8, r"(test.de, line 2|train.de, line 7): not valid UTF-8"),
-        (break_gzip, r"(test|train).de.gz is damaged at line"),
-    ],
-)
-def test_an_error_leaves_nothing_behind(
-    data: Config, kind: str, split: str, damage, message: str
-) -> None:
-    data.source_vocab.update({"kind": kind, "size": 50})
-    data.target_vocab.update({"kind": kind, "size": 50})
-    path = Path(data.dir) / f"{split}.de"
-    whole = path.read_bytes()
-    damage(path)
-    with pytest.raises(UserError, match=message):
-        prepare(data)
-    assert cached(data) == [".lock"]
-    path.write_bytes(whole)  # a plain file is preferred to the .gz
-    assert decoded(prepare(data), "test")
-
-
-# Other processes
-
-PREPARE = """
-import logging
-import sys
-
-from configs.base import base_config
-from data.translation import prepare
-
-logging.basicConfig(level=logging.INFO, format="%(message)s")
-data = base_config().data
-data.update({"corpus": "dates", "cache": sys.argv[1]})
-data.update({"examples": {"train": 1500, "valid": 30, "test": 20}})
-data.source_vocab.tokenizer = data.target_vocab.tokenizer = "unicode"
-print("ready", flush=True)
-sys.stdin.readline()
-print(prepare(data).folder)
-"""
-
-
-@pytest.fixture
-def start(dates: Config) -> Iterator[Callable[[], subprocess.Popen]]:
-    """Starts a process that is about to prepare `dates` and waits for a line."""
-    processes = []
-
-    def start() -> subprocess.Popen:
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        command = [sys.executable, "-c", PREPARE, dates.cache]
-        processes.append(process := subprocess.Popen(command, cwd=ROOT, text=True, **pipes))
-        assert process.stdout.readline() == "ready\n"
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
-
-
-def go(process) -> None:
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-def wait_for(data: Config, name: str) -> None:
-    deadline = time.monotonic() + 30
-    while not list(Path(data.cache).glob(name)) and time.monotonic() < deadline:
-        time.sleep(0.005)
-
-
-def test_two_processes_do_the_work_once(dates: Config, start) -> None:
-    one, other = start(), start()
-    go(one)
-    wait_for(dates, "*.unfinished")
-    one.send_signal(signal.SIGSTOP)  # in the midst of it, until the other one has seen that
-    go(other)
-    waiting = other.stderr.readline()
-    one.send_signal(signal.SIGCONT)
-    (folder, log), (same, other_log) = (p.communicate(timeout=30) for p in (one, other))
-
-    assert waiting.startswith("another process prepares this corpus: waiting for it")
-    assert one.returncode == other.returncode == 0 and folder == same
-    assert "train: 1,500 pairs read, 1,500 kept" in log and "pairs read" not in other_log
-    assert cached(dates) == [".lock", "folder"]
-    dates.examples.train = 1500
-    prepared = prepare(dates)
-    assert str(prepared.folder) == folder.strip()
-    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
-
-
-def test_what_a_killed_process_left_is_cleared_away(dates: Config, start) -> None:
-    process = start()
-    go(process)
-    wait_for(dates, "*.unfinished/source.vocab")
-    process.kill()
-    process.wait()
-    assert cached(dates) == [".lock", ".unfinished"]
-    (left,) = Path(dates.cache).glob("*.unfinished")
-    (left / "stray").touch()
-
-    dates.examples.train = 1500
-    prepared = prepare(dates)
-    assert prepared.folder == left.with_suffix("")
-    assert cached(dates) == [".lock", "folder"]
-    assert len(decoded(prepared, "train")) == 1500
-    assert not (prepared.folder / "stray").exists()
-
-
-def test_a_file_that_is_cut_short_while_it_is_read_is_named(data: Config) -> None:
-    prepared = prepare(data)
-    split, path = prepared.split("train"), prepared.folder / "train.target.bin"
+def test_a_file_that_is_truncated_while_it_is_mapped_is_named(prepared: Prepared) -> None:
+    split, path = prepared.split("train"), prepared.folder / "train.words.bin"
     os.truncate(path, 4)
     with pytest.raises(UserError, match=rf"{path} is missing or damaged: delete the folder"):
-        split.rectangles(np.array([0]), [8, 8])
+        split.rectangles(np.array([0]), [4, 4, 4])
+    with pytest.raises(UserError, match=rf"{path} is missing or damaged"):
+        next(split.examples(np.array([0])))
 
 
-def test_prepared_data_that_could_run_code_is_not_loaded(data: Config) -> None:
-    prepared = prepare(data)
+def test_pickled_objects_are_not_loaded(prepared: Prepared) -> None:
     lengths = np.array([[1, {}]], dtype=object)
     np.save(prepared.folder / "train.lengths.npy", lengths, allow_pickle=True)
-    with pytest.raises(UserError, match="is missing or damaged"):
+    with pytest.raises(UserError, match=r"train\.lengths\.npy is missing or damaged"):
         prepared.split("train")
+
+
+def test_vocabularies_are_copied(prepared: Prepared, tmp_path: Path) -> None:
+    (prepared.folder / "source.vocab").write_text("a\n")
+    prepared.copy_vocabularies(tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["source.vocab"]

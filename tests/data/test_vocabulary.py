@@ -92,9 +92,8 @@ def test_more_words_asked_for_than_there_are(caplog: pytest.LogCaptureFixture) -
         assert len(learn("a b c c", size=3)) == 7
         assert not caplog.messages
         assert len(learn("a b c c", size=5)) == 7
-    assert caplog.messages == [
-        "vocabulary (en): 5 words asked for, the corpus has 3: all of them are kept"
-    ]
+    (message,) = caplog.messages
+    assert all(fact in message for fact in ("(en)", "3 words", "vocab.size=5"))
 
 
 ODD = "a\u2028b\xa0c\x85d\re\x0bf\x1cg \u200b<unk>日😀"
@@ -169,18 +168,15 @@ def test_sentencepiece_of_a_size_that_the_data_cannot_fill(kind: str) -> None:
     with pytest.raises(UserError) as caught:
         learn(9999)
     head, most = str(caught.value).split("Please set it to a value <= ")
-    assert head == (
-        "SentencePiece cannot learn a vocabulary of 9999 (vocab.size) from this corpus (en): "
-        "Vocabulary size too high (9999). "
-    )
+    assert "vocab.size=9999" in head and "(en)" in head
     assert len(learn(int(most.removesuffix(".")))) == int(most.removesuffix("."))
 
-    with pytest.raises(UserError, match=r"of 9 \(vocab.size\).* smaller than required_chars. 9 vs"):
+    with pytest.raises(UserError, match=r"vocab\.size=9 .*smaller than required_chars"):
         learn(9)
 
 
 def test_sentencepiece_of_nothing() -> None:
-    with pytest.raises(UserError, match=r"from this corpus \(en\): it is empty$"):
+    with pytest.raises(UserError, match=r"\(en\): the corpus is empty$"):
         SentencePieceVocabulary.learn([], options(kind="bpe"), "en")
 
 

@@ -1,0 +1,218 @@
+"""Preparing a corpus, written once for all tasks: read, learn vocabularies, encode, write.
+
+`Corpus.prepare` is the algorithm. The class of a task (in data/translation.py, labelling.py,
+classification.py and cloze.py) supplies the steps that differ. A corpus is prepared once, into a
+folder of `data.cache` whose name ends in a digest of everything that shapes the result.
+"""
+
+import abc
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ml_collections import ConfigDict
+from tqdm import tqdm
+
+from configs.base import Config
+from data.files import fingerprint, split_files
+from data.store import FORMAT, Fields, Prepared, Writer
+from errors import UserError
+
+logger = logging.getLogger("alignax")
+T = TypeVar("T")
+Encoded = tuple[Mapping[str, Any], Mapping[str, Any]]  # the fields of an example, and its text
+
+# Every field of `config.data` shapes the prepared corpus, except those that only say where files
+# are, how batches are made, or how a model and its evaluation use the examples.
+NOT_SHAPING = (
+    "dir", "cache", "buckets", "batch_size", "batch_unit", "batch_multiple", "several_references",
+    "reverse_source",
+)  # fmt: skip
+
+
+class Corpus(abc.ABC, Generic[T]):
+    """The corpus that `data` (the `data` part of a config) describes, with examples of type T."""
+
+    # Maps data.corpus to a reader. A reader takes `data` and the name that the corpus has for a
+    # split (data.splits.train, say), and yields examples without holding them all in memory.
+    readers: Mapping[str, Callable[[Config, str], Iterator[T]]]
+    without_files: tuple[str, ...] = ()  # the values of data.corpus that read no files of data.dir
+    unit: str  # plural noun for examples in the summary of a split
+    counted: Mapping[str, str] = {}  # counts that `encode` adds to, with their words in the summary
+
+    def __init__(self, data: Config):
+        self.data = data
+
+    # What each task supplies.
+
+    @property
+    @abc.abstractmethod
+    def label(self) -> str:
+        """The readable part of the cache folder's name."""
+
+    @property
+    @abc.abstractmethod
+    def fields(self) -> Fields:
+        """The arrays that make up an example."""
+
+    @abc.abstractmethod
+    def holdout_key(self, example: T) -> str:
+        """Return the text that decides whether a training example is held out for validation."""
+
+    @abc.abstractmethod
+    def learn_vocabularies(self) -> Iterator[tuple[str, Any]]:
+        """Yield the name and the content of each vocabulary, learned from the training split."""
+
+    @abc.abstractmethod
+    def load_vocabularies(self, folder: Path) -> dict[str, Any]:
+        """Load the vocabularies that were saved as NAME.vocab in `folder`."""
+
+    @abc.abstractmethod
+    def encode(
+        self, example: T, split: str, vocabularies: dict[str, Any], counts: dict[str, int]
+    ) -> Encoded | None:
+        """Return the fields of an example and its text, or None to drop it.
+
+        The reason for dropping, and anything else worth reporting, is added to `counts`, whose
+        keys are those of `counted`.
+        """
+
+    def local_files(self) -> list[Path]:
+        """Return the files that the corpus is read from; their content is part of the digest."""
+        return [] if self.data.corpus in self.without_files else split_files(self.data)
+
+    # What all tasks share.
+
+    def read(self, split: str) -> Iterator[T]:
+        """Yield the examples of a split ("train", "valid" or "test").
+
+        If the corpus has no validation split (`data.splits.valid` is empty), one in `data.holdout`
+        training examples is held out for it. Examples with the same `holdout_key` stay together.
+        """
+        data, reader = self.data, self.readers[self.data.corpus]
+        if data.splits.valid or split == "test":
+            yield from reader(data, data.splits[split])
+            return
+        for example in reader(data, data.splits.train):
+            held_out = zlib.crc32(self.holdout_key(example).encode()) % data.holdout == 0
+            if held_out == (split == "valid"):
+                yield example
+
+    def read_train(self, purpose: str) -> Iterator[T]:
+        """Yield the training examples with a progress bar that names the purpose."""
+        return _progress(self.read("train"), purpose)
+
+    def prepare(self) -> Prepared:
+        """Return the prepared corpus, and prepare it first if the cache does not hold it."""
+        shape = self.shape()
+        digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
+        folder = Path(self.data.cache) / f"{self.label}-{digest}"
+        if not folder.is_dir():
+            try:
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                with _locked(folder.with_name(folder.name + ".lock")):
+                    if not folder.is_dir():  # another process may have prepared it meanwhile
+                        with _renamed_when_complete(folder) as scratch:
+                            self._write(scratch, shape)
+            except OSError as error:
+                raise UserError(
+                    f"the corpus cannot be prepared in {folder.parent} "
+                    f"({error.strerror or error}): free some space, or choose another data.cache"
+                ) from error
+        return self.open(folder)
+
+    def open(self, folder: Path) -> Prepared:
+        """Open a folder that holds the prepared corpus, or only its vocabularies."""
+        return Prepared(folder, self.fields, self.load_vocabularies(folder))
+
+    def shape(self) -> dict[str, Any]:
+        """Return everything that shapes the prepared corpus. Its location does not."""
+        settings = {name: value for name, value in self.data.items() if name not in NOT_SHAPING}
+        return {
+            "format": FORMAT,
+            "data": json.loads(ConfigDict(settings).to_json()),
+            "files": [fingerprint(path) for path in self.local_files()],
+        }
+
+    def _write(self, folder: Path, shape: dict[str, Any]) -> None:
+        for name, vocabulary in self.learn_vocabularies():
+            vocabulary.save(folder / f"{name}.vocab")
+        vocabularies = self.load_vocabularies(folder)
+        splits = ("train", "valid", "test") if self.data.splits.test else ("train", "valid")
+        manifest = {
+            "shape": shape,
+            "counts": {split: self._write_split(folder, split, vocabularies) for split in splits},
+            "vocabulary": {name: len(vocabulary) for name, vocabulary in vocabularies.items()},
+        }
+        (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+
+    def _write_split(
+        self, folder: Path, split: str, vocabularies: dict[str, Any]
+    ) -> dict[str, int]:
+        counts = dict.fromkeys(("read", "kept", *self.counted), 0)
+        with Writer(folder, split, self.fields) as writer:
+            for example in _progress(self.read(split), split):
+                counts["read"] += 1
+                encoded = self.encode(example, split, vocabularies, counts)
+                if encoded is not None:
+                    counts["kept"] += 1
+                    writer.add(*encoded)
+        parts = {"read": f"{self.unit} read", "kept": "kept", **self.counted}
+        summary = ", ".join(f"{counts[name]:,} {words}" for name, words in parts.items())
+        if not counts["kept"]:
+            raise self._no_examples(split, summary)
+        logger.info("%s: %s", split, summary)
+        return counts
+
+    def _no_examples(self, split: str, summary: str) -> UserError:
+        if split != "test" and not self.data.splits.valid:
+            advice = (
+                f"data.splits.valid is empty, so one in data.holdout={self.data.holdout} training "
+                "examples is held out; change data.holdout, or name a validation split"
+            )
+        else:
+            advice = f"check what data.splits.{split}={self.data.splits[split]} contains"
+        return UserError(f"the split {split!r} has no usable examples ({summary}): {advice}")
+
+
+def _progress(examples: Iterable[T], label: str) -> Iterator[T]:
+    yield from tqdm(
+        examples, desc=f"preparing {label}", unit=" examples", mininterval=1.0, leave=False,
+        disable=None,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock file, so that processes that start together do the work once."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            logger.info("waiting for another process that is preparing this corpus (%s)", path)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield  # closing the file releases the lock
+
+
+@contextlib.contextmanager
+def _renamed_when_complete(folder: Path) -> Iterator[Path]:
+    """Provide an empty folder that becomes `folder` on success and is deleted on failure.
+
+    The caller holds a lock, so what an earlier process left there can be deleted.
+    """
+    scratch = folder.with_name(folder.name + ".unfinished")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    try:
+        yield scratch
+        os.replace(scratch, folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,425 @@
+"""Preparing a corpus: the cache, what is kept and counted, failures and other processes."""
+
+import gzip
+import json
+import logging
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from configs.base import Config, base_config
+from data import translation
+from data.classification import ClassificationCorpus
+from data.cloze import ClozeCorpus
+from data.corpus import NOT_SHAPING
+from data.files import find, lines
+from data.labelling import LabellingCorpus
+from data.pair import Pair
+from data.store import Prepared
+from data.translation import TranslationCorpus, prepare, read_pairs
+from data.vocabulary import EOS, UNK
+from errors import UserError
+
+ROOT = Path(__file__).parents[2]
+TEXTS = {
+    "train": [
+        ("the cat sleeps", "die Katze schläft"),
+        ("", "leer"),
+        ("the dog sleeps", "der Hund schläft"),
+        ("one two three four five six", "zu lang"),
+        ("too long", "eins zwei drei vier fünf sechs"),
+        (" \u2028 ", ""),
+        ("one two three four five", "eins zwei drei vier fünf"),
+    ],
+    "valid": [("the bird sleeps", "der Vogel schläft"), ("void", "")],
+    "test": [("one two three four five six seven", "der Hund"), ("dog", "Hund")],
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Config:
+    """A small corpus of parallel text."""
+    data: Config = base_config().data
+    data.update({"dir": str(tmp_path / "corpus"), "cache": str(tmp_path / "cache")})
+    data.update({"max_length": 5})
+    data.source_vocab.tokenizer = data.target_vocab.tokenizer = "split"
+    (tmp_path / "corpus").mkdir()
+    for split, pairs in TEXTS.items():
+        for language, side in (("en", 0), ("de", 1)):
+            lines = "".join(f"{pair[side]}\n" for pair in pairs)
+            (tmp_path / "corpus" / f"{split}.{language}").write_text(lines, "utf-8")
+    return data
+
+
+@pytest.fixture
+def dates(tmp_path: Path) -> Config:
+    data: Config = base_config().data
+    data.update({"corpus": "dates", "cache": str(tmp_path / "cache")})
+    data.update({"examples": {"train": 200, "valid": 30, "test": 20}})
+    data.source_vocab.tokenizer = data.target_vocab.tokenizer = "unicode"
+    return data
+
+
+def decoded(prepared: Prepared, name: str) -> list[tuple[str, str]]:
+    split = prepared.split(name)
+    examples = list(split.examples(np.arange(len(split))))
+    assert split.lengths.tolist() == [[len(x["source"]), len(x["target"])] for x in examples]
+    assert all(ids[-1] == EOS for example in examples for ids in example.values())
+    sides = [(prepared.vocabularies[side], side) for side in ("source", "target")]
+    return [tuple(v.decode(example[side]) for v, side in sides) for example in examples]
+
+
+def texts(prepared: Prepared, name: str) -> list[Pair]:
+    return [Pair(**text) for text in prepared.split(name).texts()]
+
+
+def manifest(prepared: Prepared) -> dict:
+    return json.loads((prepared.folder / "manifest.json").read_text())
+
+
+def flatten(data: Config) -> dict[str, object]:
+    """Return the leaves of a config by their dotted paths."""
+    leaves: dict[str, object] = {}
+    for name, value in data.items():
+        if isinstance(value, ConfigDict):
+            leaves |= {f"{name}.{path}": leaf for path, leaf in flatten(value).items()}
+        else:
+            leaves[name] = value
+    return leaves
+
+
+def cached(data: Config) -> list[str]:
+    return sorted(path.suffix or "folder" for path in Path(data.cache).iterdir())
+
+
+def test_ids_are_those_of_the_texts(data: Config) -> None:
+    prepared = prepare(data)
+    kept = [TEXTS["train"][i] for i in (0, 2, 6)]
+    assert decoded(prepared, "train") == kept
+    assert decoded(prepared, "valid") == [("the ⁇ sleeps", "der ⁇ schläft")]
+    assert decoded(prepared, "test") == [("one two three four five six ⁇", "der Hund"),
+                                         ("dog", "Hund")]  # fmt: skip
+    test = prepared.split("test")
+    assert [x["source"].tolist() for x in test.examples(np.array([1, 0]))] == [
+        [*prepared.vocabularies["source"].encode(text), EOS] for text, _ in reversed(TEXTS["test"])
+    ]
+    assert list(test.examples(np.array([], int))) == []
+
+
+def test_dropped_examples_are_counted(data: Config, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "alignax"):
+        prepared = prepare(data)
+    assert manifest(prepared)["counts"] == {
+        "train": {"read": 7, "kept": 3, "empty": 2, "long": 2},
+        "valid": {"read": 2, "kept": 1, "empty": 1, "long": 0},
+        "test": {"read": 2, "kept": 2, "empty": 0, "long": 0},
+    }
+    sizes = {name: len(vocab) for name, vocab in prepared.vocabularies.items()}
+    assert manifest(prepared)["vocabulary"] == sizes
+    (summary,) = (line for line in caplog.messages if line.startswith("train: "))
+    facts = r"train: 7 pairs read, 3 kept, 2 .*empty.*, 2 .*data\.max_length"
+    assert re.match(facts, summary)
+
+
+def test_texts_are_kept_beside_the_ids(data: Config, dates: Config) -> None:
+    assert texts(prepare(data), "valid") == [Pair("the bird sleeps", "der Vogel schläft")]
+    prepared = prepare(dates)
+    for name, count in (("valid", 30), ("test", 20)):
+        pairs = texts(prepared, name)
+        assert pairs == list(read_pairs(dates, name)) and len(pairs) == count
+        assert all(pair.alignment for pair in pairs)
+        assert len(prepared.split(name)) == count
+    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
+
+
+def test_a_shared_vocabulary(data: Config) -> None:
+    data.shared_vocab = True
+    prepared = prepare(data)
+    assert len(prepared.vocabularies["source"]) == len(prepared.vocabularies["target"])
+    text = "the dog schläft"
+    assert prepared.vocabularies["source"].encode(text) == prepared.vocabularies["target"].encode(
+        text
+    )
+    assert UNK not in prepared.vocabularies["source"].encode("the dog schläft")
+    assert decoded(prepared, "train")[0] == TEXTS["train"][0]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_sentencepiece_vocabularies(dates: Config, kind: str) -> None:
+    for vocab in (dates.source_vocab, dates.target_vocab):
+        vocab.update({"kind": kind, "size": 110})
+    prepared = prepare(dates)
+    assert manifest(prepared)["vocabulary"] == {"source": 110, "target": 110}
+    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
+
+
+def test_a_corpus_without_a_test_split(data: Config) -> None:
+    data.splits.test = ""
+    with pytest.raises(UserError, match=r"no split 'test': name one in data\.splits\.test"):
+        prepare(data).split("test")
+
+
+def test_a_corpus_without_a_validation_split(data: Config) -> None:
+    data.update({"splits": {"valid": ""}, "holdout": 2})
+    prepared = prepare(data)
+    assert len(decoded(prepared, "train")) + len(decoded(prepared, "valid")) >= 3
+    assert sum(manifest(prepared)["counts"][split]["read"] for split in ("train", "valid")) == 7
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_an_empty_corpus(data: Config, split: str) -> None:
+    for language in ("en", "de"):
+        (Path(data.dir) / f"{split}.{language}").write_text("\n")
+    with pytest.raises(
+        UserError, match=rf"'{split}' .*1 pairs read, 0 kept, 1 .*empty.*data\.splits\.{split}"
+    ):
+        prepare(data)
+    assert cached(data) == [".lock"]
+
+
+def test_a_holdout_that_leaves_nothing_is_named(data: Config) -> None:
+    data.update({"splits": {"valid": ""}, "holdout": 10_000})
+    with pytest.raises(UserError, match=r"'valid' .* 0 kept.*data\.holdout=10000"):
+        prepare(data)
+
+
+def test_a_cache_that_cannot_be_written_is_named(data: Config, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    data.cache = str(tmp_path / "file" / "cache")
+    with pytest.raises(UserError, match=rf"{data.cache} .*Not a directory.*data\.cache"):
+        prepare(data)
+
+
+def test_the_cache_is_reused(data: Config, caplog: pytest.LogCaptureFixture) -> None:
+    def state() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in Path(data.cache).rglob("*")}
+
+    first = prepare(data)
+    before = state()
+    with caplog.at_level(logging.INFO, "alignax"):
+        again = prepare(data)
+    assert again.folder == first.folder and state() == before
+    assert not caplog.messages
+    assert decoded(again, "test") == decoded(first, "test")
+
+
+def test_a_corpus_that_moved_is_found_in_the_cache(data: Config, tmp_path: Path) -> None:
+    first = prepare(data)
+    Path(data.dir).rename(tmp_path / "elsewhere")
+    data.dir = str(tmp_path / "elsewhere")
+    assert prepare(data).folder == first.folder
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_length": 6},
+        {"source": "de", "target": "en"},
+        {"source_vocab": {"lowercase": True}},
+        {"target_vocab": {"size": 3}},
+        {"shared_vocab": True},
+        {"splits": {"test": "valid"}},
+    ],
+    ids=str,
+)
+def test_a_changed_setting_gives_another_folder(data: Config, change: dict) -> None:
+    first = prepare(data)
+    data.update(change)
+    assert prepare(data).folder != first.folder
+    assert cached(data) == [".lock", ".lock", "folder", "folder"]
+
+
+CORPORA = {  # a corpus per task, by a model of the task
+    "seq2seq": (TranslationCorpus, "dates"),
+    "tagger": (LabellingCorpus, "series"),
+    "sentence": (ClassificationCorpus, "tfds"),
+    "reader": (ClozeCorpus, "cbt"),
+}
+DATA_FIELDS = [
+    (model, path)
+    for model in CORPORA
+    for path in flatten(base_config(model).data)
+    if path != "corpus"
+]
+
+
+@pytest.mark.parametrize(("model", "path"), DATA_FIELDS, ids=".".join)
+def test_every_field_shapes_the_corpus_unless_it_is_listed(
+    model: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("data.corpus.split_files", lambda data: [])
+    corpus, name = CORPORA[model]
+    data = base_config(model).data
+    data.corpus = name
+    before = corpus(data).shape()
+    old = flatten(data)[path]
+    changed = {bool: lambda x: not x, str: "{}x".format, int: lambda x: x + 1}
+    data.update_from_flattened_dict({path: changed.get(type(old), lambda x: (*x, "x"))(old)})
+    assert (corpus(data).shape() == before) == (path in NOT_SHAPING)
+
+
+def test_the_list_names_fields_that_exist() -> None:
+    fields = {path for model in CORPORA for path in base_config(model).data}
+    assert set(NOT_SHAPING) <= fields
+
+
+def test_a_format_is_a_reader_and_its_name(data: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    def semicolons(data: Config, split: str) -> Iterator[Pair]:
+        for line in lines(find(data, split)):
+            yield Pair(*line.split(";"))
+
+    for split in ("train", "valid", "test"):
+        (Path(data.dir) / f"{split}.txt").write_text("a cat;eine Katze\n")
+    monkeypatch.setitem(translation.CORPORA, "semicolons", semicolons)
+    data.update({"corpus": "semicolons", "files": "{split}.txt"})
+    first = prepare(data)
+    assert decoded(first, "train") == [("a cat", "eine Katze")]
+    (Path(data.dir) / "train.txt").write_text("a dog;ein Hund\n")
+    assert prepare(data).folder != first.folder
+
+
+@pytest.mark.parametrize("name", ["train.en", "valid.de", "test.en"])
+@pytest.mark.parametrize("grow", [True, False])
+def test_a_changed_file_gives_another_folder(data: Config, name: str, grow: bool) -> None:
+    first = prepare(data)
+    path = Path(data.dir) / name
+    text = path.read_text()
+    path.write_text(text.replace("e", "ee" if grow else "o"))
+    second = prepare(data)
+    assert second.folder != first.folder
+    assert decoded(second, "train") != decoded(first, "train") or not name.startswith("train")
+    path.write_text(text)
+    assert prepare(data).folder == first.folder
+
+
+def break_lines(path: Path) -> None:
+    path.write_text(path.read_text() + "one more\n")
+
+
+def break_utf8(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff\n")
+
+
+def break_gzip(path: Path) -> None:
+    path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes())[:-9])
+    path.unlink()
+
+
+@pytest.mark.parametrize("kind", ["words", "bpe"])
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (break_lines, r"test.en has 2 lines and .*test.de has 3|train.en has 7 .*train.de has 8"),
+        (break_utf8, r"(test.de, line 2|train.de, line 7): not valid UTF-8"),
+        (break_gzip, r"(test|train).de.gz is damaged at line"),
+    ],
+)
+def test_an_error_leaves_nothing_behind(
+    data: Config, kind: str, split: str, damage, message: str
+) -> None:
+    data.source_vocab.update({"kind": kind, "size": 50})
+    data.target_vocab.update({"kind": kind, "size": 50})
+    path = Path(data.dir) / f"{split}.de"
+    whole = path.read_bytes()
+    damage(path)
+    with pytest.raises(UserError, match=message):
+        prepare(data)
+    assert cached(data) == [".lock"]
+    path.write_bytes(whole)  # a plain file is preferred to the .gz
+    assert decoded(prepare(data), "test")
+
+
+# Other processes.
+
+PREPARE = """
+import logging
+import sys
+
+from configs.base import base_config
+from data.translation import prepare
+
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+data = base_config().data
+data.update({"corpus": "dates", "cache": sys.argv[1]})
+data.update({"examples": {"train": 1500, "valid": 30, "test": 20}})
+data.source_vocab.tokenizer = data.target_vocab.tokenizer = "unicode"
+print("ready", flush=True)
+sys.stdin.readline()
+print(prepare(data).folder)
+"""
+
+
+@pytest.fixture
+def start(dates: Config) -> Iterator[Callable[[], subprocess.Popen]]:
+    """Return a function that starts a process, which prepares `dates` once it reads a line."""
+    processes = []
+
+    def start() -> subprocess.Popen:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        command = [sys.executable, "-c", PREPARE, dates.cache]
+        processes.append(process := subprocess.Popen(command, cwd=ROOT, text=True, **pipes))
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def go(process) -> None:
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def wait_for(data: Config, name: str) -> None:
+    deadline = time.monotonic() + 30
+    while not list(Path(data.cache).glob(name)) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def test_two_processes_do_the_work_once(dates: Config, start) -> None:
+    one, other = start(), start()
+    go(one)
+    wait_for(dates, "*.unfinished")
+    one.send_signal(signal.SIGSTOP)  # in the middle of its work, until the other one waits
+    go(other)
+    waiting = other.stderr.readline()
+    one.send_signal(signal.SIGCONT)
+    (folder, log), (same, other_log) = (p.communicate(timeout=30) for p in (one, other))
+
+    assert "waiting for another process" in waiting and ".lock" in waiting
+    assert one.returncode == other.returncode == 0 and folder == same
+    assert "train: 1,500 pairs read, 1,500 kept" in log and "pairs read" not in other_log
+    assert cached(dates) == [".lock", "folder"]
+    dates.examples.train = 1500
+    prepared = prepare(dates)
+    assert str(prepared.folder) == folder.strip()
+    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
+
+
+def test_files_that_a_killed_process_left_are_deleted(dates: Config, start) -> None:
+    process = start()
+    go(process)
+    wait_for(dates, "*.unfinished/source.vocab")
+    process.kill()
+    process.wait()
+    assert cached(dates) == [".lock", ".unfinished"]
+    (left,) = Path(dates.cache).glob("*.unfinished")
+    (left / "stray").touch()
+
+    dates.examples.train = 1500
+    prepared = prepare(dates)
+    assert prepared.folder == left.with_suffix("")
+    assert cached(dates) == [".lock", "folder"]
+    assert len(decoded(prepared, "train")) == 1500
+    assert not (prepared.folder / "stray").exists()
