@@ -1,85 +1,96 @@
-"""Scores a trained run on a split of its corpus and keeps what it wrote.
+"""Scores a trained run on a split of its corpus and writes a report.
 
 python eval.py --workdir=runs/a --split=test
 
 Writes scores.json, hypotheses.txt or predictions.txt, report.html and pictures (attention-*.png,
-heads-*.png of a Transformer, prediction-*.png) to WORKDIR/eval/SPLIT, and prints the scores. What
-was there is replaced: to compare two ways to decode, give one a folder by --out, and name that to
-the other by --against.
+heads-*.png for a Transformer, prediction-*.png) to WORKDIR/eval/SPLIT, and prints the scores. An
+earlier report there is replaced: to compare two ways of decoding, write one to another folder with
+--out, and pass that folder to the other with --against.
 
-Scores of a translator are perplexity, BLEU (sacreBLEU's and over tokens), chrF, TER, exact match,
-token and alignment error; how to decode is the run's config.decode, and --decode.beam=5 and the
-like change it.
+Scores of translation: perplexity, BLEU (sacreBLEU's and tokenized), chrF, TER, exact match, token
+error rate and alignment error rate. The run's config.decode says how to decode; --decode.beam=5 and
+the like override it.
 
-Those of other tasks are the loss (scores.json says of what), accuracy, precision, recall and F1 of
-chunks, error and mean F1 of classes, and how often a cloze's most frequent candidate is right.
-predictions.txt then has a line for each text or question (ours, its probability, gold, the query),
-or for each step, with a blank line after a sequence (word, gold, ours; or the numbers).
+Scores of other tasks: the loss (scores.json says which), accuracy, precision, recall and F1 of
+chunks, error rate and macro F1 of classes, and the accuracy of a cloze's most frequent candidate.
+predictions.txt has one line per text or question (prediction, its probability, gold, query), or one
+line per time step with a blank line between sequences (word, gold, prediction; or values).
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 import program
+from configs.base import Config
 from errors import UserError
 
-_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of a run that train.py made.")
-_SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "What to score.")
+if TYPE_CHECKING:
+    from evaluation.results import Wanted
+
+_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of a run that train.py wrote.")
+_SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Split to score.")
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
     "best",
-    "best, last, the number of a step, or average: of the latest that are kept.",
+    "best, last, the number of a training step, or average (of the latest train.keep).",
 )
-_DATA_DIR = flags.DEFINE_string("data_dir", "", "The corpus' folder, should it have moved.")
-_OUT = flags.DEFINE_string("out", "", "Folder of the results, in place of WORKDIR/eval/SPLIT.")
-_PICTURES = flags.DEFINE_integer("pictures", 4, "Attention pictures to draw.", lower_bound=0)
-
-_REPORT = flags.DEFINE_boolean("report", True, "Write report.html, a page to look around in.")
+_DATA_DIR = flags.DEFINE_string("data_dir", "", "Folder of the corpus, if it has moved.")
+_OUT = flags.DEFINE_string("out", "", "Folder of the report (default: WORKDIR/eval/SPLIT).")
+_PICTURES = flags.DEFINE_integer("pictures", 4, "Number of attention pictures.", lower_bound=0)
+_REPORT = flags.DEFINE_boolean("report", True, "Write report.html.")
 _SENTENCES = flags.DEFINE_integer(
-    "sentences", 50, "Translations, or other examples, in that page.", lower_bound=1
+    "sentences", 50, "Number of translations or other examples in report.html.", lower_bound=1
 )
-_BEAMS = flags.DEFINE_list("beams", [], "Translation: beam widths to compare, as --beams=1,2,5,12.")
+_BEAMS = flags.DEFINE_list(
+    "beams", [], "Translation: beam widths to compare, such as --beams=1,2,5,12."
+)
 _AGAINST = flags.DEFINE_string(
-    "against", "", "Translation: a run that is scored, or the --out of one, to compare with."
+    "against", "", "Translation: a scored run, or the --out of one, to compare with."
 )
 program.define_decode()
 
 
 def main() -> None:
-    from evaluation.results import Wanted
-    from evaluation.runs import score_run
+    from experiment import score_run
     from training.devices import make_mesh
     from training.workdir import load_config
 
     workdir = program.folder(_WORKDIR.value)
     config = load_config(workdir)
     config.data.dir = _DATA_DIR.value or config.data.dir
+    wanted = _wanted(config, workdir)
+    score_run(config, workdir, make_mesh(), _CHECKPOINT.value, wanted)
+    print(f"written to {wanted.folder}")
+
+
+def _wanted(config: Config, workdir: Path) -> "Wanted":
+    """What the command line asks for, checked."""
+    from evaluation.results import Wanted
+
     if config.task != "translation" and (_BEAMS.value or _AGAINST.value):
-        raise UserError(f"--beams and --against are for translation; this is a {config.task} run")
-    folder = Path(_OUT.value) if _OUT.value else workdir / "eval" / _SPLIT.value
-    wanted = Wanted(
+        raise UserError(f"--beams and --against need a translation run, not {config.task}")
+    return Wanted(
         split=_SPLIT.value,
-        folder=folder,
+        folder=Path(_OUT.value) if _OUT.value else workdir / "eval" / _SPLIT.value,
         pictures=_PICTURES.value,
         page=_SENTENCES.value if _REPORT.value else 0,
         decode=program.decode_settings(config),
         beams=_widths(),
         against=_scored(Path(_AGAINST.value)) if _AGAINST.value else None,
     )
-    score_run(config, workdir, make_mesh(), _CHECKPOINT.value, wanted)
-    print(f"kept in {folder}")
 
 
 def _scored(other: Path) -> Path:
-    """The folder of the results of another run, or `other` itself where it has them."""
-    found = (other / "hypotheses.txt").exists()
-    return other if found else other / "eval" / _SPLIT.value
+    """Return the report folder of another run, or `other` itself if it is one."""
+    is_report = (other / "hypotheses.txt").exists()
+    return other if is_report else other / "eval" / _SPLIT.value
 
 
 def _widths() -> list[int]:
     if not all(width.isdecimal() and int(width) > 0 for width in _BEAMS.value):
-        raise UserError(f"--beams={','.join(_BEAMS.value)}: widths are wanted, as --beams=1,2,5")
+        raise UserError(f"--beams={','.join(_BEAMS.value)}: write beam widths, such as --beams=1,2,5")
     return [int(width) for width in _BEAMS.value]
 
 

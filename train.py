@@ -1,4 +1,4 @@
-"""Trains the model of a config file; run again, goes on where it stopped.
+"""Trains the model of a config file; the same command again continues an interrupted run.
 
 python train.py --config=configs/luong2015.py:data=dates --workdir=runs/a
 """
@@ -9,18 +9,20 @@ import program
 
 program.define_config()
 program.define_hosts()
-_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of this run, made if it is not there.")
+_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of this run; it is created if needed.")
 
 
 def main() -> None:
     config, overrides = program.checked_config()
-    # After the checks: a slip should not wait for JAX.
     workdir = program.folder(_WORKDIR.value)
     program.connect_hosts()
-    from evaluation.runs import train_run
+
+    # Imported after the checks above: a mistake should not wait for JAX.
+    from experiment import train_run
     from training.devices import make_mesh
 
-    train_run(config, workdir, make_mesh(fsdp=config.mesh.fsdp), overrides)
+    mesh = make_mesh(state_shards=config.mesh.state_shards)
+    train_run(config, workdir, mesh, overrides)
 
 
 if __name__ == "__main__":

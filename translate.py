@@ -84,23 +84,16 @@ def _check_flags() -> Config:
 
 
 def _restore_all(mesh) -> tuple[list, list]:
-    """The task and the parameters of every checkpoint of every run."""
-    from tasks.translation import Translation
-    from training.checkpoints import Checkpoints
-    from training.workdir import VOCABULARIES, load_config
+    """Return the task and the parameters of every checkpoint of every run."""
+    from training.restore import restore_run
+    from training.workdir import load_config
 
-    tasks, params = [], []
-    for workdir in map(Path, _WORKDIR.value):
-        config = load_config(workdir)
-        task = Translation(config, workdir / VOCABULARIES)
-        own = config.train
-        checkpoints = Checkpoints(workdir, own.keep, own.eval_every, read_only=True)
-        with contextlib.closing(checkpoints) as found:
-            for which in _CHECKPOINT.value:
-                tasks.append(task)
-                steps = found.find(which)
-                params.append(found.restore_params(task, config, mesh, steps))
-    return tasks, params
+    runs = [
+        restore_run(load_config(workdir), workdir, mesh, checkpoint, corpus=False)
+        for workdir in map(Path, _WORKDIR.value)
+        for checkpoint in _CHECKPOINT.value
+    ]
+    return [run.task for run in runs], [run.params for run in runs]
 
 
 def _converse(translator, params) -> None:
@@ -175,7 +168,7 @@ def _draw(line: int, source: list[str], hypothesis) -> None:
         return
     if hypothesis.attention is None:
         raise UserError("this run has no attention to draw: leave --pictures out")
-    from evaluation.translation_report import draw_hypothesis
+    from evaluation.translation import draw_hypothesis
 
     draw_hypothesis(source, hypothesis, Path(_PICTURES.value) / f"{line}.png")
 

@@ -1,4 +1,4 @@
-"""Texts in, hypotheses out: in batches of few shapes, by one model or several, as a config says."""
+"""Translates texts: batches of few shapes, one model or an ensemble, as config.decode says."""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +13,10 @@ from jax.sharding import Mesh
 from configs.base import Config
 from data.tokenizers import JOINER
 from data.vocabulary import EOS, PAD, UNK, Vocabulary
-from decoding.beam import Hypotheses, beam_search, penalised
+from decoding.beam import Hypotheses, beam_search, penalized
 from decoding.ensemble import ensemble
 from decoding.forced import log_probability
-from decoding.greedy import greedy, likeliest
+from decoding.greedy import Step, greedy, most_probable
 from decoding.sampling import sampled
 from errors import UserError
 from tasks.task import Params
@@ -25,20 +25,20 @@ from training.devices import abstract, compile_all, compiled, put
 
 
 class Hypothesis(NamedTuple):
-    """One translation of one text; tokens end in </s> where it was reached."""
+    """One translation of one text; tokens end in </s> where it was generated."""
 
     text: str
     ids: np.ndarray
-    tokens: list[str]  # with unknown words replaced, where that is asked for
-    score: float  # log p with the penalties
+    tokens: list[str]  # with unknown words replaced, if decode.replace_unknown
+    score: float  # log p with penalties
     log_p: float
     attention: np.ndarray | None  # [tokens, source tokens], </s> included on both sides
 
 
 class Translator:
-    """Translates with the parameters it is given; compiled once a shape, then reused.
+    """Translates with the parameters it is given; each batch shape is compiled once.
 
-    `settings` are config.decode's. Several tasks are an ensemble and must share vocabularies.
+    `settings` is config.decode. Several tasks form an ensemble and must share vocabularies.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Translator:
         self.tasks, self.mesh, self.settings = tasks, mesh, settings
         self.source, self.target = tasks[0].source, tasks[0].target
         self.dictionary = dictionary or {}
-        # decode(params, batch): what was found for a batch of source ids, and the batch.
+        # decode(params, batch) returns the batch and its hypotheses.
         self.decode = compiled(mesh, self._search, static_argnames="attention")
         self._score = compiled(mesh, self._forced)
 
@@ -63,9 +63,9 @@ class Translator:
         attention: bool = False,
         first: int = 0,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The number and the `nbest` hypotheses of every text, those of like length together.
+        """Yield the number and the `nbest` hypotheses of every text, grouped by length.
 
-        `first` is the number of the first text, for sampling, which goes by it.
+        `first` is the number of the first text; sampling depends on it.
         """
         ids = [self.source.encode(text) for text in texts]
         for i, found in enumerate(ids):
@@ -79,7 +79,7 @@ class Translator:
     def _decoded(
         self, params: list[Params], ids: list[list[int]], attention: bool, first: int
     ) -> Iterator[tuple[dict[str, np.ndarray], Hypotheses]]:
-        """Batches and what was found for them; the next one is searched while one is read."""
+        """Yield batches with their hypotheses; the next batch is decoded while one is read."""
         weigh, waiting = attention or self.settings.replace_unknown, None
         batches = [batch | {"number": batch["index"] + first} for batch in self._batches(ids)]
         shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
@@ -100,8 +100,8 @@ class Translator:
     def score(
         self, params: Sequence[Params], sources: Sequence[str], targets: Sequence[str]
     ) -> list[float]:
-        """log p of each target given its source: forced decoding. An ensemble's probabilities are
-        averaged at every step, as in decoding."""
+        """Return log p of each target given its source (forced decoding). An ensemble averages
+        probabilities at every time step, as in decoding."""
         batches = list(self._pairs(sources, targets))
         shapes = {
             (batch["source"].shape, batch["target"].shape): abstract(batch, self.mesh)
@@ -118,7 +118,7 @@ class Translator:
     def _pairs(
         self, sources: Sequence[str], targets: Sequence[str]
     ) -> Iterator[dict[str, np.ndarray]]:
-        """Batches of a source and a target each, those of like widths together."""
+        """Yield batches of sources and targets, grouped by their padded widths."""
         sides = [
             [[*vocabulary.encode(text), EOS] for text in texts]
             for vocabulary, texts in ((self.source, sources), (self.target, targets))
@@ -130,16 +130,16 @@ class Translator:
             rows = self._rows(len(members))
             for first in range(0, len(members), rows):
                 batch: dict[str, np.ndarray] = {"index": np.full(rows, -1, np.int32)}
-                own = members[first : first + rows]
-                batch["index"][: len(own)] = own
+                chunk = members[first : first + rows]
+                batch["index"][: len(chunk)] = chunk
                 for name, side, width in zip(("source", "target"), sides, widths, strict=True):
                     batch[name] = np.full((rows, width), PAD, np.int32)
-                    for row, i in enumerate(own):
+                    for row, i in enumerate(chunk):
                         batch[name][row, : len(side[i])] = side[i]
                 yield batch
 
     def _rows(self, members: int) -> int:
-        """Of a batch for so many: a power of 2, for each device, up to decode.batch."""
+        """Return the rows per batch: devices × a power of two, at most decode.batch."""
         rows = self.mesh.size
         while rows < members and 2 * rows <= self.settings.batch:
             rows *= 2
@@ -148,12 +148,12 @@ class Translator:
     def _forced(self, params: list[Params], batch: dict[str, Array]) -> Array:
         source, target = batch["source"], batch["target"]
         members = zip(self.tasks, params, strict=True)
-        log_p = jnp.stack([log_probability(task, own, source, target) for task, own in members])
+        log_p = jnp.stack([log_probability(task.model, p, source, target) for task, p in members])
         mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(self.tasks))
         return jnp.sum(mean, axis=1, where=target != PAD)
 
     def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
-        """This host's rows. Widths are of a short ladder."""
+        """Yield this host's rows of batches with few different widths."""
         host, hosts = jax.process_index(), jax.process_count()
         for width, members in _groups(list(map(len, ids)), self.settings.batch):
             fitting = self._rows(len(members))
@@ -165,41 +165,46 @@ class Translator:
                 for row, i in enumerate(members[first : first + fitting]):
                     batch["source"][row, : len(ids[i]) + 1] = [*ids[i], EOS]
                     batch["index"][row] = i
-                own = slice(host * fitting // hosts, (host + 1) * fitting // hosts)
-                yield {name: x[own] for name, x in batch.items()}
+                rows = slice(host * fitting // hosts, (host + 1) * fitting // hosts)
+                yield {name: x[rows] for name, x in batch.items()}
 
     def _search(
         self, params: list[Params], batch: dict[str, Array], attention: bool = False
     ) -> tuple[dict[str, Array], Hypotheses]:
         settings, source = self.settings, batch["source"]
-        words = (source != PAD).sum(axis=1) - 1
+        tokens = (source != PAD).sum(axis=1) - 1
         length = int(source.shape[1] * settings.max_ratio + settings.max_extra)
-        longest = (words * settings.max_ratio + settings.max_extra).astype(int)
-        longest = jnp.where(words < 0, 0, longest)
-        shortest = (words * settings.min_ratio).astype(int)
-        weigh = attention or settings.coverage > 0
-        steps, states = [], []
-        for task, own in zip(self.tasks, params, strict=True):
-            own = task.cast(own)
-            memory = task.encode(own, source)
-            states.append(task.start(own, memory, length, settings.beam))
-            steps.append(functools.partial(_step, task, own, memory, weigh))
-        step, state = ensemble(steps), tuple(states)
+        longest = (tokens * settings.max_ratio + settings.max_extra).astype(int)
+        longest = jnp.where(tokens < 0, 0, longest)
+        shortest = (tokens * settings.min_ratio).astype(int)
+        step, state = self._start(params, source, length, attention or settings.coverage > 0)
         if settings.beam > 1:
             found = beam_search(
                 step, state, len(source), longest, length, settings, shortest, source != PAD
             )
             return batch, jax.tree.map(lambda x: x[:, : settings.nbest], found)
-        choose = likeliest
+        choose = most_probable
         if settings.temperature:
             key = jax.random.key(settings.seed)
             keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(batch["number"])
             choose = sampled(keys, settings.temperature, settings.top_k, settings.top_p)
-        tokens, log_p, weights = greedy(step, state, len(source), longest, length, shortest, choose)
-        found = jax.tree.map(lambda x: x[:, None], Hypotheses(tokens, log_p, log_p, weights))
-        written = (found.tokens != PAD).sum(axis=-1)
-        score = penalised(found, jnp.maximum(written, 1), settings, source != PAD)
+        best, log_p, weights = greedy(step, state, len(source), longest, length, shortest, choose)
+        found = jax.tree.map(lambda x: x[:, None], Hypotheses(best, log_p, log_p, weights))
+        lengths = (found.tokens != PAD).sum(axis=-1)
+        score = penalized(found, jnp.maximum(lengths, 1), settings, source != PAD)
         return batch, found._replace(score=score)
+
+    def _start(
+        self, params: list[Params], source: Array, length: int, attention: bool
+    ) -> tuple[Step, Any]:
+        """Encode the source; return the step of the model or ensemble, and its initial state."""
+        steps, states = [], []
+        for task, p in zip(self.tasks, params, strict=True):
+            apply = functools.partial(task.model.apply, {"params": task.cast(p)})
+            memory = apply(source, source != PAD, method="encode")
+            states.append(apply(memory, length, self.settings.beam, method="start"))
+            steps.append(functools.partial(apply, memory, attention=attention, method="step"))
+        return (steps[0], states[0]) if len(steps) == 1 else (ensemble(steps), tuple(states))
 
     def _hypotheses(
         self, text: str, words: int, found: Hypotheses, row: int, attention: bool
@@ -207,7 +212,7 @@ class Translator:
         hypotheses = []
         for rank in range(found.score.shape[1]):
             if found.score[row, rank] == -np.inf:
-                continue  # fewer ended than were asked for
+                continue  # an empty beam slot
             ids = np.asarray(found.tokens[row, rank])
             ids = ids[ids != PAD]
             tokens, weights = [self.target.token(i) for i in ids], None
@@ -225,15 +230,11 @@ class Translator:
         return hypotheses
 
 
-def _step(
-    task: Translation, params: Params, memory: Any, attention: bool, state: Any, tokens: Array
-) -> tuple[Array, Any, Array | None]:
-    return task.step(params, memory, state, tokens, attention)
-
-
 def _groups(words: list[int], batch: int) -> list[tuple[int, list[int]]]:
-    """Widths, and the texts of such a length. Fewer than a batch go with those of up to twice the
-    width: their padding takes less than another search to compile. Texts of no words are in none.
+    """Group texts by padded width; texts without tokens are in no group.
+
+    A group smaller than a batch joins the next one of up to twice the width, because its padding
+    costs less than compiling another shape.
     """
     by_width: dict[int, list[int]] = {}
     for i in sorted((i for i, n in enumerate(words) if n), key=lambda i: words[i]):
@@ -248,7 +249,7 @@ def _groups(words: list[int], batch: int) -> list[tuple[int, list[int]]]:
 
 
 def _width(words: int) -> int:
-    """8, 16, 24, 32, 48, 64, 96, 128, 192, ...: at most a half is padding, and shapes are few."""
+    """Return the padded width: 8, 16, 24, 32, 48, 64, 96, 128, 192, ..."""
     if words <= 32:
         return -(-words // 8) * 8
     power = 1 << (words - 1).bit_length()
@@ -276,8 +277,8 @@ def replace_unknown(
     source: list[str],
     dictionary: Mapping[str, str],
 ) -> list[str]:
-    """Each <unk> becomes the source word it attends to most (Luong 2015 §4), or what the dictionary
-    has for that word. One that read no word, its window empty, stays."""
+    """Replace each <unk> by the source word it attends to most (Luong 2015 §4), or by that word's
+    dictionary entry. An <unk> without attention weights (an empty window) stays."""
     replaced = list(tokens)
     for t, i in enumerate(ids):
         if i == UNK and attention[t, : len(source)].any():

@@ -1,0 +1,57 @@
+"""A run from start to end: `train_run` trains it, `score_run` scores it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jax.sharding import Mesh
+
+from configs.base import Config
+from configs.registry import TASKS, resolve
+from evaluation.results import Wanted
+from evaluation.translation import report_ensemble
+from tasks.registry import make_task
+from training.devices import check_rows
+from training.hosts import first, together
+from training.loop import train
+from training.restore import restore_run
+from training.workdir import VOCABULARIES, check_workdir, open_workdir, writing
+
+
+def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str] = ()) -> None:
+    """Train to the end, from the latest checkpoint of `workdir` if there is one."""
+    with together():
+        check_workdir(workdir, config)
+        check_rows(mesh, config)
+        task = make_task(config)
+    with open_workdir(workdir, config, list(overrides), task.data_name), writing(workdir):
+        with together():
+            if first():
+                task.save_vocabularies(workdir / VOCABULARIES)
+        evaluate = _evaluation(config).make_evaluate(task, mesh)
+        train(task, evaluate, config, workdir, mesh)
+
+
+def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted: Wanted) -> None:
+    """Score a split with one checkpoint or the mean of several, and write the report."""
+    run = restore_run(config, workdir, mesh, checkpoint)
+    with writing(wanted.folder):
+        wanted.folder.mkdir(parents=True, exist_ok=True)
+        wanted = wanted._replace(checkpoints=run.steps)
+        _evaluation(config).report(run.task, run.params, mesh, wanted)
+
+
+def score_ensemble(
+    config: Config, workdirs: Sequence[Path], mesh: Mesh, checkpoint: str, wanted: Wanted
+) -> None:
+    """Score a split with an ensemble of translation runs that differ in their seeds only."""
+    runs = [restore_run(config, workdir, mesh, checkpoint) for workdir in workdirs]
+    with writing(wanted.folder):
+        wanted.folder.mkdir(parents=True, exist_ok=True)
+        wanted = wanted._replace(checkpoints=[run.steps for run in runs])
+        report_ensemble([run.task for run in runs], [run.params for run in runs], mesh, wanted)
+
+
+def _evaluation(config: Config) -> Any:
+    """Return the module that evaluates the config's task."""
+    return resolve(TASKS[config.task].evaluation)

@@ -1,0 +1,42 @@
+"""Restores a trained run: its task, and the parameters of a checkpoint."""
+
+import contextlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jax.sharding import Mesh
+
+from configs.base import Config
+from tasks.registry import make_task
+from training.checkpoints import Checkpoints
+from training.devices import fit_rows
+from training.state import Params
+from training.workdir import VOCABULARIES, check_data
+
+
+class RestoredRun(NamedTuple):
+    """A run's task and parameters, and the training steps of the checkpoints they come from."""
+
+    task: Any
+    params: Params
+    steps: list[int]
+
+
+def restore_run(
+    config: Config, workdir: Path, mesh: Mesh, checkpoint: str, corpus: bool = True
+) -> RestoredRun:
+    """Restore "best", "last", "average" or the number of a step.
+
+    Without `corpus`, the task has only the vocabularies that the run keeps, which is enough to
+    translate new text.
+    """
+    if corpus:
+        task = make_task(fit_rows(mesh, config))
+        check_data(workdir, task.data_name)
+    else:
+        task = make_task(config, workdir / VOCABULARIES)
+    settings = config.train
+    checkpoints = Checkpoints(workdir, settings.keep, settings.eval_every, read_only=True)
+    with contextlib.closing(checkpoints):
+        steps = checkpoints.find(checkpoint)
+        return RestoredRun(task, checkpoints.restore_params(task, config, mesh, steps), steps)
