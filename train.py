@@ -20,7 +20,7 @@ def main() -> None:
     from evaluation.runs import train_run
     from training.devices import make_mesh
 
-    train_run(config, workdir, make_mesh(fsdp=config.mesh.fsdp), overrides)
+    train_run(config, workdir, make_mesh(state_shards=config.mesh.state_shards), overrides)
 
 
 if __name__ == "__main__":

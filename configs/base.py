@@ -17,7 +17,7 @@ def base_config(model: str = "seq2seq") -> Config:
     config.model = TASKS[task][model]()
     config.optimizer = _optimizer()
     config.train = {**_any_training(), **_TRAINING[task]}
-    config.mesh = {"fsdp": 1}  # devices over which a state is divided between steps
+    config.mesh = {"state_shards": 1}  # devices that share one copy of the train state
     if task == "translation":
         config.decode = _decode()
     return config.lock()  # so that a slip in a config file is no new field

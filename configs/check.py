@@ -78,7 +78,7 @@ POSITIVE = (
     "model.decoder.maxout", "model.attention.max_source", "model.attention.D",
     "model.embedding", "model.small_embedding", "model.hops", "model.attention_features",
     "model.layers", "model.features", "model.heads", "model.feed_forward", "model.max_positions",
-    "train.accumulation", "train.eval_every", "train.keep", "mesh.fsdp",
+    "train.accumulation", "train.eval_every", "train.keep", "mesh.state_shards",
     "train.log_every", "train.max_skipped", "decode.beam",
     "decode.nbest", "decode.batch",
 )  # fmt: skip
