@@ -88,7 +88,7 @@ def test_a_best_checkpoint_that_is_gone_is_named(tmp_path, caplog):
 
 
 def test_an_unknown_checkpoint_lists_the_known(saved):
-    with pytest.raises(UserError, match="'3'.*best, last, average, 2, 4, 5"):
+    with pytest.raises(UserError, match=r"'3'.*best, last, average, 2, 4, 5"):
         Checkpoints(saved, read_only=True).find("3")
 
 
