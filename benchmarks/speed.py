@@ -183,19 +183,20 @@ def whole(config: Config, steps: int) -> dict[str, Any]:
 def _bare(task: Translation, config: Config, mesh: Any) -> float:
     """Target tokens a second of the compiled step, in the run's own order of batches."""
     batches = task.train_batches(config.seed)
-    optimizer = make_optimizer(config.optimizer, make_schedule(config.optimizer, 1, 1))
+    schedule = make_schedule(config.optimizer, 1, 1)
+    optimizer = make_optimizer(config.optimizer, schedule)
     state = create_state(jax.jit(task.init)(jax.random.key(0)), optimizer, bool(config.train.ema))
     state = jax.tree.map(jnp.copy, state)
     shapes = [abstract(batch, mesh) for batch in batches.shapes]
     sums = zero_sums(task.loss, state, shapes[0], mesh)
-    step = make_train_step(task.loss, optimizer, config, mesh, state)
+    step = make_train_step(task.loss, optimizer, schedule, config, mesh, state)
     step = CompiledStep(step, state, sums, shapes, dropout_key(config, mesh))
     waiting = [put(batches[i], mesh) for i in range(400)]
     rounds = []
     for _ in range(3):
         sums, began = jax.tree.map(jnp.zeros_like, sums), time.perf_counter()
         for batch in waiting:
-            state, sums = step(state, sums, batch)
+            state, sums, _ = step(state, sums, batch)
         rounds.append(float(sums["count"]) / (time.perf_counter() - began))
     return max(rounds)
 

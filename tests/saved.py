@@ -1,4 +1,6 @@
-"""What a checkpoint holds, as plain arrays, whichever devices or hosts wrote it."""
+"""What Orbax has written for a run, read without the trainer."""
+
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -6,11 +8,33 @@ import orbax.checkpoint as ocp
 
 
 def saved_arrays(workdir, step):
-    """Every array by its path in the state."""
-    path = workdir.absolute() / "checkpoints" / str(step) / "state"
-    with ocp.PyTreeCheckpointer() as checkpointer:
-        tree = checkpointer.metadata(path).item_metadata.tree
-        plain = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
-        state = checkpointer.restore(path, restore_args=plain)
+    """Return every array of a saved state by its path, whichever devices or hosts wrote it."""
+    manager = ocp.CheckpointManager(
+        workdir.absolute() / "checkpoints",
+        options=ocp.CheckpointManagerOptions(read_only=True, create=False),
+        item_handlers={"state": ocp.PyTreeCheckpointHandler()},
+    )
+    tree = manager.item_metadata(step)["state"].tree
+    plain = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
+    args = ocp.args.Composite(state=ocp.args.PyTreeRestore(restore_args=plain))
+    state = manager.restore(step, args=args)["state"]
+    manager.close()
     leaves = jax.tree_util.tree_flatten_with_path(state)[0]
     return {jax.tree_util.keystr(path): np.asarray(x) for path, x in leaves}
+
+
+def committed(workdir):
+    """Return the folders of the committed checkpoints by step, in ascending order."""
+    folder = workdir.absolute() / "checkpoints"
+    if not folder.exists():
+        return {}
+    found = ocp.path.step.standard_name_format().find_all(folder)
+    return {m.step: Path(m.path) for m in sorted(found, key=lambda m: m.step)}
+
+
+def uncommitted(workdir):
+    """Return what a running or killed process has not committed yet."""
+    folder = workdir.absolute() / "checkpoints"
+    present = sorted(folder.iterdir()) if folder.exists() else []
+    names = {path.name for path in committed(workdir).values()}
+    return [path for path in present if path.name not in names]

@@ -1,12 +1,8 @@
-"""Checkpoints of a run: the latest ones and the best, through orbax."""
+"""Checkpoints of a run, written and read by Orbax."""
 
-import dataclasses
 import errno
-import hashlib
 import itertools
-import json
 import logging
-import operator
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,184 +18,201 @@ from orbax.checkpoint import checkpoint_managers as policies
 
 from configs.base import Config
 from errors import UserError, first_line
+from training.checksums import checksum, seal, structure
 from training.devices import replicated
 from training.hosts import all_agree, first, together
 from training.optimizers import make_optimizer
-from training.state import Params, TrainState, create_state
+from training.state import Params, Progress, TrainState, create_state
 
 logger = logging.getLogger("alignax")
 T = TypeVar("T")
 
 
-class Damaged(UserError):
-    """A checkpoint that cannot be read, or has not the numbers that were written."""
+class CorruptCheckpoint(UserError):
+    """A checkpoint that cannot be read, or whose content is not what was saved."""
 
 
 class Checkpoints:
     """The folder `checkpoints` of a workdir.
 
-    A checkpoint is the train state (arrays) and the run's progress (a small JSON: scores, what
-    early stopping counts, and a seal of the state). Orbax writes beside and renames, so a
-    checkpoint is whole or absent when a run is killed; what happens to its files later, the seal
-    shows.
+    A checkpoint has two items: the train state (arrays) and a record (JSON). The record holds the
+    run's progress, digests of the state, and a seal over all of these. Orbax commits a checkpoint
+    by renaming its folder, so a killed run leaves no partial checkpoint; the digests detect files
+    that change later.
     """
 
     def __init__(self, workdir: Path, keep: int = 1, every: int = 1, read_only: bool = False):
-        """Keeps the latest of those that were evaluated, `every` so many steps."""
+        """Open the folder, or create it unless `read_only`.
+
+        The best checkpoint, the latest two, and the latest `keep` evaluated ones (their step is a
+        multiple of `every`) are preserved.
+        """
         self._folder = (workdir / "checkpoints").absolute()
+        self._quarantine_folder = self._folder.with_name("quarantine")
         if read_only and not self._folder.is_dir():
             raise UserError(f"{workdir} has no checkpoints: train first with --workdir={workdir}")
         self._keep, self._every = keep, every
-        with together():
-            if read_only or first():
-                self._check_scores(read_only)
-        score = operator.itemgetter("score")
-        best = policies.BestN(get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False)
-        latest = policies.LatestN(n=2)  # one may be damaged
-        policy = policies.AnyPreservationPolicy([latest, LatestEvaluated(keep, every), best])
+        self._policy = Preserve(keep, every)
+        self._names = ocp.path.step.standard_name_format()
         options = ocp.CheckpointManagerOptions(
-            best_fn=score,
-            preservation_policy=policy,
+            step_name_format=self._names,
+            preservation_policy=self._policy,
             read_only=read_only,
             create=not read_only,
-            cleanup_tmp_directories=not read_only,  # what a killed run had begun
+            cleanup_tmp_directories=not read_only,  # left by a killed run
         )
         self._manager = ocp.CheckpointManager(
-            self._folder, options=options, item_names=("state", "progress")
+            self._folder, options=options, item_names=("state", "record")
         )
-
-    def _check_scores(self, read_only: bool) -> None:
-        """Orbax reads the scores of all checkpoints when it begins, or does not begin."""
-        for path in sorted(self._folder.glob("*/metrics/metrics")):
-            if not path.parts[-3].isdecimal():  # half written, and soon cleared away
-                continue
-            step = int(path.parts[-3])
-            try:
-                float(json.loads(path.read_bytes())["score"])
-            except FileNotFoundError:  # an older one, which a training just now replaced
-                continue
-            except (ValueError, KeyError, TypeError) as error:
-                problem = f"{self._name(step)} is damaged ({_sentence(error)})"
-                if read_only:
-                    raise Damaged(f"{problem}: take {path.parents[1]} away") from error
-                self._put_aside(step, problem)
-
-    def _name(self, step: int) -> str:
-        return f"the checkpoint of step {step} in {self._folder}"
 
     @property
     def latest(self) -> int | None:
+        """The latest step that has a checkpoint."""
         return self._manager.latest_step()
 
-    def save(self, state: TrainState, progress: dict[str, Any], score: float | None) -> None:
-        """Writes in the background; `score` is higher for better, None where it cannot be best."""
-        record = progress | {"structure": structure(state), "bits": int(bits(state))}
-        record["seal"] = _seal(record)
-        # A copy, because training donates the state's buffers while the writer still reads them.
+    def path(self, step: int) -> Path:
+        """The folder of a committed checkpoint."""
+        return Path(self._names.find_step(self._folder, step).path)
+
+    def save(self, state: TrainState, progress: Progress) -> None:
+        """Save a checkpoint in the background."""
+        self._policy.best_step = progress.best_step
+        record = {
+            "progress": progress._asdict(),
+            "structure": structure(state),
+            "checksum": int(checksum(state)),
+        }
+        record["seal"] = seal(record)
+        # The next training step donates the state while the background thread still reads it.
         state = jax.tree.map(jnp.copy, state)
         args = ocp.args.Composite(
-            state=ocp.args.StandardSave(state), progress=ocp.args.JsonSave(record)
+            state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)
         )
         try:
-            self._manager.save(
-                int(state.step), args=args, metrics=None if score is None else {"score": score}
-            )
-        except Exception as error:  # of this save, or of the one before, in the background
-            raise self._unwritten(error) from error
+            self._manager.save(int(state.step), args=args)
+        except Exception as error:  # this save failed, or the previous one in the background
+            raise self._not_written(error) from error
 
-    def restore(self, like: TrainState, step: int) -> tuple[TrainState, dict[str, Any]]:
-        """The state saved at `step`, with shapes and shardings of `like`, and its progress."""
+    def restore(self, like: TrainState, step: int) -> tuple[TrainState, Progress]:
+        """Restore the state saved at `step`, with the shapes and shardings of `like`."""
         record = self._read(step, lambda: self._record(step))
-        expected = record.pop("structure"), record.pop("bits")
-        if expected[0] != structure(like):
+        if record["structure"] != structure(like):
             raise UserError(
-                f"{self._name(step)} does not fit this model: it is of another version of this "
-                "program (run.json beside it names its commit)"
+                f"{self._describe(step)} does not fit this model: another version of this program "
+                "wrote it; run.json in the same workdir names the commit"
             )
         args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
         state = self._read(step, lambda: self._manager.restore(step, args=args)["state"])
-        self._read(step, lambda: _expect(int(bits(state)) == expected[1]))
-        return state, record
+        # The checksum is computed by all hosts, so it waits until all of them have read the state.
+        self._read(step, lambda: _expect(int(checksum(state)) == record["checksum"]))
+        return state, Progress(**record["progress"])
 
-    def _record(self, step: int) -> dict[str, Any]:
-        """The progress and what seals the state."""
-        record = self.progress(step)
-        _expect(record.pop("seal") == _seal(record))
-        return record
+    def restore_latest(self, like: TrainState) -> tuple[TrainState, Progress] | None:
+        """Restore the newest intact checkpoint; return None if nothing was ever saved.
 
-    def _read(self, step: int, read: Callable[[], T]) -> T:
-        """What one host cannot read, all of them call damaged."""
-        found, problem = None, ""
-        with together():
-            try:
-                found = read()
-            except (PermissionError, MemoryError, jax.errors.JaxRuntimeError):  # of the machine
-                raise
-            except Exception as error:  # what a file of nonsense can lead to is in no list
-                problem = _sentence(error)
-        if not all_agree(not problem):
-            reason = problem or "another process cannot read it"
-            raise Damaged(f"{self._name(step)} is damaged ({reason})")
-        return cast(T, found)
-
-    def restore_latest(self, like: TrainState) -> tuple[TrainState, dict[str, Any]] | None:
-        """The newest state that is whole; None where nothing was saved yet. Damaged checkpoints
-        are named, and put aside under another name."""
+        Corrupt checkpoints that are newer move to the folder `quarantine` of the workdir.
+        """
         for step in sorted(self._manager.all_steps(), reverse=True):
             try:
-                return self.restore(like, step)
-            except Damaged as error:
+                state, progress = self.restore(like, step)
+            except CorruptCheckpoint as error:
                 with together():
                     if first():
-                        self._put_aside(step, str(error))
+                        self._quarantine(step, error)
                 self._manager.reload()
-        if any(self._folder.glob("damaged-*")):
+            else:
+                self._policy.best_step = progress.best_step
+                return state, progress
+        if self._quarantine_folder.exists():
             raise UserError(
-                f"no checkpoint in {self._folder} can be read: take another --workdir, or delete "
-                "this one to begin again"
+                f"no checkpoint in {self._folder} can be read, see {self._quarantine_folder}: use "
+                "another --workdir, or delete this one to start again"
             )
         return None
 
-    def _put_aside(self, step: int, problem: str) -> None:
-        names = (f"damaged-{step}-{i}" if i > 1 else f"damaged-{step}" for i in itertools.count(1))
-        aside = next(path for name in names if not (path := self._folder / name).exists())
-        logger.warning("%s: it is put aside as %s", problem, aside)
-        (self._folder / str(step)).rename(aside)
+    def _quarantine(self, step: int, error: CorruptCheckpoint) -> None:
+        """Move a corrupt checkpoint out of the folder that Orbax manages."""
+        self._quarantine_folder.mkdir(exist_ok=True)
+        names = (f"step-{step}" + (f"-{i}" if i > 1 else "") for i in itertools.count(1))
+        paths = (self._quarantine_folder / name for name in names)
+        target = next(path for path in paths if not path.exists())
+        logger.warning("%s: moving it to %s", error, target)
+        self.path(step).rename(target)
 
-    def progress(self, step: int) -> dict[str, Any]:
-        """What was saved beside the state at `step`."""
-        args = ocp.args.Composite(progress=ocp.args.JsonRestore())
-        return self._manager.restore(step, args=args)["progress"]
+    def _record(self, step: int) -> dict[str, Any]:
+        """Read the record of a checkpoint and check its seal."""
+        args = ocp.args.Composite(record=ocp.args.JsonRestore())
+        record = self._manager.restore(step, args=args)["record"]
+        _expect(record.pop("seal") == seal(record))
+        return record
 
-    def _ended(self, step: int) -> bool:
-        return self._read(step, lambda: self.progress(step)["done"])
+    def _progress(self, step: int) -> Progress:
+        return Progress(**self._read(step, lambda: self._record(step))["progress"])
+
+    def _read(self, step: int, read: Callable[[], T]) -> T:
+        """Call `read` on all hosts; if it fails on any, all of them raise CorruptCheckpoint."""
+        result, problem = None, ""
+        with together():
+            try:
+                result = read()
+            except (PermissionError, MemoryError, jax.errors.JaxRuntimeError):
+                raise  # the machine's fault, not the checkpoint's
+            except Exception as error:  # corrupt files can raise anything
+                problem = _summary(error)
+        if not all_agree(not problem):
+            reason = problem or "another process cannot read it"
+            raise CorruptCheckpoint(f"{self._describe(step)} is corrupt ({reason})")
+        return cast(T, result)
+
+    def _describe(self, step: int) -> str:
+        return f"the checkpoint of step {step} in {self._folder}"
 
     def find(self, which: str) -> list[int]:
-        """Steps of the checkpoints called "best", "last", by a number, or "average": the latest
-        ones that are kept (train.keep), but for one that a signal left between evaluations."""
+        """Return the steps of the checkpoints named "best", "last", "average", or by a step.
+
+        "average" stands for the latest train.keep evaluated checkpoints. It excludes those that a
+        signal left between two evaluations, so an interrupted run has the same average.
+        """
         steps = sorted(self._manager.all_steps())
         if not steps:
             raise UserError(f"{self._folder} holds no checkpoint yet")
         if which == "average":
-            if self._keep == 1:
-                raise UserError(
-                    "a mean of checkpoints wants several: this run was trained with train.keep=1, "
-                    "train with --config.train.keep=5"
-                )
-            evaluated = [s for s in steps if s % self._every == 0 or self._ended(s)]
-            return evaluated[-self._keep :] or steps[-1:]
+            return self._averaged(steps)
         if which == "last":
             return steps[-1:]
         if which == "best":
-            best = self._manager.best_step()
-            return steps[-1:] if best is None else [best]
+            return [self._best(steps)]
         if which.isdecimal() and int(which) in steps:
             return [int(which)]
         known = ", ".join(map(str, steps))
         raise UserError(f"there is no checkpoint {which!r}: it can be best, last, average, {known}")
 
+    def _averaged(self, steps: list[int]) -> list[int]:
+        if self._keep == 1:
+            raise UserError(
+                "an average needs several checkpoints, but this run was trained with "
+                "train.keep=1: train with --config.train.keep=5"
+            )
+        evaluated = [s for s in steps if s % self._every == 0 or self._progress(s).done]
+        return evaluated[-self._keep :] or steps[-1:]
+
+    def _best(self, steps: list[int]) -> int:
+        """Return the best step according to the newest checkpoint that can be read."""
+        for step in reversed(steps):
+            try:
+                best = self._progress(step).best_step
+            except CorruptCheckpoint as error:
+                logger.warning("%s: looking for the best step in an older one", error)
+                continue
+            if best in steps:
+                return best
+            if best is not None:
+                logger.warning("the best checkpoint, of step %d, is gone: using %d", best, step)
+            return step
+        return steps[-1]
+
     def restore_params(self, task: Any, config: Config, mesh: Mesh, steps: Sequence[int]) -> Params:
-        """The parameters to evaluate, for the model of `task`: the mean over `steps`."""
+        """Restore the parameters that are evaluated: their mean over the checkpoints `steps`."""
         optimizer = make_optimizer(config.optimizer, optax.constant_schedule(0.0))
 
         def state(key: Array) -> TrainState:
@@ -211,9 +224,10 @@ class Checkpoints:
         )
         try:
             return self._mean(like, steps)
-        except Damaged as error:
+        except CorruptCheckpoint as error:
             raise UserError(
-                f"{error}: choose another with --checkpoint, or train on, which puts it aside"
+                f"{error}: choose another one with --checkpoint, or resume the training, which "
+                "replaces it"
             ) from error
 
     def _mean(self, like: TrainState, steps: Sequence[int]) -> Params:
@@ -223,27 +237,27 @@ class Checkpoints:
         return jax.tree.map(lambda x: x / len(steps), total)
 
     def close(self) -> None:
+        """Wait until the last checkpoint is committed, and close the manager."""
         try:
             self._manager.wait_until_finished()
         except Exception as error:
-            raise self._unwritten(error) from error
+            raise self._not_written(error) from error
         finally:
             self._manager.close()
 
-    def _unwritten(self, error: Exception) -> UserError:
+    def _not_written(self, error: Exception) -> UserError:
         return UserError(
-            f"a checkpoint could not be written to {self._folder} ({_sentence(error)}): those "
-            "before it are kept; make room, and the same command goes on from the latest"
+            f"a checkpoint could not be written to {self._folder} ({_summary(error)}): free some "
+            "space and run the same command again; it resumes from the latest checkpoint"
         )
 
 
-@dataclasses.dataclass
-class LatestEvaluated(policies.PreservationPolicy):
-    """The latest n, not counting those that a signal left between two evaluations: a mean of them
-    is the same for a run that was stopped as for one that was not."""
+class Preserve(policies.PreservationPolicy):
+    """Preserves the best checkpoint, the latest two, and the latest `keep` evaluated ones."""
 
-    n: int
-    every: int
+    def __init__(self, keep: int, every: int):
+        self.best_step: int | None = None
+        self._keep, self._every = keep, every
 
     def should_preserve(
         self,
@@ -251,45 +265,19 @@ class LatestEvaluated(policies.PreservationPolicy):
         *,
         context: policies.PreservationContext,
     ) -> Sequence[bool]:
-        evaluated = [c.step for c in checkpoints if c.step % self.every == 0]
-        return [c.step in evaluated[-self.n :] for c in checkpoints]
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        evaluated = [step for step in steps if step % self._every == 0]
+        latest = steps[-2:]  # two, because one may be corrupt
+        wanted = {self.best_step, *latest, *evaluated[-self._keep :]}
+        return [step in wanted for step in steps]
 
 
-def _sentence(error: Exception) -> str:
-    full = os.strerror(errno.ENOSPC)  # hidden in the middle of what tensorstore says
+def _summary(error: Exception) -> str:
+    """Return the cause in one line; tensorstore hides a full disk inside a longer message."""
+    full = os.strerror(errno.ENOSPC)
     return full if full in str(error) else first_line(error)
 
 
-def _expect(fine: bool) -> None:
-    if not fine:
-        raise ValueError("its content is not what was written")
-
-
-def _seal(record: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def structure(tree: Any) -> str:
-    """A digest of names, shapes and types: what a model's checkpoint must have to fit it."""
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    named = [(jax.tree_util.keystr(path), x.shape, str(x.dtype)) for path, x in leaves]
-    return hashlib.sha256(repr(named).encode()).hexdigest()[:16]
-
-
-@jax.jit
-def bits(tree: Any) -> Array:
-    """A sum over all numbers of a hash of their bits and places, modulo 2³²: of whole numbers, so
-    the same however the arrays are divided over devices."""
-    total = jnp.uint32(0)
-    for i, x in enumerate(jax.tree.leaves(tree)):
-        words = jax.lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}"))
-        places = jnp.arange(x.size, dtype=jnp.uint32).reshape(x.shape)
-        total += jnp.sum(_hash(words.astype(jnp.uint32) ^ _hash(places + _hash(jnp.uint32(i)))))
-    return total
-
-
-def _hash(x: Array) -> Array:
-    """Every bit of a number moves about half of the result's."""
-    for _ in range(2):
-        x = (x ^ (x >> 15)) * jnp.uint32(0x9E3779B1)  # odd, so that no two become one
-    return x ^ (x >> 16)
+def _expect(intact: bool) -> None:
+    if not intact:
+        raise ValueError("its content is not what was saved")

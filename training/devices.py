@@ -1,4 +1,4 @@
-"""Devices as a mesh: batches are spread over all of them, large arrays of the state over `fsdp`."""
+"""The device mesh, and how batches and train states are sharded over it."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,77 +12,87 @@ from configs.base import Config
 from data.batches import Batch
 from errors import UserError
 
-# Products by cuBLAS as it chooses them, not the fastest in a trial of many kernels: on an H200 a
-# training step of a 2 × 512 LSTM (ten steps of its loops unrolled) compiles in 8.4 s instead of 22,
-# and takes 8.7 instead of 9.3 ms. Whole loops as one command buffer: no kernel waits for the host,
-# and a beam of the same model writes 6,700 instead of 6,000 sentences a second.
+# No autotuning: cuBLAS chooses its kernels itself, which compiles faster and runs no slower.
+# Command buffers cover whole loops, so that no kernel waits for the host. docs/speed.md has the
+# measurements.
 GPU_OPTIONS = {
     "xla_gpu_enable_triton_gemm": False,
     "xla_gpu_autotune_level": 0,
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,CONDITIONAL,WHILE,"
     "DYNAMIC_SLICE_FUSION",
 }
-AXES = ("data", "fsdp")
-SMALLEST = 2**12  # numbers from which an array is worth being divided
+AXES = ("data", "state")
+SMALLEST = 2**12  # arrays with fewer elements are replicated
 
 
-def make_mesh(devices: list | None = None, fsdp: int = 1) -> Mesh:
-    """All devices there are, of all hosts, in rows of `fsdp`."""
+def make_mesh(devices: list | None = None, state_shards: int = 1) -> Mesh:
+    """Return a mesh of shape [data, state] over `devices` (default: all devices of all hosts).
+
+    Batches are sharded over both axes, train states over the `state_shards` devices of one row.
+    """
     devices = devices or jax.devices()
-    if len(devices) % fsdp:
+    if len(devices) % state_shards:
         raise UserError(
-            f"mesh.fsdp={fsdp} does not divide the {len(devices)} devices there are: set it to a "
-            "number that does"
+            f"mesh.state_shards={state_shards} does not divide the number of devices, "
+            f"{len(devices)}: set it to a divisor of {len(devices)}"
         )
-    # Host after host, so that the rows that a host reads are where the batch has them.
+    # Devices are ordered by host, so that each host holds the rows of the batch that it reads.
     devices = sorted(devices, key=lambda device: (device.process_index, device.id))
-    return Mesh(np.array(devices).reshape(-1, fsdp), AXES, axis_types=(AxisType.Auto,) * 2)
+    grid = np.array(devices).reshape(-1, state_shards)
+    return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * 2)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
+    """Every device holds the whole array."""
     return NamedSharding(mesh, PartitionSpec())
 
 
-def spread(mesh: Mesh) -> NamedSharding:
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """The rows of a batch are divided over all devices."""
     return NamedSharding(mesh, PartitionSpec(AXES))
 
 
-def divided(mesh: Mesh, tree: Any) -> Any:
-    """How the arrays of a state are placed: large ones cut along their longest axis that `fsdp`
-    divides, over the devices of a row; others, and all of them where fsdp is 1, on every device."""
-    fsdp = mesh.shape["fsdp"]
+def state_sharding(mesh: Mesh, tree: Any) -> Any:
+    """Return the sharding of every array in a train state.
 
-    def own(x: Any) -> NamedSharding:
-        axes = [axis for axis, size in enumerate(x.shape) if size % fsdp == 0]
-        if fsdp == 1 or x.size < SMALLEST or not axes:
+    Large arrays are divided over the mesh axis "state", along their longest dimension that is a
+    multiple of its size. All other arrays are replicated.
+    """
+    shards = mesh.shape["state"]
+
+    def sharding(x: Any) -> NamedSharding:
+        divisible = [axis for axis, size in enumerate(x.shape) if size % shards == 0]
+        if shards == 1 or x.size < SMALLEST or not divisible:
             return replicated(mesh)
-        longest = max(axes, key=lambda axis: x.shape[axis])
-        return NamedSharding(mesh, PartitionSpec(*[None] * longest, "fsdp"))
+        longest = max(divisible, key=lambda axis: x.shape[axis])
+        return NamedSharding(mesh, PartitionSpec(*[None] * longest, "state"))
 
-    return jax.tree.map(own, tree)
+    return jax.tree.map(sharding, tree)
 
 
-def compiled(mesh: Mesh, function: Callable, placed: Any = None, **options: Any) -> Any:
-    """`jax.jit` for this mesh, with results `placed` so, or else on every device, and so on every
-    host."""
+def compiled(mesh: Mesh, function: Callable, out_shardings: Any = None, **options: Any) -> Any:
+    """`jax.jit` with the compiler options of this mesh; outputs are replicated by default."""
     gpu = mesh.devices.flat[0].platform == "gpu"
     return jax.jit(
         function,
-        out_shardings=replicated(mesh) if placed is None else placed,
+        out_shardings=replicated(mesh) if out_shardings is None else out_shardings,
         compiler_options=GPU_OPTIONS if gpu else None,
         **options,
     )
 
 
 def compile_all(function: Any, calls: Sequence[tuple], **options: Any) -> list[Any]:
-    """A program of a `compiled` function for each of these calls, whose arguments may be shapes
-    alone; XLA compiles them side by side, and the function's own calls find them compiled."""
+    """Compile a `compiled` function for several argument tuples in parallel.
+
+    Arguments may be `jax.ShapeDtypeStruct`. Return one executable per tuple; later calls of the
+    function itself with such arguments do not compile again.
+    """
     with ThreadPoolExecutor() as pool:
         return list(pool.map(lambda call: function.lower(*call, **options).compile(), calls))
 
 
 def check_rows(mesh: Mesh, config: Config) -> None:
-    """Every micro-batch must give each device the same number of rows."""
+    """Check that every micro-batch gives each device the same number of rows."""
     accumulation = config.train.accumulation
     name = "batch_size" if config.data.batch_unit == "sentences" else "batch_multiple"
     if config.data[name] % (mesh.size * accumulation):
@@ -93,15 +103,18 @@ def check_rows(mesh: Mesh, config: Config) -> None:
 
 
 def fit_rows(mesh: Mesh, config: Config) -> Config:
-    """For evaluation, which any number of devices can do: rows are a multiple of it."""
+    """Return the config with data.batch_multiple rounded up to a multiple of the device count.
+
+    Evaluation uses it, because its results do not depend on the batch size.
+    """
     fitting = config.copy_and_resolve_references()
     fitting.data.batch_multiple = -(-config.data.batch_multiple // mesh.size) * mesh.size
     return fitting
 
 
 def put(batch: Batch, mesh: Mesh) -> dict[str, jax.Array]:
-    """This host's rows as part of a batch that is spread over all devices."""
-    sharding = spread(mesh)
+    """Transfer this host's rows to its devices, as part of the global batch."""
+    sharding = batch_sharding(mesh)
     if jax.process_count() == 1:
         return jax.device_put(batch, sharding)
     return {
@@ -110,11 +123,11 @@ def put(batch: Batch, mesh: Mesh) -> dict[str, jax.Array]:
 
 
 def abstract(batch: Batch, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """What `put` would make of a batch, without its numbers."""
+    """Return the shapes, dtypes and shardings of `put(batch, mesh)`."""
     hosts = jax.process_count()
     return {
         name: jax.ShapeDtypeStruct(
-            (len(rows) * hosts, *rows.shape[1:]), rows.dtype, sharding=spread(mesh)
+            (len(rows) * hosts, *rows.shape[1:]), rows.dtype, sharding=batch_sharding(mesh)
         )
         for name, rows in batch.items()
     }

@@ -1,4 +1,4 @@
-"""Several hosts as one: how they find each other, and how they come to one decision."""
+"""Multi-host runs: connecting the processes, and decisions that all of them share."""
 
 import contextlib
 import logging
@@ -12,39 +12,42 @@ from errors import UserError, first_line
 
 
 def connect(address: str | None, processes: int | None, process: int | None) -> None:
-    """Joins the other processes of a run, before JAX looks for devices.
+    """Join the other processes of a run. Must be called before JAX initializes its devices.
 
-    What is None, JAX finds out by itself from SLURM, Open MPI, Kubernetes or Cloud TPU.
+    JAX detects the arguments that are None under SLURM, Open MPI, Kubernetes and Cloud TPU.
     """
-    # It would keep SIGTERM for itself; the trainer listens, and all hosts stop together.
+    # JAX's preemption service would take over SIGTERM, which the trainer handles itself.
     jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(address, processes, process)
     except (RuntimeError, ValueError) as error:
         raise UserError(
-            f"the processes of this run did not find each other ({first_line(error)}): "
-            "start every one with --coordinator=HOST:PORT --processes=N --process=I, or under "
-            "SLURM, Open MPI, Kubernetes or Cloud TPU with --distributed"
+            f"the processes of this run could not connect ({first_line(error)}): start each one "
+            "with --coordinator=HOST:PORT --processes=N --process=I, or under SLURM, Open MPI, "
+            "Kubernetes or Cloud TPU with --distributed"
         ) from None
     if not first():
-        logging.getLogger("alignax").setLevel(logging.WARNING)  # one of them tells
+        logging.getLogger("alignax").setLevel(logging.WARNING)  # only the first process reports
 
 
 def first() -> bool:
-    """Whether this process is the one that writes logs."""
+    """Whether this is the first process, which writes logs and records."""
     return jax.process_index() == 0
 
 
-def all_agree(fine: bool) -> bool:
-    """Whether it is so on every host. All of them must ask."""
+def all_agree(condition: bool) -> bool:
+    """Return whether the condition holds on every host. All hosts must call this."""
     if jax.process_count() == 1:
-        return fine
-    return bool(np.all(multihost_utils.process_allgather(np.array(fine))))
+        return condition
+    return bool(np.all(multihost_utils.process_allgather(np.array(condition))))
 
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """What one host cannot do, none goes on from: the others would wait for it for ever."""
+    """Raise an error on every host if the block failed on any of them.
+
+    Without this, the hosts that succeeded would wait forever for the one that failed.
+    """
     problem = None
     try:
         yield
@@ -54,4 +57,4 @@ def together() -> Iterator[None]:
     if problem is not None:
         raise problem
     if not fine:
-        raise UserError("another process of this run stopped: its message says why")
+        raise UserError("another process of this run stopped: see its error message")

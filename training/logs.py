@@ -1,4 +1,4 @@
-"""What a run tells: JSON lines, TensorBoard, a progress bar or plain lines."""
+"""Training logs: JSON lines, TensorBoard, and a progress bar or plain lines on the terminal."""
 
 import json
 import logging
@@ -19,22 +19,23 @@ logger = logging.getLogger("alignax")
 
 
 class Log:
-    """Writes scalars to `log.jsonl` and `tensorboard/` of a workdir, and shows them: the first of
-    several hosts does, the others are silent.
+    """Writes scalars to `log.jsonl` and `tensorboard/` in a workdir, and shows them.
 
-    A resumed run first drops the lines past its checkpoint, since those steps are taken again.
+    Only the first of several hosts writes. A resumed run first drops the lines after its
+    checkpoint, because it repeats those steps.
     """
 
     def __init__(self, workdir: Path, start: int, steps: int, counted: str):
+        """`start` of `steps` steps are done; `counted` names the unit of throughput."""
         path, board = workdir / "log.jsonl", str(workdir / "tensorboard")
         if not first():
             path = Path(os.devnull)
         elif path.exists():
-            lines = path.read_bytes().split(b"\n")  # the last may be cut short, in a letter even
+            lines = path.read_bytes().split(b"\n")  # the last may end inside a character
             kept = [line.decode() for line in lines if _step(line) <= start]
             write_whole(path, "".join(line + "\n" for line in kept))
         self._file = path.open("a", encoding="utf-8")
-        # Its queue has no end: were it full, because its thread died of a full disk, we would wait.
+        # The queue is unbounded: a bounded one would block when a full disk ends the writer thread.
         self._board = SummaryWriter(board, purge_step=start + 1, max_queue=0, write_to_disk=first())
         shown = sys.stderr.isatty() and first()
         self._bar = tqdm(initial=start, total=steps, unit=" steps", disable=not shown)
@@ -42,12 +43,13 @@ class Log:
         self.start()
 
     def start(self) -> None:
-        """Time is counted from here, in what is said to be left."""
+        """Restart the clock from which the remaining time is estimated."""
         self._began = time.monotonic()
         self._bar.reset()
         self._bar.update(self._start)
 
     def advance(self) -> None:
+        """Move the progress bar by one step."""
         self._bar.update()
 
     def scalars(self, step: int, kind: str, values: dict[str, float]) -> None:
@@ -57,7 +59,7 @@ class Log:
             self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def facts(self, step: int, **facts: int) -> None:
-        """What is known when a run begins, or goes on."""
+        """Record what is known when a run starts or resumes."""
         self._write({"step": step, "kind": "run", **facts})
 
     def _write(self, line: dict) -> None:
@@ -73,7 +75,7 @@ class Log:
             self.say(f"step {step:,}/{self._steps:,}: {shown}, {_clock(left)} left")
 
     def say(self, line: str) -> None:
-        """A line above the progress bar."""
+        """Print a line, above the progress bar if there is one."""
         if self._bar.disable:
             logger.info("%s", line)
         else:
@@ -95,7 +97,7 @@ class Log:
 def _step(line: bytes) -> float:
     try:
         return json.loads(line)["step"]
-    except (ValueError, KeyError):  # a line cut short when the machine went down
+    except (ValueError, KeyError):  # the last line of a run that was killed while writing
         return float("inf")
 
 

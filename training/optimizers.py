@@ -1,4 +1,4 @@
-"""Optimisers and the papers' learning-rate schedules, by name."""
+"""Optimizers and learning-rate schedules of the papers, by name."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import optax
 
 from configs.base import Config
 
-# A schedule here is a factor of the learning rate; warm-up comes on top.
+# Each function below returns a factor of the learning rate; `make_schedule` adds the warm-up.
 
 
 def _constant(settings: Config, steps_per_epoch: float, steps: float) -> optax.Schedule:
@@ -15,7 +15,7 @@ def _constant(settings: Config, steps_per_epoch: float, steps: float) -> optax.S
 
 
 def _halving(settings: Config, steps_per_epoch: float, steps: float) -> optax.Schedule:
-    """Full rate for `halve_from` epochs, then halved at once and every `halve_every` epochs.
+    """Halve the rate after `halve_from` epochs, and again every `halve_every` epochs.
 
     Luong 2015: from 5 (8 with dropout), every epoch. Sutskever 2014: from 5, every half epoch.
     """
@@ -28,7 +28,7 @@ def _halving(settings: Config, steps_per_epoch: float, steps: float) -> optax.Sc
 
 
 def _inverse_sqrt(settings: Config, steps_per_epoch: float, steps: float) -> optax.Schedule:
-    """Vaswani 2017 §5.3, as a factor of the rate that is reached when warm-up ends."""
+    """Vaswani 2017 §5.3, as a factor of the rate at the end of the warm-up."""
     warmup = max(1, settings.warmup_steps)
     return lambda step: jnp.sqrt(warmup / jnp.maximum(step + 1, warmup))
 
@@ -42,12 +42,12 @@ SCHEDULES: dict[str, Callable[[Config, float, float], optax.Schedule]] = {
     "halving": _halving,
     "inverse_sqrt": _inverse_sqrt,
     "cosine": _cosine,
-    "plateau": _constant,  # the loop lowers TrainState.rate_scale when evaluation stalls
+    "plateau": _constant,  # the trainer lowers TrainState.rate_scale instead
 }
 
 
 def make_schedule(settings: Config, steps_per_epoch: float, steps: int) -> optax.Schedule:
-    """The learning rate at a step, with linear warm-up over the first `warmup_steps`."""
+    """Return the learning rate by step, with a linear warm-up over `warmup_steps`."""
     factor = SCHEDULES[settings.schedule](settings, steps_per_epoch, steps)
     warmup = max(1, settings.warmup_steps)
 
@@ -64,10 +64,11 @@ OPTIMIZERS: dict[str, Callable[[Config, optax.Schedule], optax.GradientTransform
     "adamw": lambda s, rate: optax.adamw(rate, s.b1, s.b2, s.eps, weight_decay=s.weight_decay),
     "adadelta": lambda s, rate: optax.adadelta(rate, s.rho, s.eps),
     "rmsprop": lambda s, rate: optax.rmsprop(rate, eps=s.eps),
-    # RPROP's rate is only each weight's first step size: signs of gradients do the rest.
+    # In RPROP the learning rate is only the initial step size of each weight.
     "rprop": lambda s, rate: optax.rprop(s.learning_rate),
 }
 
 
 def make_optimizer(settings: Config, schedule: optax.Schedule) -> optax.GradientTransformation:
+    """Return the optimizer named in the config."""
     return OPTIMIZERS[settings.name](settings, schedule)

@@ -1,7 +1,8 @@
-"""All that training carries from step to step, and where its randomness comes from."""
+"""The train state, the progress record saved with it, and the random keys of a run."""
 
+import math
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,19 +15,34 @@ Params = Any
 
 @struct.dataclass
 class TrainState:
-    step: Array  # batches seen, skipped ones included
+    """The arrays that one training step passes to the next."""
+
+    step: Array  # batches seen, including skipped ones
     params: Params
     opt_state: optax.OptState
-    ema: Params | None  # averaged parameters, where asked for
-    averages: dict[str, Array]  # moving averages of means that a task's loss compares itself with
-    rate_scale: Array  # factor of the learning rate that the plateau schedule lowers
-    skipped: Array  # non-finite steps so far,
-    skipped_in_row: Array  # since the last good one,
-    longest_skipped: Array  # and the longest such row
+    ema: Params | None  # exponential moving average of the parameters (train.ema)
+    averages: dict[str, Array]  # moving averages of the loss sums named in Trainable.averages
+    rate_scale: Array  # factor of the learning rate, lowered by the plateau schedule
+    skipped: Array  # steps skipped because the loss or gradient was not finite
+    skipped_in_row: Array  # skipped steps since the last finite one
+    longest_skipped: Array  # largest value of skipped_in_row so far
 
     @property
     def eval_params(self) -> Params:
+        """The parameters that are evaluated: the moving average if there is one."""
         return self.params if self.ema is None else self.ema
+
+
+class Progress(NamedTuple):
+    """The trainer's record, saved with every checkpoint."""
+
+    best_score: float = -math.inf  # highest score so far; a loss counts as its negative
+    best_loss: float = math.inf  # validation loss at best_step
+    best_step: int | None = None  # step of the best evaluation
+    since_best: int = 0  # evaluations since best_step
+    since_rate_cut: int = 0  # evaluations since best_step or the last cut of the learning rate
+    count: float = 0.0  # loss terms seen so far, e.g. target tokens
+    done: bool = False  # whether the run is complete
 
 
 def create_state(
@@ -35,6 +51,7 @@ def create_state(
     ema: bool,
     averages: tuple[str, ...] = (),
 ) -> TrainState:
+    """Return the state before the first training step."""
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
@@ -49,5 +66,5 @@ def create_state(
 
 
 def purpose_key(seed: int, purpose: str) -> Array:
-    """A random key for one purpose; folding the step in makes it (seed, purpose, step)."""
+    """Return the random key for one purpose; the training step folds its number into it."""
     return jax.random.fold_in(jax.random.key(seed), zlib.crc32(purpose.encode()) & 0x7FFFFFFF)

@@ -1,8 +1,8 @@
-"""One optimiser step, jit-compiled over the mesh: the only place where weights change."""
+"""One training step, compiled over the device mesh."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,89 +11,91 @@ from jax import Array
 from jax.sharding import Mesh
 
 from configs.base import Config
-from training.devices import compile_all, compiled, divided, replicated
+from training.devices import compile_all, compiled, replicated, state_sharding
 from training.state import Params, TrainState, purpose_key
 
-# Sums over a batch. "count" is what the others are divided by where they are reported (target
-# tokens, say); "examples" are the rows that are no padding.
+# Sums over the rows of a batch. Reports divide them by "count" (e.g. the number of target tokens);
+# "examples" is the number of rows that are not padding.
 Sums = dict[str, Array]
 Loss = Callable[[Params, dict[str, Array], Array | None, dict[str, Array] | None], Sums]
 AVERAGE_DECAY = 0.9  # of TrainState.averages: Xu 2015's baseline b ← .9 b + .1 log p
 
 
+class Counters(NamedTuple):
+    """Scalars of the train state after a step, in buffers that later steps do not donate."""
+
+    skipped: Array
+    longest_skipped: Array
+    learning_rate: Array
+
+
+StepOutput = tuple[TrainState, Sums, Counters]
+
+
 def make_train_step(
     loss: Loss,
     optimizer: optax.GradientTransformation,
+    schedule: optax.Schedule,
     config: Config,
     mesh: Mesh,
     like: TrainState,
-) -> Callable[[TrainState, Sums, dict[str, Array], Array], tuple[TrainState, Sums]]:
-    """`step(state, sums, batch, key)`: the next state, and `sums` with this batch's added. The key
-    is an argument, so that runs of other seeds find the same program in the cache of compilations.
+) -> Callable[[TrainState, Sums, dict[str, Array], Array], StepOutput]:
+    """Return `step(state, sums, batch, key)`: the new state, updated running sums, and counters.
 
-    Losses and counts are summed over micro-batches and, by the compiler, over devices; gradients
-    are divided once by the whole batch's count, so uneven lengths cannot tilt them. States are
-    placed as `like` should be.
+    The step donates the state and nothing else. The dropout key is an argument, so that runs with
+    different seeds share one compiled program. States have the sharding that `state_sharding`
+    returns for `like`.
+
+    Losses and counts are summed over micro-batches and devices; gradients are divided once, by the
+    count of the whole batch, so that every token (or sentence) has the same weight.
     """
-    clip_norm = config.optimizer.clip_norm
     divisor = {"token": "count", "sentence": "examples"}[config.train.loss_per]
 
-    def step(
-        state: TrainState, total: Sums, batch: dict[str, Array], key: Array
-    ) -> tuple[TrainState, Sums]:
+    def step(state: TrainState, total: Sums, batch: dict[str, Array], key: Array) -> StepOutput:
         key = jax.random.fold_in(key, state.step)
-        # Where parameters are divided over devices, each gathers them for its rows, and keeps its
-        # part of the summed gradients.
+        # Sharded parameters are gathered for the step; each device keeps its shard of the
+        # gradients.
         params = jax.lax.with_sharding_constraint(state.params, replicated(mesh))
-        whole = dataclasses.replace(state, params=params)
-        grads, sums = _gradients(loss, whole, batch, key, config.train.accumulation)
-        grads = jax.lax.with_sharding_constraint(grads, divided(mesh, grads))
+        gathered = dataclasses.replace(state, params=params)
+        grads, sums = _gradients(loss, gathered, batch, key, config.train.accumulation)
+        grads = jax.lax.with_sharding_constraint(grads, state_sharding(mesh, grads))
         grads = jax.tree.map(lambda g: g / jnp.maximum(sums[divisor], 1), grads)
         norm = optax.tree.norm(grads)
         finite = jnp.isfinite(norm) & jnp.isfinite(sums["loss"])
-        if clip_norm:
-            scale = jnp.minimum(1, clip_norm / jnp.maximum(norm, 1e-12))
-            grads = jax.tree.map(lambda g: g * scale, grads)
+        grads = _clip(grads, norm, config.optimizer.clip_norm)
         new = _apply(state, grads, sums, optimizer, config.train.ema)
-        # A step that is not finite leaves everything but the counters as it was.
-        new = jax.tree.map(lambda n, old: jnp.where(finite, n, old), new, state)
-        in_row = jnp.where(finite, 0, state.skipped_in_row + 1)
-        new = dataclasses.replace(
-            new,
-            step=state.step + 1,
-            skipped=state.skipped + ~finite,
-            skipped_in_row=in_row,
-            longest_skipped=jnp.maximum(state.longest_skipped, in_row),
-        )
-        sums = sums | {"gradient_norm": norm * sums["count"]}  # a mean over tokens, like the rest
+        new = _skip_unless(finite, new, state)
+        sums = sums | {"gradient_norm": norm * sums["count"]}  # reported as a mean over tokens
         total = {name: total[name] + jnp.where(finite, x, 0) for name, x in sums.items()}
-        return new, total
+        # Skipped steps do not advance the optimizer's schedule.
+        rate = schedule(new.step - 1 - new.skipped) * new.rate_scale
+        return new, total, Counters(new.skipped, new.longest_skipped, rate)
 
-    # Outputs are placed as inputs are, or the second step would compile anew.
-    placed = divided(mesh, like), replicated(mesh)
-    return compiled(mesh, step, placed, donate_argnums=(0, 1))
+    # Outputs are sharded like the inputs, so that the second step does not compile again.
+    out_shardings = state_sharding(mesh, like), replicated(mesh), replicated(mesh)
+    return compiled(mesh, step, out_shardings, donate_argnums=0)
 
 
 def dropout_key(config: Config, mesh: Mesh) -> Array:
-    """For all steps of a run. Computed on every device, for some may be of other hosts."""
+    """Return the run's dropout key, replicated over the devices of all hosts."""
     return compiled(mesh, lambda: purpose_key(config.seed, "dropout"))()
 
 
 class CompiledStep:
-    """A step that is compiled for all shapes of batches before the first is taken, side by side."""
+    """A training step compiled ahead of time for every batch shape."""
 
     def __init__(
         self, step: Any, state: TrainState, sums: Sums, batches: Sequence[Any], key: Array
     ):
-        """`batches` stand for the shapes there are; the step's number is folded into `key`."""
+        """Compile `step` for each of `batches`, which may be `jax.ShapeDtypeStruct` trees."""
         self._key = key
-        ready = compile_all(step, [(state, sums, batch, key) for batch in batches])
-        self._by_shape = dict(zip(map(_shape, batches), ready, strict=True))
+        programs = compile_all(step, [(state, sums, batch, key) for batch in batches])
+        self._by_shape = dict(zip(map(_shape, batches), programs, strict=True))
 
     def __len__(self) -> int:
         return len(self._by_shape)
 
-    def __call__(self, state: TrainState, sums: Sums, batch: Any) -> tuple[TrainState, Sums]:
+    def __call__(self, state: TrainState, sums: Sums, batch: Any) -> StepOutput:
         return self._by_shape[_shape(batch)](state, sums, batch, self._key)
 
 
@@ -104,9 +106,9 @@ def _shape(batch: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
 def _gradients(
     loss: Loss, state: TrainState, batch: dict[str, Array], key: Array, accumulation: int
 ) -> tuple[Params, Sums]:
-    """Gradients of the summed loss and all sums, over a batch in so many micro-batches."""
+    """Return gradients of the summed loss and all sums, accumulated over micro-batches."""
 
-    def of(batch: dict[str, Array], key: Array) -> tuple[Params, Sums]:
+    def gradients(batch: dict[str, Array], key: Array) -> tuple[Params, Sums]:
         def objective(params: Params) -> tuple[Array, Sums]:
             sums = loss(params, batch, key, state.averages)
             return sums["loss"], sums
@@ -114,20 +116,28 @@ def _gradients(
         return jax.grad(objective, has_aux=True)(state.params)
 
     if accumulation == 1:
-        return of(batch, key)
+        return gradients(batch, key)
 
-    # Micro-batch i takes rows i, i + n, ...: each device keeps the rows it has.
-    def cut(x: Array) -> Array:
+    # Micro-batch i takes rows i, i + n, ..., so that every row stays on its device.
+    def split(x: Array) -> Array:
         return x.reshape(-1, accumulation, *x.shape[1:]).swapaxes(0, 1)
 
     def add(total, numbered):
         i, micro = numbered
-        return jax.tree.map(jnp.add, total, of(micro, jax.random.fold_in(key, i))), None
+        return jax.tree.map(jnp.add, total, gradients(micro, jax.random.fold_in(key, i))), None
 
-    micro = jax.tree.map(cut, batch)
-    shapes = jax.eval_shape(of, jax.tree.map(lambda x: x[0], micro), key)
+    micro = jax.tree.map(split, batch)
+    shapes = jax.eval_shape(gradients, jax.tree.map(lambda x: x[0], micro), key)
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
     return jax.lax.scan(add, zeros, (jnp.arange(accumulation), micro))[0]
+
+
+def _clip(grads: Params, norm: Array, clip_norm: float) -> Params:
+    """Scale the gradients down to `clip_norm`; 0 disables clipping."""
+    if not clip_norm:
+        return grads
+    scale = jnp.minimum(1, clip_norm / jnp.maximum(norm, 1e-12))
+    return jax.tree.map(lambda g: g * scale, grads)
 
 
 def _apply(
@@ -137,25 +147,38 @@ def _apply(
     optimizer: optax.GradientTransformation,
     decay: float,
 ) -> TrainState:
+    """Update the parameters, the optimizer state and the moving averages."""
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     updates = jax.tree.map(lambda u: u * state.rate_scale, updates)
     params = optax.apply_updates(state.params, updates)
-    # Young averages follow faster, or they would remember how they began for long.
-    young = (1 + state.step) / (10 + state.step)
+    warmup = (1 + state.step) / (10 + state.step)  # limits the decay of the first steps
     ema = state.ema
     if ema is not None:
-        ema = optax.incremental_update(params, ema, 1 - jnp.minimum(decay, young))
-    found = {name: sums[name] / jnp.maximum(sums["count"], 1) for name in state.averages}
+        ema = optax.incremental_update(params, ema, 1 - jnp.minimum(decay, warmup))
+    means = {name: sums[name] / jnp.maximum(sums["count"], 1) for name in state.averages}
     averages = optax.incremental_update(
-        found, state.averages, 1 - jnp.minimum(AVERAGE_DECAY, young)
+        means, state.averages, 1 - jnp.minimum(AVERAGE_DECAY, warmup)
     )
     return dataclasses.replace(
         state, params=params, opt_state=opt_state, ema=ema, averages=averages
     )
 
 
+def _skip_unless(finite: Array, new: TrainState, old: TrainState) -> TrainState:
+    """Keep the old state where the step is not finite; the counters advance in both cases."""
+    state = jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
+    in_row = jnp.where(finite, 0, old.skipped_in_row + 1)
+    return dataclasses.replace(
+        state,
+        step=old.step + 1,
+        skipped=old.skipped + ~finite,
+        skipped_in_row=in_row,
+        longest_skipped=jnp.maximum(old.longest_skipped, in_row),
+    )
+
+
 def zero_sums(loss: Loss, state: TrainState, batch: Any, mesh: Mesh) -> Sums:
-    """Where the running sums of `make_train_step` start."""
+    """Return the running sums before the first step."""
     shapes = jax.eval_shape(loss, state.params, batch, jax.random.key(0), state.averages)
     zeros = {name: jnp.zeros(()) for name in (*shapes, "gradient_norm")}
     return jax.device_put(zeros, replicated(mesh))

@@ -1,13 +1,16 @@
-"""The folder of a run: what was asked for, by which code, and what came out.
+"""The workdir of a run: its config, records and results.
 
-lock            who trains there: held as long as the process lives, however it ends
-
+lock            held by the process that trains; the system releases it when the process ends
 config.json     the resolved config
-run.json        command, overrides, package versions, commit and devices, a run or resume each
-log.jsonl       scalars by step, and when; tensorboard/ holds the same
-checkpoints/    best and latest
-vocabulary/     what turns text to ids and back
-eval/SPLIT/     scores, hypotheses and pictures
+run.json        one entry per start or resume: command, overrides, package versions, commit, devices
+status.json     whether the run is complete, and its final checkpoint
+log.jsonl       scalars by step, with their time; tensorboard/ holds the same
+checkpoints/    the best and the latest checkpoints
+quarantine/     corrupt checkpoints
+vocabulary/     the vocabularies
+eval/SPLIT/     scores, hypotheses and attention plots
+
+Importing this module does not import JAX: planners read workdirs before JAX is configured.
 """
 
 import contextlib
@@ -24,74 +27,70 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from configs.base import MODELS, Config, base_config
 from errors import UserError, first_line
-from training.hosts import first, together
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
 VOCABULARIES = "vocabulary"
-# Fields that do not say what is computed, but how it is divided over devices and where the corpus
-# is; that it is the same one, `check_data` sees.
+# Fields that may change when a run resumes: they do not affect its results. `check_data` checks
+# that data.dir still holds the same corpus.
 PLACES = ("mesh.", "data.dir", "data.cache")
-_HERE = Path(__file__).parent.parent
+_ROOT = Path(__file__).parent.parent
+# Errors for which the disk or its permissions are responsible.
+_DISK_ERRORS = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EIO,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EISDIR,
+}
 
 
 def check_workdir(workdir: Path, config: Config) -> None:
-    """Refuses a folder that belongs to a run with another config."""
+    """Raise UserError if the folder belongs to a run with another config."""
     if (workdir / "config.json").exists():
-        _refuse_other_config(load_config(workdir), config, workdir)
-
-
-# What a disk or its rights can refuse.
-_REFUSALS = {
-    getattr(errno, name)
-    for name in [
-        "ENOSPC",
-        "EDQUOT",
-        "EFBIG",
-        "EROFS",
-        "EIO",
-        "EACCES",
-        "EPERM",
-        "EEXIST",
-        "ENOTDIR",
-        "EISDIR",
-    ]
-}
+        _check_same_config(load_config(workdir), config, workdir)
 
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """A full disk, say, is no fault of the program's."""
+    """Turn disk errors under `folder`, such as a full disk, into UserError."""
     try:
         yield
     except OSError as error:
         elsewhere = error.filename and not Path(error.filename).is_relative_to(folder)
-        if error.errno not in _REFUSALS or elsewhere:
+        if error.errno not in _DISK_ERRORS or elsewhere:
             raise
         raise UserError(
-            f"cannot write to {folder}: {error.strerror or error}; put that right, and give the "
-            "same command again: what was saved is kept"
+            f"cannot write to {folder}: {error.strerror or error}; fix this and run the same "
+            "command again, which resumes from the latest checkpoint"
         ) from error
 
 
 @contextlib.contextmanager
 def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str) -> Iterator[None]:
-    """Makes the folder, where it is new, records this run and the data it is on, and keeps other
-    runs out. Of several hosts, the first does it."""
+    """Create the folder if necessary, lock it, and record this start of the run.
+
+    `data` identifies the corpus. In a multi-host run the first host writes and all hosts check.
+    """
+    from training.hosts import first, together  # imports JAX
+
     with contextlib.ExitStack() as stack:
         with together(), writing(workdir):
             if first():
                 workdir.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(_locked(workdir))
-                check_workdir(workdir, config)  # again: somebody may have been faster
+                check_workdir(workdir, config)  # again, now that no other run can change it
                 _record(workdir, config, overrides, data)
         with together():
             if not (workdir / "config.json").exists():
-                raise UserError(f"{workdir} is not on a disk that all hosts share: take one")
-            check_workdir(workdir, config)  # hosts must not differ in theirs
+                raise UserError(f"{workdir} is not on a disk that all hosts share: use one that is")
+            check_workdir(workdir, config)  # all hosts must have the same config
             check_data(workdir, data)
         yield
 
@@ -114,17 +113,17 @@ def _locked(workdir: Path) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             raise UserError(
-                f"{workdir} is in use by {file.read().strip() or 'another run'}: wait for its end, "
-                "or take another --workdir"
+                f"{workdir} is in use by {file.read().strip() or 'another run'}: wait until it "
+                "ends, or use another --workdir"
             ) from None
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}\n")
         file.flush()
-        yield  # the system takes the lock back when the process ends, killed or not
+        yield
 
 
 def write_whole(path: Path, text: str) -> None:
-    """The file as it was or as it should be, whenever the process is killed."""
+    """Write a file atomically: a killed process leaves the old or the new content."""
     scratch = path.with_name(path.name + ".new")
     with scratch.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -137,68 +136,73 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): take another --workdir") from None
+        raise UserError(f"{path} is damaged ({error}): use another --workdir") from None
 
 
 def check_data(workdir: Path, data: str) -> None:
-    """Refuses to go on, or to score, with other data than the run was begun with."""
+    """Raise UserError if the run was started with another corpus than `data`."""
     path = workdir / "run.json"
-    begun = _read_json(path)[0]["data"] if path.exists() else data
-    if begun != data:
+    started = _read_json(path)[0]["data"] if path.exists() else data
+    if started != data:
         raise UserError(
-            f"the corpus has changed since {workdir} was begun ({begun} then, {data} now): "
-            "take another --workdir, or the files it was begun with"
+            f"the corpus has changed since {workdir} was started ({started} then, {data} now): "
+            "use another --workdir, or the original files"
         )
 
 
 def load_config(workdir: Path) -> Config:
+    """Read the config of a run; fields that are newer than the run have their defaults."""
     path = workdir / "config.json"
     if not path.exists():
         raise UserError(f"{workdir} is not a run's folder: it has no config.json")
-    kept = _read_json(path)
-    name = kept.get("model", {}).get("name")
+    saved = _read_json(path)
+    name = saved.get("model", {}).get("name")
     if name not in MODELS:
         raise UserError(f"{path} has a model {name!r}: it can be {', '.join(MODELS)}")
-    config = base_config(name)  # for fields that are younger than the run
+    config = base_config(name)
     try:
-        config.update(kept)
+        config.update(saved)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{path} is of another version of this program ({first_line(error)}): run.json beside "
-            "it names its commit"
+            f"{path} was written by another version of this program ({first_line(error)}): "
+            "run.json in the same folder names the commit"
         ) from error
     return config.lock()
 
 
+def write_status(workdir: Path, step: int, final: Path | None) -> None:
+    """Record the current step, and the final checkpoint if the run is complete."""
+    status: dict[str, Any] = {"step": step, "done": final is not None}
+    if final is not None:
+        status["checkpoint"] = str(final.relative_to(workdir.absolute()))
+    write_whole(workdir / "status.json", json.dumps(status) + "\n")
+
+
 def is_done(workdir: Path) -> bool:
-    """Whether a run has come to its end: a quick look, for those who plan what is to be done."""
-    folder = workdir / "checkpoints"
-    steps = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
-    if not steps:
-        return False
+    """Whether a run is complete and its final checkpoint still exists."""
     try:
-        return json.loads((folder / str(max(steps)) / "progress" / "metadata").read_bytes())["done"]
-    except (OSError, ValueError, KeyError):  # damaged: training will put it aside and go on
+        status = json.loads((workdir / "status.json").read_bytes())
+        return status["done"] and (workdir / status["checkpoint"]).is_dir()
+    except (OSError, ValueError, KeyError, TypeError):  # absent or damaged: training writes it
         return False
 
 
 def flat(config: Config) -> dict[str, object]:
-    """Dotted field names to values, as JSON keeps them."""
-    found = {}
+    """Return a config as a flat dictionary with dotted field names and JSON values."""
+    fields = {}
 
     def visit(node, prefix: str) -> None:
         for name, value in node.items():
             if isinstance(value, dict):
                 visit(value, f"{prefix}{name}.")
             else:
-                found[prefix + name] = value
+                fields[prefix + name] = value
 
     visit(json.loads(config.to_json()), "")
-    return found
+    return fields
 
 
-def _refuse_other_config(old: Config, new: Config, workdir: Path) -> None:
-    """What is computed must be the same."""
+def _check_same_config(old: Config, new: Config, workdir: Path) -> None:
     before, after = flat(old), flat(new)
     differences = [
         f"{name}: {before.get(name, 'absent')!r} there, {after.get(name, 'absent')!r} here"
@@ -209,11 +213,13 @@ def _refuse_other_config(old: Config, new: Config, workdir: Path) -> None:
         raise UserError(
             f"{workdir} holds a run with another config ({'; '.join(differences[:4])}"
             + (f"; and {len(differences) - 4} more" if len(differences) > 4 else "")
-            + "): take another --workdir, or the config it was begun with"
+            + "): use another --workdir, or the original config"
         )
 
 
-def _this_run(overrides: list[str], data: str) -> dict:
+def _this_run(overrides: list[str], data: str) -> dict[str, Any]:
+    import jax
+
     return {
         "began": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -227,10 +233,10 @@ def _this_run(overrides: list[str], data: str) -> dict:
 
 
 def _commit() -> str:
-    """The code's commit, with a + where files differ from it; "" outside a git checkout."""
+    """Return the commit, with a + if the checkout is modified; "" outside a git checkout."""
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(_HERE), *arguments]
+        command = ["git", "-C", str(_ROOT), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:

@@ -158,5 +158,5 @@ def test_what_cannot_be_done_with_a_run_is_a_sentence(tmp_path, alone):
     assert "only translation runs can translate" in said("translate.py")
     taken = tmp_path / "file"
     taken.write_text("")
-    with pytest.raises(UserError, match=r"cannot write to .*file: File exists; put that right"):
+    with pytest.raises(UserError, match=r"cannot write to .*file: File exists"):
         score_run(config, run, alone, "best", Wanted("test", taken, pictures=0, page=0))

@@ -197,14 +197,14 @@ def test_both_norms_train(transformer_task, mesh, norm):
     config = transformer_task.config.copy_and_resolve_references()
     config.model.norm = norm
     task = Translation(config)
-    optimizer = optax.adam(0.01)
+    optimizer, schedule = optax.adam(0.01), optax.constant_schedule(0.01)
     params = jax.jit(task.init)(jax.random.key(0))
     state = jax.device_put(create_state(params, optimizer, ema=False), replicated(mesh))
-    step = make_train_step(task.loss, optimizer, config, mesh, state)
+    step = make_train_step(task.loss, optimizer, schedule, config, mesh, state)
     batch = put(task.train_batches()[0], mesh)
     sums, totals = zero_sums(task.loss, state, batch, mesh), [0.0]
     for _ in range(40):
-        state, sums = step(state, sums, batch, jax.random.key(0))
+        state, sums, _ = step(state, sums, batch, jax.random.key(0))
         totals.append(float(sums["loss"]))
     losses = np.diff(totals)
     assert losses[-1] < 0.6 * losses[0]

@@ -11,24 +11,26 @@ from data.vocabulary import PAD
 from errors import UserError
 from tests.toy import Exploding, Line, Points, toy_config
 from training import devices
-from training.devices import divided, make_mesh, put, replicated
+from training.devices import make_mesh, put, replicated, state_sharding
 from training.state import create_state, purpose_key
 from training.step import make_train_step, zero_sums
 
+ONE = optax.constant_schedule(1.0)
+
 
 def one_step(*arguments, **options):
-    """State and sums after one step, of plain gradient descent by default, on so many devices."""
-    return jax.device_get(placed_step(*arguments, **options))
+    """Return the state and sums after one step, by default of plain gradient descent."""
+    return jax.device_get(sharded_step(*arguments, **options)[:2])
 
 
-def placed_step(task, config, batch, devices, optimizer=None, fsdp=1):
-    mesh = make_mesh(jax.devices()[:devices], fsdp)
-    optimizer = optimizer or optax.sgd(1.0)
+def sharded_step(task, config, batch, devices, state_shards=1):
+    mesh = make_mesh(jax.devices()[:devices], state_shards)
+    optimizer = optax.sgd(1.0)
     state = create_state(jax.jit(task.init)(jax.random.key(0)), optimizer, bool(config.train.ema))
-    state = jax.device_put(state, divided(mesh, state))
+    state = jax.device_put(state, state_sharding(mesh, state))
     batch = put(batch, mesh)
     zeros = zero_sums(task.loss, state, batch, mesh)
-    step = make_train_step(task.loss, optimizer, config, mesh, state)
+    step = make_train_step(task.loss, optimizer, ONE, config, mesh, state)
     return step(state, zeros, batch, jax.random.key(0))
 
 
@@ -47,10 +49,10 @@ def test_loss_and_gradients_are_the_same_on_any_number_of_devices(tiny_task, mon
     config.optimizer.clip_norm = 0.0
     start = jax.tree.leaves(jax.jit(tiny_task.init)(jax.random.key(0)))
     expected, expected_sums = one_step(tiny_task, config, batch, devices=1)
-    for count, fsdp in ((2, 1), (8, 4)):
-        state, sums = placed_step(tiny_task, config, batch, count, fsdp=fsdp)
+    for count, shards in ((2, 1), (8, 4)):
+        state, sums, _ = sharded_step(tiny_task, config, batch, count, state_shards=shards)
         whole = [x.sharding.is_fully_replicated for x in jax.tree.leaves(state.params)]
-        assert all(whole) if fsdp == 1 else whole.count(False) > len(whole) / 2
+        assert all(whole) if shards == 1 else whole.count(False) > len(whole) / 2
         for name, value in expected_sums.items():
             np.testing.assert_allclose(sums[name], value, rtol=1e-5)
         pairs = zip(*map(jax.tree.leaves, (state.params, expected.params)), strict=True)
@@ -63,8 +65,8 @@ def test_dropout_masks_are_the_same_bits_on_any_number_of_devices():
         return nn.Dropout(0.5).apply({}, x, deterministic=False, rngs={"dropout": key})
 
     ones, masks = np.ones((16, 3, 8), np.float32), set()
-    for count, fsdp in ((1, 1), (2, 1), (8, 1), (8, 2)):
-        mesh = make_mesh(jax.devices()[:count], fsdp)
+    for count, shards in ((1, 1), (2, 1), (8, 1), (8, 2)):
+        mesh = make_mesh(jax.devices()[:count], shards)
         mask = jax.jit(dropped)(jax.random.key(3), put({"x": ones}, mesh)["x"])
         assert len(mask.sharding.device_set) == count
         masks.add(np.asarray(mask).tobytes())
@@ -72,13 +74,13 @@ def test_dropout_masks_are_the_same_bits_on_any_number_of_devices():
 
 
 def test_large_arrays_are_cut_along_their_longest_axis_that_can_be_cut():
-    mesh = make_mesh(jax.devices()[:8], fsdp=4)
+    mesh = make_mesh(jax.devices()[:8], state_shards=4)
     shapes = {(64, 128): (64, 32), (130, 64): (130, 16), (129, 65): (129, 65), (16,): (16,)}
-    for shape, own in shapes.items():
-        sharding = devices.divided(mesh, jax.ShapeDtypeStruct(shape, np.float32))
-        assert sharding.shard_shape(shape) == own
-    with pytest.raises(UserError, match=r"mesh\.fsdp=3 does not divide the 8 devices there are"):
-        make_mesh(jax.devices()[:8], fsdp=3)
+    for shape, shard in shapes.items():
+        sharding = state_sharding(mesh, jax.ShapeDtypeStruct(shape, np.float32))
+        assert sharding.shard_shape(shape) == shard
+    with pytest.raises(UserError, match=r"mesh\.state_shards=3 .*8"):
+        make_mesh(jax.devices()[:8], state_shards=3)
 
 
 # jax.pmap is in maintenance and says so; comparing with it is the point of this test.
@@ -129,12 +131,12 @@ def test_noise_differs_by_step_micro_batch_and_seed():
             create_state(Line().init(None), optax.sgd(1.0), False), replicated(mesh)
         )
         batch = put(Points()[0], mesh)
-        step = make_train_step(random_loss, optax.sgd(1.0), config, mesh, state)
+        step = make_train_step(random_loss, optax.sgd(1.0), ONE, config, mesh, state)
         values = []
         for _ in range(2):
             before = float(state.params["w"])
             zeros = zero_sums(random_loss, state, batch, mesh)
-            state, _ = step(state, zeros, batch, purpose_key(seed, "dropout"))
+            state, *_ = step(state, zeros, batch, purpose_key(seed, "dropout"))
             values.append(before - float(state.params["w"]))
         return values
 
@@ -154,7 +156,7 @@ def test_runs_of_two_seeds_are_one_program():
         state = create_state(Line().init(None), optax.sgd(1.0), False)
         batch = put(Points()[0], mesh)
         zeros = zero_sums(random_loss, state, batch, mesh)
-        step = make_train_step(random_loss, optax.sgd(1.0), config, mesh, state)
+        step = make_train_step(random_loss, optax.sgd(1.0), ONE, config, mesh, state)
         return step.lower(state, zeros, batch, purpose_key(seed, "dropout")).as_text()
 
     assert program(0) == program(1)
@@ -176,14 +178,14 @@ def test_averages_move_far_when_young_and_then_a_tenth_of_the_way():
     state = jax.device_put(state, replicated(mesh))
     batch = put(Points()[0], mesh)
     mean = float(Line().loss(Line().init(None), Points()[0])["loss"]) / 8
-    step = make_train_step(Line().loss, optax.sgd(0.0), toy_config(), mesh, state)
+    step = make_train_step(Line().loss, optax.sgd(0.0), ONE, toy_config(), mesh, state)
     for at, start, share in ((0, 0.0, 0.9), (1, 0.9 * mean, 9 / 11), (500, 0.0, 0.1)):
         average = jax.device_put({"loss": jnp.float32(start)}, replicated(mesh))
         state = state.replace(step=jax.device_put(jnp.int32(at), replicated(mesh)))
         state = state.replace(averages=average)
         expected = (1 - share) * start + share * mean
         zeros = zero_sums(Line().loss, state, batch, mesh)
-        state, _ = step(state, zeros, batch, jax.random.key(0))
+        state, *_ = step(state, zeros, batch, jax.random.key(0))
         np.testing.assert_allclose(state.averages["loss"], expected, rtol=1e-5)
 
 
@@ -203,6 +205,29 @@ def test_a_step_that_is_not_finite_changes_nothing_but_the_counters():
     assert (state.params["w"], state.params["b"], state.ema["w"]) == (0, 1, 0)
     assert (state.step, state.skipped, state.skipped_in_row) == (1, 1, 1)
     assert sums["loss"] == sums["count"] == 0
+
+
+def test_only_the_state_is_donated():
+    """Later steps leave the sums and counters of a step readable."""
+    mesh, schedule = make_mesh(jax.devices()[:2]), lambda step: 0.5**step
+    state = create_state(Exploding().init(None), optax.sgd(0.01), False)
+    state = jax.device_put(state, replicated(mesh))
+    source, task = Exploding().train_batches(0, 0, 1), Exploding()
+    zeros = zero_sums(task.loss, state, put(source[0], mesh), mesh)
+    step = make_train_step(task.loss, optax.sgd(0.01), schedule, toy_config(), mesh, state)
+    sums, outputs = zeros, []
+    for i in range(7):
+        before = state
+        state, sums, counters = step(state, sums, put(source[i], mesh), jax.random.key(0))
+        assert before.step.is_deleted()
+        outputs.append((sums, counters))
+    assert [int(sums["count"]) for sums, _ in outputs] == [8, 16, 24, 32, 32, 32, 32]
+    assert [int(c.skipped) for _, c in outputs] == [0, 0, 0, 0, 1, 2, 3]
+    assert [int(c.longest_skipped) for _, c in outputs] == [0, 0, 0, 0, 1, 2, 3]
+    # Skipped steps do not advance the schedule.
+    rates = [float(c.learning_rate) for _, c in outputs]
+    assert rates == [1, 0.5, 0.25, 0.125, 0.125, 0.125, 0.125]
+    assert float(zeros["count"]) == 0
 
 
 def test_gradients_are_scaled_down_to_the_norm_and_never_up():
