@@ -1,10 +1,10 @@
-"""Trains and scores every row of a paper's table, and writes ours beside the paper's.
+"""Train and score every row of a paper's table, and compare it with the published figures.
 
 python reproduce.py --list
 python reproduce.py luong2015.table4 --data=multi30k_de_en --size=small --seeds=3
 
-What is done is not done again: stopped or killed, the same command goes on, and tables share the
-runs that they have in common. The page is WORKDIR/TARGET,DATA,SIZE/page.md.
+Finished runs and reports are kept: the same command continues after an interruption, and tables
+share the runs that they have in common. The page is WORKDIR/TARGET,DATA,SIZE/page.md.
 """
 
 import difflib
@@ -19,36 +19,42 @@ from absl import flags
 import program
 from errors import UserError
 from papers.plan import Plan, make_plan
-from papers.registry import TARGETS
+from papers.registry import find_targets
 from papers.table import Table
 from sweeping.devices import deal
 from sweeping.estimate import TRYING, duration, estimate
+from sweeping.packages import check_packages
 from sweeping.points import Point, Sweep
-from sweeping.study import Settings, Study
-from sweeping.watch import work
+from sweeping.settings import Settings
 
-_DATA = flags.DEFINE_string("data", "", "Corpus, a name of configs/datasets.py; --list has them.")
-_DATA_DIR = flags.DEFINE_string("data_dir", "", "Its folder, where it is not in corpora/.")
-_SIZE = flags.DEFINE_string("size", "", "Size of the models, as the configs have it.")
+# Modules that import JAX or Optuna are imported inside functions: program.run configures the
+# compilation cache first, and --help and --list do not need them.
+
+_DATA = flags.DEFINE_string("data", "", "Corpus: one of the names that --list shows.")
+_DATA_DIR = flags.DEFINE_string("data_dir", "", "Folder of the corpus, if it is not in corpora/.")
+_SIZE = flags.DEFINE_string("size", "", "Model size: one of the names that --list shows.")
 _SEEDS = flags.DEFINE_integer(
-    "seeds", 0, "Runs of every row: seeds 0, 1, ...; 0: as many as the target has by itself.",
-    lower_bound=0,
-)  # fmt: skip
-_WORKERS = flags.DEFINE_integer("workers", 1, "Runs side by side on this machine.", lower_bound=1)
-_WORKDIR = flags.DEFINE_string("workdir", "results", "Folder of all runs, scores and pages.")
-_LIST = flags.DEFINE_bool("list", False, "Show all that can be reproduced.")
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Only show the runs, and how long they may take.")
+    "seeds", 0, "Runs per row: seeds 0, 1, ...; 0: the target's default.", lower_bound=0
+)
+_WORKERS = flags.DEFINE_integer(
+    "workers", 1, "Number of parallel runs on this machine.", lower_bound=1
+)
+_WORKDIR = flags.DEFINE_string("workdir", "results", "Folder of all runs, reports and pages.")
+_LIST = flags.DEFINE_bool("list", False, "List all targets.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Only list the runs and estimate the total time.")
 
 
 def main(target: str = "") -> None:
+    targets = find_targets()
     if _LIST.value or not target:
-        return _show_targets()
-    if target not in TARGETS:
-        close = difflib.get_close_matches(target, TARGETS, cutoff=0.4)
-        near = f"did you mean {' or '.join(close)}? " if close else ""
-        raise UserError(f"there is no {target}: {near}--list shows all targets")
+        return _show_targets(targets)
+    if target not in targets:
+        close = difflib.get_close_matches(target, targets, cutoff=0.4)
+        hint = f"did you mean {' or '.join(close)}? " if close else ""
+        raise UserError(f"there is no target {target}: {hint}--list shows all targets")
+    check_packages("reproduce.py")
     plan = make_plan(
-        target, TARGETS[target], _DATA.value, _SIZE.value, program.folder(_WORKDIR.value, "result"),
+        target, targets[target], _DATA.value, _SIZE.value, program.folder(_WORKDIR.value, "result"),
         _SEEDS.value, _DATA_DIR.value,
     )  # fmt: skip
     if _DRY_RUN.value:
@@ -65,41 +71,46 @@ def main(target: str = "") -> None:
 
 
 def _check_corpus(plan: Plan) -> None:
-    """It is there and prepared: once, not a run each."""
-    from tasks.registry import make_task  # with all that reads data, which --list need not wait for
+    """Prepare the corpus once, before all runs, and report an unreadable one."""
+    from tasks.registry import make_task
 
     try:
         make_task(plan.config(plan.table.rows[0]))
     except UserError as error:
-        raise UserError(f"{plan.data} cannot be read: {error}") from error
+        raise UserError(f"cannot read the corpus {plan.data}: {error}") from error
 
 
 def reproduce(plan: Plan, workers: int, command: str) -> Path:
-    """Trains what is not trained, scores what is not scored, and writes the page."""
+    """Train and score whatever is missing, write the page, and return its path."""
     failed = _train(plan, workers)
-    from papers.page import write_page  # with all of evaluation, likewise
-    from papers.scoring import read_reports, score
+    from papers.page import write_page
+    from papers.scoring import read_reports, score_plan
 
-    failed += score(plan, workers)
+    failed += score_plan(plan, workers)
     page = write_page(plan, read_reports(plan), command)
     if failed:
         raise UserError(
-            f"{len(failed)} failed, and {page} lacks them; the same command tries again. The "
-            f"first: {failed[0]}"
+            f"{len(failed)} runs or reports failed and are missing in {page}; the same command "
+            f"tries them again. The first error: {failed[0]}"
         )
     return page
 
 
 def _train(plan: Plan, workers: int) -> list[str]:
-    """By the sweep's workers; the errors of those that failed. What is done, the runs tell, so the
-    study is of this call alone."""
+    """Train the missing runs with the workers of a sweep; return the errors of failed runs.
+
+    The run folders record which runs are done, so the study is temporary.
+    """
     runs, left = plan.runs(), plan.left()
     if not left:
         return []
-    total = len(runs) * plan.seeds
-    logging.getLogger("alignax").info(f"{total - len(left)} of {total} runs are trained")
+    from sweeping.study import Study
+    from sweeping.watch import work
+
+    total, logger = len(runs) * plan.seeds, logging.getLogger("alignax")
+    logger.info(f"{total - len(left)} of {total} runs are trained")
     for name, rows in runs.items():
-        logging.getLogger("alignax").info(f"{name}: {'; '.join(row.name for row in rows)}")
+        logger.info(f"{name}: {'; '.join(row.name for row in rows)}")
     points: list[Point] = [{"name": name} for name in runs]
     metrics = {plan.config(rows[0]).train.eval_metric for rows in runs.values()}
     settings = Settings(metrics.pop() if len(metrics) == 1 else "loss", seeds=plan.seeds)
@@ -110,32 +121,33 @@ def _train(plan: Plan, workers: int) -> list[str]:
     return [f"{r.key}, seed {r.seed}: {r.facts['error']}" for r in records if "error" in r.facts]
 
 
-def _show_targets() -> None:
-    for name, table in TARGETS.items():
-        runs = _count(name, table)
+def _show_targets(targets: dict[str, Table]) -> None:
+    for name, table in targets.items():
+        runs = _count_runs(name, table)
         print(f"{name:24} {table.title}")
         sizes = f" --size={'|'.join(table.sizes)}" if any(table.sizes) else ""
         print(f"{'':24} --data={'|'.join(table.data)}{sizes}")
         time = duration(60 * runs * table.minutes)
         print(f"{'':24} {runs} runs with {table.seeds} seeds, about {time} on {table.machine}")
-    print("\nThe time is rough, of the first corpus and size, one run after another.")
+    print("\nTimes are rough estimates for the first corpus and size, one run after another.")
 
 
-def _count(name: str, table: Table) -> int:
+def _count_runs(name: str, table: Table) -> int:
     plan = make_plan(name, table, "", "", Path(), 0, "")
     return len(plan.runs()) * plan.seeds
 
 
-def _some(number: int, things: str) -> str:
-    return f"{number} {things}{'' if number == 1 else 's'}"
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _show_plan(plan: Plan, workers: int) -> None:
+    """Print the runs that are left and an estimate of the total time."""
     runs, left = plan.runs(), plan.left()
-    counts = _some(len(runs), "model"), _some(plan.seeds, "seed"), _some(len(left), "run")
-    print(f"{plan.name}: {', '.join(counts)} to be trained")
+    counts = _plural(len(runs), "model"), _plural(plan.seeds, "seed"), _plural(len(left), "run")
+    print(f"{plan.name}: {', '.join(counts)} to train")
     for name, rows in runs.items():
-        done = plan.seeds - sum(name == own for own, _ in left)
+        done = plan.seeds - sum(name == unfinished for unfinished, _ in left)
         print(f"{done} of {plan.seeds} trained: {name} ({'; '.join(row.name for row in rows)})")
     if not left:
         return
@@ -146,9 +158,9 @@ def _show_plan(plan: Plan, workers: int) -> None:
     found = estimate(plan.base(row), dict(row.changes), deal(workers)[0])
     whole = duration(-(-len(left) // workers) * found.seconds)
     print(
-        f"a run of {found.steps:,} steps may take {duration(found.seconds)} here, not counting "
-        f"evaluations but one; all with --workers={workers} {whole}, were all like it; and then "
-        "they are scored"
+        f"estimated time of one run of {found.steps:,} steps: {duration(found.seconds)}, with one "
+        f"evaluation\nestimated time of all runs with --workers={workers}: {whole}, if all are "
+        "like the first; scoring is not counted"
     )
 
 

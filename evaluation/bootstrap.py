@@ -1,4 +1,4 @@
-"""The paired bootstrap (Koehn 2004) over the mean of several runs a system."""
+"""The paired bootstrap (Koehn 2004) for the mean score over several runs per system."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -7,61 +7,74 @@ import numpy as np
 
 from evaluation.scores import TOKENISED
 
-Statistics = np.ndarray  # [examples, numbers], whose sums make a score
-Score = Callable[[np.ndarray], np.ndarray]  # of sums [..., numbers]
+ExampleStatistics = np.ndarray  # [examples, numbers]; a score is a function of the column sums
+ScoreFunction = Callable[[np.ndarray], np.ndarray]  # maps sums [..., numbers] to scores [...]
 
 
 def paired_bootstrap_p(
-    ours: Sequence[Statistics],
-    theirs: Sequence[Statistics],
-    score: Score,
+    ours: Sequence[ExampleStatistics],
+    theirs: Sequence[ExampleStatistics],
+    score: ScoreFunction,
     samples: int = 1000,
     seed: int = 12345,
 ) -> float:
-    """p of the difference of two systems' mean scores, two-sided: how often that of a sample of
-    examples lies as far from the difference found as this lies from none."""
-    times = _times(len(ours[0]), samples, seed)
+    """Return the two-sided p-value of the difference between two systems' mean scores.
 
-    def mean(runs: Sequence[Statistics]) -> np.ndarray:
-        return np.mean([score(times @ statistics) for statistics in runs], axis=0)
+    Each system has one array of statistics per run. The p-value is the fraction of bootstrap
+    samples whose difference is at least as far from the observed one as the observed one is from
+    zero.
+    """
+    counts = _sample_counts(len(ours[0]), samples, seed)
 
-    found, *others = mean(ours) - mean(theirs)
-    as_far = np.abs(np.array(others) - found) >= abs(found) - 1e-12
+    def mean(runs: Sequence[ExampleStatistics]) -> np.ndarray:
+        return np.mean([score(counts @ statistics) for statistics in runs], axis=0)
+
+    observed, *sampled = mean(ours) - mean(theirs)
+    as_far = np.abs(np.array(sampled) - observed) >= abs(observed) - 1e-12
     return (1 + int(as_far.sum())) / (samples + 1)
 
 
-@functools.lru_cache(maxsize=1)  # it is large, and the same for all rows of a table
-def _times(count: int, samples: int, seed: int) -> np.ndarray:
-    """How often each example is in a sample [samples + 1, examples]; first all as they are."""
-    times = np.ones((samples + 1, count))
+@functools.lru_cache(maxsize=1)  # the array is large, and the same for all rows of a table
+def _sample_counts(count: int, samples: int, seed: int) -> np.ndarray:
+    """Return how often each example is in each sample, as [samples + 1, examples].
+
+    The first sample is the original one, with every example once.
+    """
+    counts = np.ones((samples + 1, count))
     rng = np.random.default_rng(seed)
-    times[1:] = rng.multinomial(count, np.full(count, 1 / count), size=samples)
-    return times
+    counts[1:] = rng.multinomial(count, np.full(count, 1 / count), size=samples)
+    return counts
 
 
-def share(right: Sequence[float]) -> Statistics:
-    """Of scores that are means over examples."""
-    values = np.asarray(right, float)
-    return np.stack([values, np.ones_like(values)], axis=1)
+def mean_statistics(values: Sequence[float]) -> ExampleStatistics:
+    """Return the statistics of a score that is the mean of one value per example."""
+    column = np.asarray(values, float)
+    return np.stack([column, np.ones_like(column)], axis=1)
 
 
 def mean_score(sums: np.ndarray) -> np.ndarray:
+    """Return the mean from the sums of `mean_statistics`."""
     return sums[..., 0] / sums[..., 1]
 
 
 def bleu_statistics(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
-) -> Statistics:
-    """Matches and n-grams of orders 1 to 4 and both lengths, a sentence of given words each."""
+) -> ExampleStatistics:
+    """Return the BLEU statistics of every sentence.
+
+    The columns are the n-gram matches and n-gram counts of orders 1 to 4, the hypothesis length and
+    the reference length. Sentences are lists of words.
+    """
     rows = []
     for words, several in zip(hypotheses, references, strict=True):
-        found = TOKENISED.corpus_score([" ".join(words)], [[" ".join(own)] for own in several])
+        gold = [[" ".join(reference)] for reference in several]
+        found = TOKENISED.corpus_score([" ".join(words)], gold)
         rows.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
     return np.array(rows, float)
 
 
 def bleu_score(sums: np.ndarray) -> np.ndarray:
-    """BLEU-4 without smoothing."""
+    """Return BLEU-4 without smoothing from the sums of `bleu_statistics`."""
     counts, totals, ours, gold = sums[..., :4], sums[..., 4:8], sums[..., 8], sums[..., 9]
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = np.exp(np.log(counts / totals).mean(axis=-1))

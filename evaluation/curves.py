@@ -1,11 +1,13 @@
-"""Scores of parts of a split: by source length (Bahdanau 2015 Figure 2, Luong 2015 Figure 6) and by
-the number of unknown source words."""
+"""Scores of parts of a split: by source length (Bahdanau 2015, Figure 2; Luong 2015, Figure 6) and
+by the number of unknown source words."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 
 class Part(NamedTuple):
+    """The scores of one part of a split."""
+
     label: str
     sentences: int
     scores: dict[str, float]
@@ -14,31 +16,34 @@ class Part(NamedTuple):
 def by_length(
     items: Sequence[Any], lengths: Sequence[int], score: Callable[[list[Any]], dict[str, float]]
 ) -> list[Part]:
-    """Steps of 5 words where the split is short, of 10 otherwise; the last is open."""
+    """Score the items by length, in bins of 5 words if all are short, otherwise of 10.
+
+    The last bin is open-ended. Empty bins are left out.
+    """
     step = 5 if max(lengths) <= 40 else 10
     last = 30 if step == 5 else 60
     edges = range(0, last + 1, step)
-    parts = []
+    bins = []
     for low in edges:
         high = low + step if low < last else max(*lengths, last + 1)
         label = f"{low + 1}–{high}" if low < last else f"over {last}"
-        own = [x for x, n in zip(items, lengths, strict=True) if low < n <= high]
-        parts.append((label, own))
-    return _scored(parts, score)
+        bins.append((label, [x for x, n in zip(items, lengths, strict=True) if low < n <= high]))
+    return _scored(bins, score)
 
 
 def by_unknown(
     items: Sequence[Any], unknown: Sequence[int], score: Callable[[list[Any]], dict[str, float]]
 ) -> list[Part]:
+    """Score the items by their number of unknown words: 0, 1, 2, and 3 or more."""
     numbers = {"0": range(1), "1": range(1, 2), "2": range(2, 3), "3 or more": range(3, 10_000)}
-    parts = [
-        (label, [x for x, n in zip(items, unknown, strict=True) if n in own])
-        for label, own in numbers.items()
+    bins = [
+        (label, [x for x, n in zip(items, unknown, strict=True) if n in counts])
+        for label, counts in numbers.items()
     ]
-    return _scored(parts, score)
+    return _scored(bins, score)
 
 
 def _scored(
-    parts: list[tuple[str, list[Any]]], score: Callable[[list[Any]], dict[str, float]]
+    bins: list[tuple[str, list[Any]]], score: Callable[[list[Any]], dict[str, float]]
 ) -> list[Part]:
-    return [Part(label, len(own), score(own)) for label, own in parts if own]
+    return [Part(label, len(items), score(items)) for label, items in bins if items]

@@ -1,4 +1,4 @@
-"""Attention as pictures, in the manner of the papers: source across, target down."""
+"""Pictures of attention, laid out as in the papers (source across, target down), and plots."""
 
 import itertools
 import warnings
@@ -14,21 +14,21 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-# For scripts that matplotlib's own font lacks, where the machine has one that does not.
+# Fonts for scripts that DejaVu Sans lacks; only the installed ones are used.
 _FALLBACKS = (
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans Arabic", "Noto Sans Hebrew",
     "Noto Sans Devanagari", "Hiragino Sans", "Microsoft YaHei", "Arial Unicode MS",
 )  # fmt: skip
-_here = set(font_manager.get_font_names())
-plt.rcParams["font.family"] = ["DejaVu Sans", *(font for font in _FALLBACKS if font in _here)]
-ACROSS = 40  # words that a picture of a text has in a line
-warnings.filterwarnings("ignore", "Glyph .* missing from font")  # boxes tell it as well
+_installed = set(font_manager.get_font_names())
+plt.rcParams["font.family"] = ["DejaVu Sans", *(font for font in _FALLBACKS if font in _installed)]
+ACROSS = 40  # words per line in a picture of a text
+warnings.filterwarnings("ignore", "Glyph .* missing from font")  # missing glyphs are boxes
 
 
 def heat_map(
     weights: np.ndarray, source: list[str], target: list[str], title: str, path: Path
 ) -> None:
-    """Weights [target, source] as a grey picture; white is 1."""
+    """Draw weights [target, source] as a grey-scale image; white is 1."""
     width, height = 0.34 * len(source) + 1.6, 0.34 * len(target) + 1.4
     figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
     image = axes.imshow(weights, cmap="gray", vmin=0, vmax=1)
@@ -39,7 +39,7 @@ def heat_map(
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=9)
     axes.set_xlabel(title, fontsize=8)
-    # As high as the matrix, however wide that is.
+    # The colour bar is as high as the matrix, however wide that is.
     beside = axes.inset_axes((1 + 0.2 / width, 0, 0.15 / width, 1))
     figure.colorbar(image, cax=beside)
     figure.savefig(path, dpi=150)
@@ -47,7 +47,7 @@ def heat_map(
 
 
 def over_text(hops: np.ndarray, words: list[str], title: str, path: Path) -> None:
-    """Weights [hop, word] in lines of at most ACROSS words; white is the largest."""
+    """Draw weights [hop, word] in lines of at most ACROSS words; white is the largest weight."""
     across, largest = min(ACROSS, len(words)), float(hops.max())
     starts = range(0, len(words), ACROSS)
     high = 0.34 * len(hops) + 0.8
@@ -57,7 +57,7 @@ def over_text(hops: np.ndarray, words: list[str], title: str, path: Path) -> Non
     )  # fmt: skip
     for axes, start in zip(grid[:, 0], starts, strict=True):
         line = words[start : start + across]
-        part = np.full((len(hops), across), np.nan)  # of the last line some is empty
+        part = np.full((len(hops), across), np.nan)  # the last line may be shorter
         part[:, : len(line)] = hops[:, start : start + across]
         axes.imshow(part, cmap="gray", vmin=0, vmax=largest)
         axes.set_xticks(
@@ -81,8 +81,7 @@ def heat_maps(
     title: str,
     path: Path,
 ) -> None:
-    """Many of them side by side under their names, with the words at the margin; white is the
-    largest weight of all."""
+    """Draw several heat maps in a grid, each under its name; white is the largest weight of all."""
     largest = max(float(w.max()) for w in weights.values())
     columns = len(weights) // rows
     width, height = 0.2 * len(source) + 0.3, 0.2 * len(target) + 0.4
@@ -115,9 +114,12 @@ def highlighted(
     title: str,
     path: Path,
 ) -> None:
-    """A document with both levels of its attention: a red bar before each sentence for its weight
-    p_s, blue behind each word for √p_s · p_w, so that words of light sentences stay visible (Yang
-    2016, Figure 5). The deepest red and blue are the largest of the document."""
+    """Draw a document with both levels of its attention (Yang 2016, Figure 5).
+
+    A red bar before each sentence shows its weight p_s; a blue background of each word shows
+    √p_s · p_w, which keeps words of sentences with small weights visible. The darkest red and blue
+    are the largest values of the document.
+    """
     across, height, left = 10.0, 0.22, 0.6  # inches
     figure = plt.figure(figsize=(across, 1))
     renderer, font = figure.canvas.get_renderer(), font_manager.FontProperties(size=9)  # pyright: ignore
@@ -153,8 +155,10 @@ def highlighted(
 def over_passage(
     rows: dict[str, np.ndarray], passage: list[str], marked: set[str], title: str, path: Path
 ) -> None:
-    """Weights over a long passage, a row each by name; white is a row's largest weight. Only the
-    `marked` words are written beneath, those that stand too near each other under one mark."""
+    """Draw named rows of weights over a long passage; white is a row's largest weight.
+
+    Only the `marked` words are written below the rows. Words that are too close share one tick.
+    """
     weights = np.stack([row / max(float(row.max()), 1e-9) for row in rows.values()])
     figure, axes = plt.subplots(figsize=(18, 0.24 * len(rows) + 1.8), layout="constrained")
     axes.imshow(weights, cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
@@ -174,17 +178,18 @@ def over_passage(
 
 
 def two_series(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
+    """Plot the gold series and the predicted one."""
     figure, axes = plt.subplots(figsize=(9, 3), layout="constrained")
     axes.plot(gold, label="y", color="black", linewidth=1)
-    axes.plot(ours, label="ours", color="tab:orange", linewidth=1.5, alpha=0.8)
-    axes.set_xlabel("step")
+    axes.plot(ours, label="predicted", color="tab:orange", linewidth=1.5, alpha=0.8)
+    axes.set_xlabel("time step")
     axes.legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
 def piano_rolls(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
-    """Frames [time, note] that sounded, above the probabilities they were given a frame before."""
+    """Draw the notes [time, note] of a piece above the probabilities predicted for them."""
     sounding = np.flatnonzero(gold.any(axis=0) | (ours > 0.1).any(axis=0))
     low, high = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (0, gold.shape[1] - 1)
     figure, (above, below) = plt.subplots(
@@ -205,7 +210,7 @@ def piano_rolls(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
 def joined(
     named: Mapping[str, tuple[Sequence[str], Sequence[float]]], across: str, up: str, path: Path
 ) -> None:
-    """Values at places with names, joined."""
+    """Plot values at labelled positions, joined by lines."""
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for name, (labels, values) in named.items():
         axes.plot(labels, values, marker="o", label=name)
@@ -222,12 +227,12 @@ def levels_and_curves(
     up: str,
     path: Path,
 ) -> None:
-    """Several measurements at each point of a curve, their means joined; others as levels."""
+    """Plot curves with means and standard deviations, and further values as horizontal lines."""
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     for name, (places, values) in curves.items():
-        means = [float(np.mean(own)) for own in values]
-        spread = [float(np.std(own, ddof=min(1, len(own) - 1))) for own in values]
-        axes.errorbar(places, means, spread, label=name, marker="o", capsize=3)
+        means = [float(np.mean(seeds)) for seeds in values]
+        deviations = [float(np.std(seeds, ddof=min(1, len(seeds) - 1))) for seeds in values]
+        axes.errorbar(places, means, deviations, label=name, marker="o", capsize=3)
     styles = itertools.cycle((":", "-.", "--", "-", (0, (6, 4)), (0, (1, 5))))
     for (name, values), style in zip(levels.items(), styles, strict=False):
         axes.axhline(float(np.mean(values)), label=name, color="black", linestyle=style, lw=1)

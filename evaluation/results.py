@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from configs.base import Config
-from evaluation.page import write_page
+from evaluation.page import write_report_page
 
 
 class Wanted(NamedTuple):
@@ -78,7 +78,7 @@ def write_report(
         "pictures": [_inline(picture) for picture in pictures],
         "curves": {}, "selection": [], "positions": [], "sentences": list(examples),
     }  # fmt: skip
-    write_page(wanted.folder / "report.html", content)
+    write_report_page(wanted.folder / "report.html", content)
 
 
 def _inline(picture: Path) -> tuple[str, str]:

@@ -1,38 +1,42 @@
-"""Does attention select "a few important words, most weights near zero"? In numbers."""
+"""Attention statistics: how strongly attention selects a few source words."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-SMALL = 0.01  # a weight under it is near zero
+SMALL = 0.01  # a smaller weight counts as near zero
 
 
-class Selection(NamedTuple):
-    """Means over target words. Weights are made to sum to 1 before they are measured."""
+class AttentionSummary(NamedTuple):
+    """Means over target words. Weights are normalised to sum to 1 before they are measured."""
 
     entropy: float  # in nats
-    effective: float  # e^entropy: so many words, attended to evenly, would have this entropy
-    small: float  # share of the weights that are under SMALL
+    effective: float  # e^entropy: the number of evenly attended words with the same entropy
+    small: float  # fraction of the weights under SMALL
     largest: float  # the largest weight
-    source: float  # words there are to attend to
-    words: int  # target words measured
+    source: float  # source length
+    words: int  # number of target words measured
 
 
-class Statistics:
-    """Gathers what was measured of a corpus' attention, the rows of a sentence at a time."""
+class AttentionStatistics:
+    """Accumulates the measurements of a corpus' attention, one sentence at a time."""
 
     def __init__(self) -> None:
         self._rows: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray) -> None:
+        """Add the measurements of one sentence, as `measure` returns them."""
         self._rows.append(rows)
 
-    def overall(self) -> Selection:
+    def overall(self) -> AttentionSummary:
+        """Return the means over all target words."""
         return _mean(np.concatenate(self._rows))
 
-    def by_position(self, least: int = 20) -> list[Selection]:
-        """For the first target word of every sentence, the second, ...; positions that fewer than
-        `least` sentences reach are left out."""
+    def by_position(self, least: int = 20) -> list[AttentionSummary]:
+        """Return the means per target position.
+
+        Positions that fewer than `least` sentences reach are left out.
+        """
         positions = []
         for t in range(max(map(len, self._rows), default=0)):
             rows = np.array([rows[t] for rows in self._rows if t < len(rows)])
@@ -43,19 +47,22 @@ class Statistics:
 
 
 def measure(weights: np.ndarray) -> np.ndarray:
-    """Entropy, effective words, share of small weights, largest weight and source length of weights
-    [..., target, source], a row a target word; NaN for words that read nothing (an empty window).
+    """Measure attention weights [..., target, source].
+
+    The last axis of the result has, for every target word, the entropy, the effective number of
+    words, the fraction of small weights, the largest weight and the source length. They are NaN for
+    words whose weights are all zero (an empty window).
     """
     totals = weights.sum(axis=-1, keepdims=True)
     p = (weights / np.where(totals > 0, totals, np.nan)).astype(float)
     entropy = -np.sum(p * np.log(np.where(p == 0, 1, p)), axis=-1)
-    read = np.where(totals[..., 0] > 0, 1, np.nan)
-    columns = entropy, np.exp(entropy), read * (p < SMALL).mean(axis=-1), p.max(axis=-1)
-    return np.stack([*columns, read * weights.shape[-1]], axis=-1)
+    attended = np.where(totals[..., 0] > 0, 1, np.nan)
+    columns = entropy, np.exp(entropy), attended * (p < SMALL).mean(axis=-1), p.max(axis=-1)
+    return np.stack([*columns, attended * weights.shape[-1]], axis=-1)
 
 
-def _mean(rows: np.ndarray) -> Selection:
+def _mean(rows: np.ndarray) -> AttentionSummary:
     rows = rows[~np.isnan(rows[:, 0])]
     means = map(float, rows.mean(axis=0) if len(rows) else np.zeros(5))
     entropy, effective, small, largest, source = means
-    return Selection(entropy, effective, small, largest, source, len(rows))
+    return AttentionSummary(entropy, effective, small, largest, source, len(rows))

@@ -23,7 +23,7 @@ from evaluation.alignment import (
     words_of_tokens,
 )
 from evaluation.curves import Part, by_length, by_unknown
-from evaluation.page import write_page
+from evaluation.page import write_report_page
 from evaluation.pictures import heat_map, heat_maps
 from evaluation.results import Wanted
 from evaluation.scores import (
@@ -34,7 +34,7 @@ from evaluation.scores import (
     token_error_rate,
     tokenised_bleu,
 )
-from evaluation.statistics import Statistics, measure
+from evaluation.statistics import AttentionStatistics, measure
 from evaluation.translation import (
     Attentions,
     Evaluator,
@@ -75,7 +75,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     looks.draw(folder)
     if wanted.page:
         sentences = _sentences(evaluator, params, translated[: wanted.page])
-        write_page(folder / "report.html", page_content(task, result, sentences))
+        write_report_page(folder / "report.html", page_content(task, result, sentences))
 
 
 def report_ensemble(
@@ -138,7 +138,7 @@ class Looks:
 
     def __init__(self, task: Translation, pairs: list[Pair], drawn: Sequence[Pair] = ()):
         self.task, self.pairs = task, pairs
-        self.statistics: dict[str, Statistics] = {}
+        self.statistics: dict[str, AttentionStatistics] = {}
         self._links: dict[str, list[tuple[set[Link], Gold]]] = {}
         self._drawn = [pairs.index(pair) for pair in drawn]
         self._kept: dict[int, Attentions] = {}  # of those
@@ -149,7 +149,7 @@ class Looks:
             self._kept[i] = named
         measured = measure(np.stack([*named.values()])) if named else ()
         for name, rows in zip(named, measured, strict=True):
-            self.statistics.setdefault(name, Statistics()).add(rows)
+            self.statistics.setdefault(name, AttentionStatistics()).add(rows)
         if pair.alignment:
             gold = parse_links(pair.alignment)
             source = self._words(self.task.source, pair.source)

@@ -1,12 +1,12 @@
-"""GRU against LSTM on music: figures of Bai 2018 for the files of Boulanger-Lewandowski 2012."""
+"""GRU against LSTM on polyphonic music (Bai 2018), on the data of Boulanger-Lewandowski 2012."""
 
 from papers.table import Row, Table
 
 
 def _table(name: str, data: str, elman: float, lstm: float, gru: float) -> Table:
     return Table(
-        title=f"Cells on {name}: the next frame",
-        source=f"Bai, Kolter & Koltun 2018, the table of polyphonic music, {name}",
+        title=f"Recurrent cells on {name}: predicting the next frame",
+        source=f"Bai, Kolter & Koltun 2018, table on polyphonic music, {name}",
         config="schuster1997",
         measures=("frame",),
         data=(data,),

@@ -1,4 +1,4 @@
-"""What tables compare: how papers print it, and where a report (scores.json) has it."""
+"""The measures that tables compare: their column names and where a report has them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,15 +7,17 @@ Report = Mapping[str, Any]  # scores.json
 
 
 class Measure(NamedTuple):
+    """One column of a table."""
+
     name: str
     path: tuple[str, ...]  # in the report
     lower_is_better: bool = False
     form: str = ".2f"
     scale: float = 1.0
-    complement: bool = False  # 1 minus what is there
+    complement: bool = False  # 1 minus the value in the report
 
     def of(self, report: Report) -> float | None:
-        """None where this report has no such figure."""
+        """Return the figure of a report; None if the report does not have it."""
         found: Any = report
         for part in self.path:
             if part not in found:
@@ -28,14 +30,14 @@ MEASURES = {
     "tokenised_bleu": Measure("tokenised BLEU", ("scores", "tokenised_bleu")),
     "bleu": Measure("BLEU", ("scores", "bleu")),
     "perplexity": Measure("perplexity", ("scores", "perplexity"), True),
-    "wer": Measure("word error, %", ("scores", "exact"), True, ".2f", 100, complement=True),
-    "per": Measure("phoneme error, %", ("scores", "token_error"), True, ".2f", 100),
-    "aer": Measure("alignment error, %", ("scores", "alignment_error"), True, ".1f", 100),
+    "wer": Measure("word error rate, %", ("scores", "exact"), True, ".2f", 100, complement=True),
+    "per": Measure("phoneme error rate, %", ("scores", "token_error"), True, ".2f", 100),
+    "aer": Measure("alignment error rate, %", ("scores", "alignment_error"), True, ".1f", 100),
     "effective": Measure("effective words", ("attention", "attention", "effective"), True),
     "largest": Measure("largest weight", ("attention", "attention", "largest")),
-    "small": Measure("under .01, %", ("attention", "attention", "small"), False, ".0f", 100),
-    "accuracy": Measure("right, %", ("scores", "accuracy"), False, ".1f", 100),
-    "error": Measure("wrong, %", ("scores", "accuracy"), True, ".1f", 100, complement=True),
-    "frame": Measure("−log p a frame", ("scores", "loss"), True, ".3f"),
+    "small": Measure("weights < .01, %", ("attention", "attention", "small"), False, ".0f", 100),
+    "accuracy": Measure("accuracy, %", ("scores", "accuracy"), False, ".1f", 100),
+    "error": Measure("error rate, %", ("scores", "accuracy"), True, ".1f", 100, complement=True),
+    "frame": Measure("NLL per frame", ("scores", "loss"), True, ".3f"),
     "squared_error": Measure("squared error × 1000", ("scores", "loss"), True, ".3f", 1000),
 }  # fmt: skip

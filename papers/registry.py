@@ -1,40 +1,33 @@
-"""All tables and figures that can be reproduced, by name."""
+"""Find all tables that can be reproduced.
 
-from papers import (
-    bahdanau2015,
-    bai2018,
-    cui2017,
-    lin2017,
-    luong2015,
-    mino2017,
-    multi30k,
-    schuster1997,
-    sutskever2014,
-    toshniwal2016,
-    vaswani2017,
-    yang2016,
-)
+Every module-level `Table` of a module named after a paper, such as luong2015.py, or of multi30k.py
+is a target. Its name is module.name_in_lowercase: TABLE1 in luong2015.py is luong2015.table1.
+"""
+
+import importlib
+import pkgutil
+import re
+
+import papers
 from papers.table import Table
 
-TARGETS: dict[str, Table] = {
-    "schuster1997.series": schuster1997.SERIES,
-    "schuster1997.classes": schuster1997.CLASSES,
-    "bai2018.jsb": bai2018.JSB,
-    "bai2018.nottingham": bai2018.NOTTINGHAM,
-    "sutskever2014.table1": sutskever2014.TABLE1,
-    "sutskever2014.depth": sutskever2014.DEPTH,
-    "bahdanau2015.table1": bahdanau2015.TABLE1,
-    "luong2015.table1": luong2015.TABLE1,
-    "luong2015.table3": luong2015.TABLE3,
-    "luong2015.table4": luong2015.TABLE4,
-    "luong2015.table6": luong2015.TABLE6,
-    "luong2015.figure6": luong2015.FIGURE6,
-    "toshniwal2016.cmudict": toshniwal2016.CMUDICT,
-    "mino2017.keys": mino2017.KEYS,
-    "vaswani2017.table3": vaswani2017.TABLE3,
-    "multi30k.german": multi30k.GERMAN,
-    "multi30k.english": multi30k.ENGLISH,
-    "lin2017.hops": lin2017.HOPS,
-    "yang2016.flat": yang2016.FLAT,
-    "cui2017.readers": cui2017.READERS,
-}
+_MODULE = re.compile(r"[a-z]+(?P<year>\d{4})|multi30k")
+
+
+def find_targets() -> dict[str, Table]:
+    """Return all tables by target name, ordered by year, module and definition.
+
+    Modules without a year come last.
+    """
+    modules = [found for m in pkgutil.iter_modules(papers.__path__) if (found := _match(m.name))]
+    return {
+        f"{name}.{attribute.lower()}": value
+        for _, name in sorted(modules)
+        for attribute, value in vars(importlib.import_module(f"papers.{name}")).items()
+        if isinstance(value, Table)
+    }
+
+
+def _match(name: str) -> tuple[int, str] | None:
+    found = _MODULE.fullmatch(name)
+    return (int(found["year"] or 9999), name) if found else None

@@ -1,11 +1,11 @@
-"""Schuster & Paliwal 1997: what a delay, merging and two directions are worth, on their series."""
+"""Schuster & Paliwal 1997: the effect of delays, merging and two directions on their series."""
 
 from papers.table import Row, Table
 
 DELAYS = (0, 2, 5, 10, 15, 20)
 
 
-def _one_way(direction: str) -> tuple[Row, ...]:
+def _unidirectional(direction: str) -> tuple[Row, ...]:
     return tuple(
         Row(f"{direction}, delay {k}", {"network": direction}, {f"model.{direction}_delay": k})
         for k in DELAYS
@@ -17,13 +17,12 @@ def _table(
     measure: str,
     merged: tuple[Row, ...],
     claims: tuple[tuple[str, str], ...],
-    remark: str = "",
 ) -> Table:
     return Table(
         title=f"Schuster & Paliwal 1997: delays, merging, two directions ({data})",
-        source="in plots alone: a delay helps a network of one direction up to a point (the best "
-        "about 2 steps forward and 5 backward, from memory), merged networks beat either, the BRNN "
-        "beats all",
+        source="plots only: a delay improves a unidirectional network up to a point (best at about 2 "
+        "steps forward and 5 backward, from memory), merged networks are better than either, and the "
+        "BRNN is best",
         config="schuster1997",
         measures=(measure,),
         data=(data,),
@@ -31,14 +30,14 @@ def _table(
         machine="two CPU cores",
         sizes=("",),
         seeds=5,
-        differs="mlp and tdnn see ten steps on either side. The merged networks' delays are those "
-        "that suited each direction of the series by its validation split. What is merged in one "
-        "training shares no weight, but one clipping of gradients and one best checkpoint.",
+        differs="mlp and tdnn see ten time steps on either side. The merged networks have the delay "
+        "of each direction that is best on the validation split of the series. Networks that are "
+        "merged in one training run share no parameters, but share gradient clipping and the choice "
+        "of the best checkpoint.",
         claims=claims,
-        remarks={data: remark} if remark else {},
         figures=("delays",),
         rows=(
-            *_one_way("forward"), *_one_way("backward"),
+            *_unidirectional("forward"), *_unidirectional("backward"),
             Row("mlp", {"network": "mlp"}), Row("tdnn", {"network": "tdnn"}),
             *merged, Row("brnn", {"network": "brnn"}),
         ),
@@ -46,7 +45,7 @@ def _table(
 
 
 def _up_and_down(direction: str, best: int) -> tuple[tuple[str, str], ...]:
-    """No delay and too long a one are worse than the best."""
+    """Claim that no delay and too long a delay are worse than the best one."""
     return tuple((f"{direction}, delay {k}", f"{direction}, delay {best}") for k in (0, 20))
 
 
@@ -60,8 +59,6 @@ SERIES = _table(
      ("forward, delay 15", "merged, separately trained, delays 15 and 10"),
      ("backward, delay 10", "merged, separately trained, delays 15 and 10"),
      ("merged, separately trained, delays 15 and 10", "brnn")),
-    "Our best delays are longer than the paper's: what is asked for looks twenty steps ahead and "
-    "ten back, and our networks learn to remember so much.",
 )  # fmt: skip
 CLASSES = _table(
     "series_classes", "error",

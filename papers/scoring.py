@@ -1,4 +1,4 @@
-"""Reports of a plan's rows, each made once, in the row's own way to decode."""
+"""Score the runs of a plan and read their reports. Every report is made once."""
 
 import contextlib
 import ctypes
@@ -31,15 +31,15 @@ from sweeping.launch import PR_SET_PDEATHSIG
 from training.devices import make_mesh
 from training.workdir import is_done
 
-Reports = dict[str, dict[int, Report]]  # by row and seed; an ensemble's is under seed 0
+Reports = dict[str, dict[int, Report]]  # by row name and seed; an ensemble's seed is 0
 
-KILLED = "its process was killed, perhaps for want of memory: with fewer --workers each has more"
+KILLED = "its process was killed, perhaps for lack of memory: try fewer --workers"
 
 logger = logging.getLogger("alignax")
 
 
-def score(plan: Plan, workers: int) -> list[str]:
-    """Scores what is trained and not scored yet; the errors of those that failed."""
+def score_plan(plan: Plan, workers: int) -> list[str]:
+    """Score the trained runs that have no report yet; return the errors of those that failed."""
     wanted = [
         (row, seed)
         for row, seed in plan.scorings()
@@ -50,26 +50,29 @@ def score(plan: Plan, workers: int) -> list[str]:
         return []
     logger.info(f"scoring: {len(wanted)} reports")
     errors = []
-    with stop_signals("stopping when the reports under way are written") as signals:
-        for number, (name, error) in enumerate(_work(plan, wanted, workers, signals), 1):
-            said = f"failed: {error}" if error else "done"
-            logger.info(f"{number}/{len(wanted)}  {name}: {said}")
+    with stop_signals("stopping when the reports in progress are written") as signals:
+        for number, (name, error) in enumerate(_score_all(plan, wanted, workers, signals), 1):
+            outcome = f"failed: {error}" if error else "done"
+            logger.info(f"{number}/{len(wanted)}  {name}: {outcome}")
             errors += [f"scoring {name}: {error}"] if error else []
     if signals:
-        raise Stopped(signals[0], "reports are kept")
+        raise Stopped(signals[0], "finished reports are kept")
     return errors
 
 
-def _work(
+def _score_all(
     plan: Plan, wanted: list[tuple[Row, int]], workers: int, signals: list[int]
 ) -> Iterator[tuple[str, str]]:
-    """In this process, or in several, each with its share of the machine; until a signal comes."""
+    """Score rows until a signal arrives; yield the name and the error of each report.
+
+    One worker is this process; several workers are processes with one share of the machine each.
+    """
     if workers == 1:
         for row, seed in wanted:
             if not signals:
                 yield _name(plan, row, seed), score_row(plan, row, seed)
         return
-    context = multiprocessing.get_context("spawn")  # JAX has threads, which a fork would lose
+    context = multiprocessing.get_context("spawn")  # JAX has threads, which fork does not copy
     shares = context.Queue()
     for share in deal(workers):
         shares.put(share)
@@ -81,14 +84,15 @@ def _work(
                 name = _name(plan, row, seed)
                 try:
                     yield name, future.result()
-                except BrokenProcessPool:  # and so do all that are left
+                except BrokenProcessPool:  # all futures that are left raise it, too
                     yield name, KILLED
-            if signals:  # those under way come to their end
+            if signals:  # reports in progress are finished
                 waiting = {future: one for future, one in waiting.items() if not future.cancel()}
 
 
 def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # are for the first process to act on
+    """Restrict this process to one share of the machine, and to the lifetime of its parent."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent handles them
         signal.signal(number, signal.SIG_IGN)
     absl.logging.set_verbosity(absl.logging.FATAL)
     cores, environment = shares.get()
@@ -101,38 +105,39 @@ def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
 
 
 def _name(plan: Plan, row: Row, seed: int) -> str:
-    """Of a report, for people."""
+    """Return the name of a report in log lines."""
     return f"{row.name}, " + (f"{plan.seeds} models" if row.ensemble else f"seed {seed}")
 
 
 def score_row(plan: Plan, row: Row, seed: int) -> str:
-    """Writes the report of a row; what went wrong if something did."""
+    """Write the report of a row; return an error message, or "" if all went well."""
     folder, runs = plan.report(row, seed), plan.runs_of(row, seed)
     config = decoded(plan.trained_config(runs[0]), row)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as part:  # until it is whole
-        whole, decode = Path(part) / "report", config.get("decode")
-        shown = int(seed == 0)
-        wanted = Wanted("test", whole, pictures=shown, page=0, decode=decode, ter=False)
+    # The report is renamed to its final folder when it is complete.
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as part:
+        complete, decode = Path(part) / "report", config.get("decode")
+        pictures = int(seed == 0)
+        wanted = Wanted("test", complete, pictures=pictures, page=0, decode=decode, ter=False)
         try:
-            with contextlib.redirect_stdout(io.StringIO()):  # a person wants to see the page
+            with contextlib.redirect_stdout(io.StringIO()):  # only the page is printed
                 if row.ensemble:
                     score_ensemble(config, runs, make_mesh(), row.checkpoint, wanted)
                 else:
                     score_run(config, runs[0], make_mesh(), row.checkpoint, wanted)
-            whole.rename(folder)
+            complete.rename(folder)
         except UserError as error:
             return str(error)
         except (MemoryError, jax.errors.JaxRuntimeError) as error:
             return first_line(error)
         except OSError as error:
-            if not folder.exists():  # or else another table was first, with the same
+            if not folder.exists():  # otherwise another process has written the same report
                 return first_line(error)
     return ""
 
 
 def read_reports(plan: Plan) -> Reports:
-    """All that there are."""
+    """Read all reports that exist."""
     found: Reports = {}
     for row, seed in plan.scorings():
         if row.merges:
@@ -146,7 +151,7 @@ def read_reports(plan: Plan) -> Reports:
 
 
 def _merged(plan: Plan, row: Row, seed: int) -> Report | None:
-    """The mean of what several rows predicted for a series (Schuster 1997, §II-C)."""
+    """Score the mean of several rows' predictions for a series (Schuster 1997, §II-C)."""
     parts = [plan.report(plan.table.row(name), seed) / "predictions.txt" for name in row.merges]
     if not all(part.exists() for part in parts):
         return None

@@ -1,8 +1,8 @@
-"""Whether a row differs from the one above by more than chance.
+"""Whether a row differs significantly from the row above.
 
-By the paired bootstrap over examples, of the mean over seeds, where each example has a result of
-its own: translations and answers. Else by Welch's t-test over seeds, which needs several, and is
-weak with few.
+Where every test example has a result of its own (translations and answers), this is the paired
+bootstrap over examples, for the mean over seeds. Otherwise it is Welch's t-test over seeds, which
+needs at least two seeds and has little power with few.
 """
 
 import math
@@ -11,12 +11,12 @@ import numpy as np
 from scipy import stats
 
 from evaluation.bootstrap import (
-    Statistics,
+    ExampleStatistics,
     bleu_score,
     bleu_statistics,
     mean_score,
+    mean_statistics,
     paired_bootstrap_p,
-    share,
 )
 from evaluation.scores import exact_matches
 from evaluation.translation import references
@@ -29,13 +29,16 @@ from tasks.translation import Translation
 
 
 def values(reports: Reports, row: Row, measure: Measure) -> list[float]:
-    """What was measured for a row, a seed each."""
+    """Return the measured values of a row, one per seed."""
     found = (measure.of(report) for report in reports.get(row.name, {}).values())
     return [value for value in found if value is not None]
 
 
 def significance(plan: Plan, reports: Reports) -> dict[str, str]:
-    """By row, p of its difference to the one above by the table's first measure, for people."""
+    """Return the formatted p-value of each row's difference from the row above.
+
+    The difference is in the first measure of the table. Rows without a p-value are left out.
+    """
     name = plan.table.measures[0]
     measured = [row for row in plan.table.rows if row.name in reports]
     if not measured:
@@ -55,29 +58,28 @@ def significance(plan: Plan, reports: Reports) -> dict[str, str]:
             continue
         if score is not None:
             p = paired_bootstrap_p(examples[row.name], examples[above.name], score)
-            found[row.name] = _shown(p)
+            found[row.name] = _format(p)
         else:
-            both = (values(reports, own, MEASURES[name]) for own in (above, row))
-            p = welch(*both)
-            found[row.name] = "–" if math.isnan(p) else f"{_shown(p)} (t)"
+            p = welch(*(values(reports, r, MEASURES[name]) for r in (above, row)))
+            found[row.name] = "–" if math.isnan(p) else f"{_format(p)} (t)"
     return found
 
 
-def _shown(p: float) -> str:
+def _format(p: float) -> str:
     return "<.001" if p < 0.001 else f"{p:.3f}".lstrip("0") if p < 1 else "1"
 
 
 def _translations(
     plan: Plan, reports: Reports, rows: list[Row], name: str
-) -> dict[str, list[Statistics]]:
-    """What BLEU or exact match is made of, a sentence each, by row and seed."""
+) -> dict[str, list[ExampleStatistics]]:
+    """Return the statistics of BLEU or exact match per sentence, by row and seed."""
     task = Translation(plan.trained_config(plan.run(rows[0], 0)))
     gold = [texts for _, texts in references(task, "test")]
     gold_words = [[task.scored_words(text) for text in several] for several in gold]
 
-    def statistics(texts: list[str]) -> Statistics:
+    def statistics(texts: list[str]) -> ExampleStatistics:
         if name == "wer":
-            return share(exact_matches(texts, gold, task.lowercase))
+            return mean_statistics(exact_matches(texts, gold, task.lowercase))
         return bleu_statistics([task.scored_words(text) for text in texts], gold_words)
 
     return {
@@ -86,16 +88,20 @@ def _translations(
     }
 
 
-def _answers(plan: Plan, reports: Reports, row: Row) -> list[Statistics]:
-    """Which examples were right, by seed. A line has ours, its probability and gold."""
+def _answers(plan: Plan, reports: Reports, row: Row) -> list[ExampleStatistics]:
+    """Return which examples were answered correctly, by seed.
+
+    A line of predictions.txt has the prediction, its probability and the gold answer.
+    """
     files = [plan.report(row, seed) / "predictions.txt" for seed in reports[row.name]]
-    lines = [file.read_text("utf-8").split("\n")[:-1] for file in files]  # U+2028 ends none
-    cells = [[line.split("\t") for line in own] for own in lines]
-    return [share([ours == gold for ours, _, gold, *_ in own]) for own in cells]
+    # splitlines() would also split at U+2028.
+    lines = [file.read_text("utf-8").split("\n")[:-1] for file in files]
+    cells = [[line.split("\t") for line in one_seed] for one_seed in lines]
+    return [mean_statistics([ours == gold for ours, _, gold, *_ in rows]) for rows in cells]
 
 
 def welch(first: list[float], second: list[float]) -> float:
-    """p of their means being the same; NaN where either is of fewer than two."""
+    """Return the p-value of Welch's t-test; NaN if either side has fewer than two values."""
     if min(len(first), len(second)) < 2 or np.ptp([*first, *second]) == 0:
         return math.nan
     return float(stats.ttest_ind(first, second, equal_var=False).pvalue)  # pyright: ignore

@@ -1,12 +1,12 @@
-"""Sutskever, Vinyals & Le 2014: reversal and beam width (Table 1), depth (§3.4)."""
+"""Sutskever, Vinyals & Le 2014: source reversal and beam width (Table 1), depth (§3.4)."""
 
 from papers.table import Row, Table
 
-MEASURES = ("tokenised_bleu", "bleu", "perplexity")
-DATA = ("multi30k_en_de", "multi30k_de_en", "dates")
-DIFFERS = (
-    "The paper's models are 4 layers of 1000 and learn from 12 M sentences; size=small is 2 layers "
-    "of 512, Multi30k 29,000 captions."
+_MEASURES = ("tokenised_bleu", "bleu", "perplexity")
+_DATA = ("multi30k_en_de", "multi30k_de_en", "dates")
+_SIZE = (
+    "The paper's models have 4 layers of 1000 units and are trained on 12 M sentences; size=small has "
+    "2 layers of 512 units, and Multi30k has 29,000 captions."
 )
 
 
@@ -24,11 +24,11 @@ TABLE1 = Table(
     title="Sutskever 2014, Table 1: reversal, ensemble and beam width",
     source="Table 1 and §3.3, WMT'14 English–French, ntst14, tokenised BLEU",
     config="sutskever2014",
-    measures=MEASURES,
-    data=DATA,
+    measures=_MEASURES,
+    data=_DATA,
     minutes=1.5,
     seeds=5,
-    differs=DIFFERS,
+    differs=_SIZE,
     figures=("lengths",),
     rows=(
         _row("forward", 12, 26.17, reverse="no"),
@@ -47,12 +47,12 @@ def _deep(layers: int) -> Row:
 
 DEPTH = Table(
     title="Sutskever 2014, §3.4: depth",
-    source="§3.4, in words: each further layer lowers the perplexity by nearly a tenth",
+    source="§3.4, a claim in the text: each additional layer lowers the perplexity by nearly 10 %",
     config="sutskever2014",
     measures=("perplexity", "tokenised_bleu", "bleu"),
-    data=DATA,
+    data=_DATA,
     minutes=1.5,
-    differs=DIFFERS,
+    differs=_SIZE,
     claims=(("1 layer", "2 layers"), ("2 layers", "3 layers"), ("3 layers", "4 layers")),
     rows=(_deep(1), _deep(2), _deep(3), _deep(4)),
 )

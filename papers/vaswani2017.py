@@ -1,4 +1,4 @@
-"""Vaswani et al. 2017, Table 3: what the parts of a Transformer are worth."""
+"""Vaswani et al. 2017, Table 3: variations on the Transformer."""
 
 from papers.table import Row, Table
 
@@ -8,7 +8,7 @@ def _row(name: str, variant: str, bleu: float, perplexity: float | None = None) 
     return Row(name, {"variant": variant, "norm": "pre"}, {}, published, checkpoint="average")
 
 
-# Rows whose change makes sense of a tiny model too; its own has 4 heads and 4 layers.
+# Only rows whose change also applies to size=tiny, which has 4 heads and 4 layers.
 TABLE3 = Table(
     title="Vaswani 2017, Table 3: variations on the Transformer",
     source="Table 3, English–German, newstest2013 (dev), BLEU",
@@ -17,8 +17,9 @@ TABLE3 = Table(
     data=("multi30k_bpe_en_de", "multi30k_bpe_de_en", "dates"),
     minutes=3.0,
     sizes=("tiny", "base"),
-    differs="The paper's base has 6 layers of 512 and 8 heads, and perplexity is by piece; "
-    "size=tiny has 4 layers of 128 and 4 heads, pre-norm, and learns from 29,000 captions.",
+    differs="The paper's base model has 6 layers of 512 units and 8 heads, and its perplexity is per "
+    "subword; size=tiny has 4 layers of 128 units and 4 heads, is pre-norm, and is trained on 29,000 "
+    "captions.",
     rows=(
         _row("N = 2", "N2", 23.7),
         _row("no dropout", "no_dropout", 24.6),

@@ -1,46 +1,69 @@
-"""Which devices and cores each worker of this machine gets."""
+"""Divide the CPU cores and GPUs of this machine among workers, and start train.py on one share."""
 
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from errors import UserError
 
-# The share of a GPU's memory that JAX takes: its name, and the name that it had.
+ROOT = Path(__file__).parent.parent
+# The fraction of a GPU's memory that JAX allocates: the current name and the former one.
 MEMORY = "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
 
 class Share(NamedTuple):
+    """The part of the machine that one worker uses."""
+
     cores: list[int]
     environment: dict[str, str]
 
 
 def deal(workers: int) -> list[Share]:
-    """Cores and GPUs in turn. Workers beyond the number of GPUs share them, and their memory,
-    or as much of it as XLA_CLIENT_MEM_FRACTION leaves to all of them."""
+    """Return one share per worker, with cores and GPUs dealt out in turn.
+
+    When there are more workers than GPUs, several workers share a GPU. They also divide its memory,
+    or the part of it that XLA_CLIENT_MEM_FRACTION allows.
+    """
     cores, gpus = _cores(), _gpus()
     shares = []
     for worker in range(workers):
-        own = cores[worker::workers] or [cores[worker % len(cores)]] if cores else []
+        dealt = cores[worker::workers] or [cores[worker % len(cores)]] if cores else []
         environment = {}
         if gpus:
-            mine = gpus[worker::workers] or [gpus[worker % len(gpus)]]
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
+            visible = gpus[worker::workers] or [gpus[worker % len(gpus)]]
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(visible)
             if workers > len(gpus):
                 name, fraction = _memory()
                 environment[name] = f"{fraction / -(-workers // len(gpus)):.3f}"
-        shares.append(Share(own, environment))
+        shares.append(Share(dealt, environment))
     return shares
 
 
+def train_command(share: Share, flags: Sequence[str]) -> list[str]:
+    """Return the command that runs train.py on a share of the machine."""
+    cores, parent = ",".join(map(str, share.cores)), str(os.getpid())
+    launch, train = str(ROOT / "sweeping" / "launch.py"), str(ROOT / "train.py")
+    return [sys.executable, launch, parent, cores, train, *flags]
+
+
+def train_environment(share: Share) -> dict[str, str]:
+    """Return the environment variables for `train_command`."""
+    # An unfiltered traceback ends with its error, not with a note about how JAX filtered it.
+    return {**os.environ, "JAX_TRACEBACK_FILTERING": "off", **share.environment}
+
+
 def _memory() -> tuple[str, float]:
+    """Return the name and value of the memory fraction; the default is JAX's for one process."""
     name = next((name for name in MEMORY if name in os.environ), MEMORY[0])
     given = os.environ.get(name, "0.9")
     try:
         return name, float(given)
     except ValueError:
-        raise UserError(f"{name}={given}: a number like .45 is wanted") from None
+        raise UserError(f"{name}={given} is not a number: write one like .45") from None
 
 
 def _cores() -> list[int]:
@@ -50,7 +73,7 @@ def _cores() -> list[int]:
 
 
 def _gpus() -> list[str]:
-    """NVIDIA's, by number or by the names that CUDA_VISIBLE_DEVICES has for them."""
+    """Return the NVIDIA GPUs by number, or by their names in CUDA_VISIBLE_DEVICES."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [name for name in visible.split(",") if name and name != "-1"]

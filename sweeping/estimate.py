@@ -1,4 +1,4 @@
-"""How long a sweep will take, from a few steps of its first point."""
+"""Estimate how long a sweep takes, from a few training steps at its first point."""
 
 import json
 import subprocess
@@ -9,27 +9,29 @@ from typing import NamedTuple
 
 from configs.base import Config
 from errors import UserError
-from sweeping.devices import Share
+from sweeping.devices import Share, train_command, train_environment
 from sweeping.points import Base, Point
-from sweeping.workers import command, environment
 
 STEPS = 20
-TRYING = f"trying one for {2 * STEPS} steps and an evaluation, which may take minutes on a CPU"
+TRYING = f"training one run for {2 * STEPS} steps and one evaluation (may take minutes on a CPU)"
 
 
 class Estimate(NamedTuple):
-    steps: int  # of a whole run
-    step: float  # seconds,
-    around: float  # and those of starting, compiling and evaluating once
+    """The expected cost of one run."""
+
+    steps: int  # training steps of the whole run
+    step: float  # seconds per training step
+    around: float  # seconds for starting, compiling and evaluating once
     parameters: int
 
     @property
     def seconds(self) -> float:
+        """Seconds of the whole run with one evaluation."""
         return self.around + self.steps * self.step
 
 
 def duration(seconds: float) -> str:
-    """For a person: 45 s, 12 min, 7 h 05 min, 9 days."""
+    """Format a duration for people: 45 s, 12 min, 7 h 05 min, 9 days."""
     minutes = round(seconds / 60)
     if seconds < 100:
         return f"{seconds:.0f} s"
@@ -40,8 +42,10 @@ def duration(seconds: float) -> str:
 
 
 def estimate(base: Base, point: Point, share: Share) -> Estimate:
-    """Trains for a few steps on a worker's share, in a folder that is thrown away; what train.py
-    says is shown meanwhile."""
+    """Train for a few steps in a temporary folder and measure the time.
+
+    train.py runs on one worker's share of the machine, and its messages are shown.
+    """
     config: Config = base.config(point, 0)
     few = {"steps": 2 * STEPS, "eval_every": 2 * STEPS, "log_every": STEPS, "samples": 0}
     short: Point = {**point, **{f"train.{name}": value for name, value in few.items()}}
@@ -49,12 +53,12 @@ def estimate(base: Base, point: Point, share: Share) -> Estimate:
         flags = base.flags(short, 0)
         began = time.monotonic()
         done = subprocess.run(
-            command(share, [*flags, f"--workdir={folder}/run"]),
-            env=environment(share), stdout=subprocess.DEVNULL, check=False,
+            train_command(share, [*flags, f"--workdir={folder}/run"]),
+            env=train_environment(share), stdout=subprocess.DEVNULL, check=False,
         )  # fmt: skip
         seconds = time.monotonic() - began
         if done.returncode:
-            raise UserError("it does not train; the reason is told above")
+            raise UserError("the trial run failed; its error message is above")
         text = (Path(folder) / "run" / "log.jsonl").read_text("utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
     first = next(line for line in lines if line["kind"] == "run")

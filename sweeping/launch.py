@@ -1,9 +1,9 @@
-"""Becomes another program, on some cores alone, that is asked to stop when its parent dies.
+"""Replace this process by another Python program that stops when its parent dies.
 
     python sweeping/launch.py PARENT 0,1 train.py --config=...
 
-A file of its own, run before the program: what a child of many threads may do between fork and exec
-is next to nothing.
+The program runs on the given cores only, and receives SIGTERM when the process PARENT dies. This is
+a separate program because almost nothing is safe between fork and exec in a parent with threads.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-PR_SET_PDEATHSIG = 1  # sys/prctl.h
+PR_SET_PDEATHSIG = 1  # from sys/prctl.h
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
         if cores:
             os.sched_setaffinity(0, map(int, cores.split(",")))
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != int(parent):  # it died before
+        if os.getppid() != int(parent):  # the parent died before prctl was called
             sys.exit(128 + signal.SIGTERM)
     os.execv(sys.executable, [sys.executable, *command])
 

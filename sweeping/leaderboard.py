@@ -1,4 +1,4 @@
-"""A sweep's results as Markdown, CSV and JSON: a row a point, the best first."""
+"""A sweep's results as Markdown, CSV and JSON: one row per point, best first."""
 
 import csv
 import json
@@ -15,18 +15,18 @@ from sweeping.points import Point, changes, label, run_name, short_names
 from sweeping.study import Record
 
 
-class Row(NamedTuple):
-    """A point over its seeds."""
+class Standing(NamedTuple):
+    """The results of one point over its seeds."""
 
     point: Point
-    scores: list[float]  # the best on the dev split, of the runs that are complete
-    pruned: list[float]  # the last, of those that were given up
-    errors: list[str]  # of those that failed
-    waiting: int  # how many are not over
+    scores: list[float]  # best validation scores of the complete runs
+    pruned: list[float]  # last validation scores of the pruned runs
+    errors: list[str]  # error messages of the failed runs
+    waiting: int  # number of runs that are not over
     parameters: int | None
-    count: float | None  # tokens, or what else losses are means over, a complete run
-    seconds: float | None  # the same, over all its attempts
-    run: str  # the folder of its runs, in that of the sweep
+    count: float | None  # mean number of tokens (or other loss units) seen by a complete run
+    seconds: float | None  # mean time of a complete run, over all its attempts
+    run: str  # folder of the point's runs, relative to the sweep's folder
 
     @property
     def mean(self) -> float | None:
@@ -34,71 +34,78 @@ class Row(NamedTuple):
 
     @property
     def deviation(self) -> float | None:
+        """Standard deviation over seeds."""
         return statistics.stdev(self.scores) if len(self.scores) > 1 else None
 
 
-def rows_of(records: Iterable[Record], lower_is_better: bool) -> list[Row]:
-    """First points whose runs came to their end, then those some of whose were pruned or failed,
-    since the others may have had luck; then those that were pruned, and the rest."""
+def make_standings(records: Iterable[Record], lower_is_better: bool) -> list[Standing]:
+    """Group trials by point and sort the points by their mean score.
+
+    Points whose runs all completed come first. Points with pruned or failed runs follow, because
+    their remaining seeds may have been lucky; then points with pruned runs only, and the rest.
+    """
     by_key: dict[str, list[Record]] = {}
     for record in records:
         by_key.setdefault(record.key, []).append(record)
     sign = 1 if lower_is_better else -1
 
-    def rank(row: Row) -> tuple[int, float]:
-        if row.scores:
-            return bool(row.pruned or row.errors), sign * statistics.mean(row.scores)
-        return (2, sign * statistics.mean(row.pruned)) if row.pruned else (3, 0.0)
+    def rank(standing: Standing) -> tuple[int, float]:
+        if standing.scores:
+            incomplete = bool(standing.pruned or standing.errors)
+            return incomplete, sign * statistics.mean(standing.scores)
+        return (2, sign * statistics.mean(standing.pruned)) if standing.pruned else (3, 0.0)
 
-    return sorted((_row(own) for own in by_key.values()), key=rank)
+    return sorted(map(_standing, by_key.values()), key=rank)
 
 
-def _row(own: Sequence[Record]) -> Row:
-    def of(state: TrialState) -> list[Record]:
-        return [record for record in own if record.state == state]
+def _standing(records: Sequence[Record]) -> Standing:
+    """Summarise the trials of one point."""
+
+    def in_state(state: TrialState) -> list[Record]:
+        return [record for record in records if record.state == state]
 
     def mean(name: str) -> float | None:
-        known = [r.facts[name] for r in of(TrialState.COMPLETE) if name in r.facts]
+        known = [r.facts[name] for r in in_state(TrialState.COMPLETE) if name in r.facts]
         return statistics.mean(known) if known else None
 
-    parameters = [r.facts["parameters"] for r in own if "parameters" in r.facts]
-    return Row(
-        point=own[0].point,
-        scores=[r.score for r in of(TrialState.COMPLETE) if r.score is not None],
-        pruned=[r.score for r in of(TrialState.PRUNED) if r.score is not None],
-        errors=[r.facts["error"] for r in of(TrialState.FAIL) if "error" in r.facts],
-        waiting=sum(not r.over for r in own),
+    parameters = [r.facts["parameters"] for r in records if "parameters" in r.facts]
+    return Standing(
+        point=records[0].point,
+        scores=[r.score for r in in_state(TrialState.COMPLETE) if r.score is not None],
+        pruned=[r.score for r in in_state(TrialState.PRUNED) if r.score is not None],
+        errors=[r.facts["error"] for r in in_state(TrialState.FAIL) if "error" in r.facts],
+        waiting=sum(not r.over for r in records),
         parameters=parameters[0] if parameters else None,
         count=mean("count"),
         seconds=mean("seconds"),
-        run=f"runs/{run_name(own[0].key, own[0].point)}",
+        run=f"runs/{run_name(records[0].key, records[0].point)}",
     )  # fmt: skip
 
 
-def write_leaderboard(rows: Sequence[Row], metric: str, folder: Path) -> str:
-    """leaderboard.md, .csv and .json; the Markdown is returned."""
-    fields = list(dict.fromkeys(name for row in rows for name in changes(row.point)))
-    named = any("name" in row.point for row in rows)
+def write_leaderboard(standings: Sequence[Standing], metric: str, folder: Path) -> str:
+    """Write leaderboard.md, .csv and .json; return the Markdown."""
+    fields = list(dict.fromkeys(name for s in standings for name in changes(s.point)))
+    named = any("name" in s.point for s in standings)
     columns = {"name": "name"} if named else {}
     columns |= short_names(fields)
     figures = [metric, "±", "seeds", "parameters", "seen", "seconds"]
-    shown = [
-        [*(_value(row.point, name) for name in columns), *_figures(row), _remarks(row) or " "]
-        for row in rows
+    rows = [
+        [*(_value(s.point, name) for name in columns), *_figures(s), _remarks(s) or " "]
+        for s in standings
     ]
-    text = table([*columns.values(), *figures, "remarks"], shown, words=len(columns), remarks=1)
+    text = table([*columns.values(), *figures, "remarks"], rows, words=len(columns), remarks=1)
     (folder / "leaderboard.md").write_text(text, "utf-8")
     with (folder / "leaderboard.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow([*columns, *figures, "run", "remarks"])
-        for row in rows:
-            values = [label(row.point) if n == "name" else row.point.get(n, "") for n in columns]
-            means = [row.mean, row.deviation, len(row.scores)]
-            costs = [row.parameters, row.count, row.seconds]
-            writer.writerow([*values, *means, *costs, row.run, _remarks(row)])
+        for s in standings:
+            values = [label(s.point) if n == "name" else s.point.get(n, "") for n in columns]
+            means = [s.mean, s.deviation, len(s.scores)]
+            costs = [s.parameters, s.count, s.seconds]
+            writer.writerow([*values, *means, *costs, s.run, _remarks(s)])
     whole = [
-        {"label": label(row.point), **row._asdict(), "mean": row.mean, "deviation": row.deviation}
-        for row in rows
+        {"label": label(s.point), **s._asdict(), "mean": s.mean, "deviation": s.deviation}
+        for s in standings
     ]
     result = {"metric": metric, "rows": whole}
     (folder / "leaderboard.json").write_text(json.dumps(result, indent=2) + "\n", "utf-8")
@@ -110,25 +117,27 @@ def _value(point: Point, name: str) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _figures(row: Row) -> list[str]:
+def _figures(standing: Standing) -> list[str]:
     return [
-        number(row.mean), number(row.deviation), str(len(row.scores)),
-        f"{row.parameters:,}" if row.parameters else "–",
-        f"{row.count:,.0f}" if row.count else "–",
-        f"{row.seconds:,.0f}" if row.seconds else "–",
+        number(standing.mean), number(standing.deviation), str(len(standing.scores)),
+        f"{standing.parameters:,}" if standing.parameters else "–",
+        f"{standing.count:,.0f}" if standing.count else "–",
+        f"{standing.seconds:,.0f}" if standing.seconds else "–",
     ]  # fmt: skip
 
 
-def _remarks(row: Row) -> str:
-    pruned = ", ".join(number(score) for score in row.pruned)
-    errors = [error.replace("|", "¦") for error in row.errors]
-    said = [
-        *([f"pruned at {pruned}"] if row.pruned else []),
+def _remarks(standing: Standing) -> str:
+    """Describe the point's pruned, failed and unfinished runs."""
+    pruned = ", ".join(number(score) for score in standing.pruned)
+    errors = [error.replace("|", "¦") for error in standing.errors]
+    remarks = [
+        *([f"pruned at {pruned}"] if standing.pruned else []),
         *(f"failed: {error}" for error in errors),
-        *([f"{row.waiting} to come"] if row.waiting else []),
+        *([f"{standing.waiting} not finished"] if standing.waiting else []),
     ]
-    return "; ".join(said)
+    return "; ".join(remarks)
 
 
 def number(value: float | None) -> str:
+    """Format a score with four significant digits, or as – where there is none."""
     return "–" if value is None or math.isnan(value) else f"{value:#.4g}"

@@ -1,4 +1,4 @@
-"""One at a time, of all threads, processes and machines that share a database."""
+"""A lock shared by all threads, processes and machines that use one database."""
 
 import contextlib
 import fcntl
@@ -11,29 +11,33 @@ from sqlalchemy.engine import URL
 
 
 class Mutex:
-    """A lock beside a SQLite file, or an advisory lock of a PostgreSQL server; either is free again
-    when its holder dies."""
+    """A lock file beside a SQLite file, or an advisory lock of a PostgreSQL server.
+
+    Both kinds are released when the process that holds them dies.
+    """
 
     def __init__(self, url: URL, name: str):
         self._url, self._key = url, {"key": zlib.crc32(name.encode())}
-        self._here = threading.Lock()  # or each waiting thread would hold a connection
-        # No pool: a connection that is kept would keep a lock that an error left behind.
+        # Threads wait here, so that only one of them opens a connection.
+        self._thread_lock = threading.Lock()
+        # No pool: a pooled connection would keep a lock that an error left behind.
         self._engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
+        """Hold the lock inside a `with` block."""
         sqlite = self._url.get_backend_name() == "sqlite"
-        with self._here, self._file() if sqlite else self._server():
+        with self._thread_lock, self._lock_file() if sqlite else self._lock_server():
             yield
 
     @contextlib.contextmanager
-    def _file(self) -> Iterator[None]:
+    def _lock_file(self) -> Iterator[None]:
         with open(f"{self._url.database}.lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     @contextlib.contextmanager
-    def _server(self) -> Iterator[None]:
+    def _lock_server(self) -> Iterator[None]:
         with self._engine.connect() as connection:
             connection.execute(sqlalchemy.text("SELECT pg_advisory_lock(:key)"), self._key)
-            yield  # the lock ends with the connection
+            yield  # closing the connection releases the lock

@@ -1,4 +1,4 @@
-"""Workers as jobs of a SLURM array, by submitit."""
+"""Submit workers as jobs of a SLURM array, through submitit."""
 
 # pyright: reportMissingImports=false
 
@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from errors import UserError
-from sweeping.workers import ROOT
+from sweeping.devices import ROOT
 
 
 def submit(
     flags: Sequence[str], jobs: int, settings: dict[str, Any], folder: Path, cluster: str = "slurm"
 ) -> list[Any]:
-    """So many jobs that each run sweep.py with these flags; they share the work by its storage."""
+    """Submit jobs that each run sweep.py with `flags` and share the work through its storage."""
     try:
         import submitit
     except ImportError:
-        raise UserError("--slurm wants submitit: pip install submitit") from None
+        raise UserError("--slurm needs submitit: pip install submitit") from None
     executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
     try:
         executor.update_parameters(name="sweep", **settings)
-    except NameError as error:  # submitit's word for a setting it does not know
+    except NameError as error:  # submitit raises it for an unknown setting
         raise UserError(f"--slurm: {error}") from None
     command = [sys.executable, str(ROOT / "sweep.py"), *flags]
     function = submitit.helpers.CommandFunction(command)
@@ -31,12 +31,12 @@ def submit(
 
 
 def parse_settings(text: str) -> dict[str, Any]:
-    """partition=gpu,timeout_min=600,gpus_per_node=1"""
+    """Parse the value of --slurm, such as partition=gpu,timeout_min=600,gpus_per_node=1."""
     settings: dict[str, Any] = {}
     for item in filter(None, text.split(",")):
         name, equals, value = item.partition("=")
         if not equals:
-            raise UserError(f"--slurm: {item!r} is no setting: write name=value")
+            raise UserError(f"--slurm: {item!r} is not a setting: write name=value")
         known = name in ("timeout_min", "gpus_per_node", "cpus_per_task", "mem_gb", "nodes")
         settings[name if known else f"slurm_{name}"] = int(value) if value.isdigit() else value
     return settings

@@ -1,8 +1,8 @@
-"""A sweep as an Optuna study: what is to be tried, by whom, and what came out.
+"""A sweep as an Optuna study: which trials wait, which run, and their results.
 
-Trials wait in line from the beginning, a trial a run: a point and a seed. Workers, of any number of
-machines, take the first that waits. A trial that failed without an error of its own was
-interrupted, or its worker died; it is put in line again and goes on from its latest checkpoint.
+A trial is one run: a point and a seed. All trials are queued when the study is created, and workers
+on any number of machines take the first one that waits. A trial that failed without an error of its
+own was interrupted, or its worker died: it is queued again and resumes from its latest checkpoint.
 """
 
 import functools
@@ -26,15 +26,18 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from errors import UserError, first_line
 from sweeping.mutex import Mutex
-from sweeping.points import Point, Sweep, blamed, label
+from sweeping.packages import check_packages
+from sweeping.points import Point, Sweep, describe_error, label
+from sweeping.settings import Settings
 
-SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
-    # Others are at work on theirs: constant_liar keeps away from those.
+# One entry per name of sweeping/settings.py.
+MAKE_SAMPLER: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
+    # constant_liar keeps away from the points that other workers are trying.
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, constant_liar=True),
     "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
 }
-# What is reported is an evaluation each, so that is their unit.
-PRUNERS: dict[str, Callable[[], optuna.pruners.BasePruner]] = {
+# A pruner's unit is one evaluation, because every evaluation reports one score.
+MAKE_PRUNER: dict[str, Callable[[], optuna.pruners.BasePruner]] = {
     "none": optuna.pruners.NopPruner,
     "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=5),
     "hyperband": lambda: optuna.pruners.HyperbandPruner(min_resource=1, reduction_factor=3),
@@ -42,23 +45,12 @@ PRUNERS: dict[str, Callable[[], optuna.pruners.BasePruner]] = {
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
-class Settings(NamedTuple):
-    """How a sweep is searched."""
-
-    metric: str  # of the dev split, by the config's train.eval_metric
-    seeds: int = 1
-    trials: int = 20  # points to draw, of a space
-    sampler: str = "tpe"
-    pruner: str = "none"
-    grace: int = 60  # seconds without a sign of life that end a trial
-
-
 class Record(NamedTuple):
-    """A trial as it stands."""
+    """The current state of a trial."""
 
-    key: str  # of the point
+    key: str  # identifies the point
     seed: int
-    point: Point  # empty where it is still to be drawn
+    point: Point  # empty for a point that has not been drawn yet
     state: TrialState
     score: float | None
     facts: dict[str, Any]  # parameters, count, seconds, error
@@ -73,7 +65,7 @@ class Record(NamedTuple):
 
 
 def _patient(call: Call) -> Call:
-    """A method that waits for a storage that is away for a while."""
+    """Make a method of Study retry for `settings.grace` seconds while the storage is away."""
 
     @functools.wraps(call)
     def patient(study: "Study", *arguments: Any) -> Any:
@@ -90,8 +82,11 @@ def _patient(call: Call) -> Call:
 
 
 class Study:
-    """`begun_with` says what the sweep is of: another sweep in the same place is refused. `only`
-    are the points, by key, and seeds that are to be tried, where it is not all."""
+    """A study in a database.
+
+    `begun_with` describes the sweep: a different sweep in the same place is refused. `only`
+    restricts the study to these pairs of a point's key and a seed; None means all of them.
+    """
 
     def __init__(
         self,
@@ -103,50 +98,54 @@ class Study:
         only: Set[tuple[str, int]] | None = None,
     ):
         self.sweep, self.settings, self._name, self._only = sweep, settings, name, only
-        # Heartbeats and ask are called experimental, and one without `optimize` is warned of.
+        # Optuna warns that heartbeats and `ask` are experimental, and about using them without
+        # `optimize`.
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         where = _parse(url)
         try:
             self._mutex = Mutex(where, name)
-            with self._mutex.held():  # or two would make the tables at once
+            with self._mutex.held():  # otherwise two processes could create the tables at once
                 self._storage = _open_storage(where, settings.grace)
         except (ImportError, SQLAlchemyError, RuntimeError) as error:
-            raise UserError(f"cannot open --storage={_hidden(url)}: {first_line(error)}") from error
+            raise UserError(
+                f"cannot open --storage={_without_password(url)}: {first_line(error)}"
+            ) from error
         with self._mutex.held():
             self._study = optuna.create_study(
                 storage=self._storage,
                 study_name=name,
-                pruner=PRUNERS[settings.pruner](),
+                pruner=MAKE_PRUNER[settings.pruner](),
                 direction="minimize" if self.lower_is_better else "maximize",
                 load_if_exists=True,
             )
-            self._check(json.loads(json.dumps(begun_with)))  # as the storage gives it back
-            self._plan()
+            self._check(json.loads(json.dumps(begun_with)))  # compare as the storage returns it
+            self._enqueue_all()
 
     def _check(self, begun_with: dict[str, Any]) -> None:
         before = self._study.user_attrs.get("begun_with", begun_with)
         if before != begun_with:
             raise UserError(
-                f"the sweep {self._name!r} was begun with {_differences(before, begun_with)}: take "
-                "another --workdir, or the flags it was begun with"
+                f"the sweep {self._name!r} was begun with {_differences(before, begun_with)}: use "
+                "another --workdir, or the original flags"
             )
         self._study.set_user_attr("begun_with", begun_with)
 
     @property
     def lower_is_better(self) -> bool:
-        return self.settings.metric == "loss"  # the others of configs/check.py are to be high
+        return self.settings.metric == "loss"  # every other metric improves upwards
 
     @property
     def _staged(self) -> bool:
-        """Whether further seeds are for points alone whose first came to its end: those that are
-        drawn, and all where runs are pruned, which only first ones are."""
+        """Whether only points whose first seed completed get further seeds.
+
+        This holds for drawn points, and for all points when a pruner is used.
+        """
         return bool(self.sweep.space) or self.settings.pruner != "none"
 
-    def _plan(self) -> None:
-        """Puts all in line that is not there yet: seed after seed, so that an early look at the
-        table sees every point."""
+    def _enqueue_all(self) -> None:
+        """Queue the missing trials, seed by seed, so that early results cover all points."""
         known, seeds = self._latest(), range(self.settings.seeds)
         for seed, point in itertools.product(seeds, self.sweep.points or ()):
             if seed == 0 or not self._staged:
@@ -167,60 +166,64 @@ class Study:
         seed: int,
         point: Point | None = None,
     ) -> None:
+        """Queue a trial unless it is known already; refuse a point that has changed."""
         if self._only is not None and (key, seed) not in self._only:
             return
         if (key, seed) not in known:
             facts = {"key": key, "seed": seed}
-            self._put_in_line(facts if point is None else {**facts, "point": point})
+            self._enqueue(facts if point is None else {**facts, "point": point})
         elif point is not None and known[key, seed].user_attrs["point"] != point:
             raise UserError(
                 f"the point {key} was {known[key, seed].user_attrs['point']} when the sweep was "
-                "begun: give what it is now another name"
+                f"begun, and is {point} now: give it another name"
             )
 
-    def _put_in_line(self, facts: dict[str, Any]) -> None:
+    def _enqueue(self, facts: dict[str, Any]) -> None:
         drawn = facts.get("point", {}) if self.sweep.space else {}
         self._study.enqueue_trial(drawn, facts)
 
     @_patient
     def take(self) -> Trial | None:
-        """The first trial that waits, for nobody else."""
+        """Take the first waiting trial; no other worker gets it. Return None if none waits."""
         with self._mutex.held():
             optuna.storages.fail_stale_trials(self._study)
             for record in self.records():
                 if record.interrupted:
-                    self._put_in_line(record.facts)
+                    self._enqueue(record.facts)
             waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
             if not waiting:
                 return None
-            # Before it is taken: should this process be killed in between, it is missed.
+            # The heartbeat comes first: if this process is killed before `ask` returns, the trial
+            # is recognised as stale.
             self._storage.record_heartbeat(waiting[0]._trial_id)
             seed = zlib.crc32(f"{self._name} {waiting[0].number}".encode())
-            self._study.sampler = SAMPLERS[self.settings.sampler](seed)
+            self._study.sampler = MAKE_SAMPLER[self.settings.sampler](seed)
             trial = self._study.ask()
             if self.sweep.space:
-                trial.set_user_attr("point", _drawn(self.sweep, trial))
+                trial.set_user_attr("point", _draw(self.sweep, trial))
             return trial
 
     @_patient
     def retry_failed(self) -> None:
-        """Puts trials in line again that failed by an error."""
+        """Queue the trials again that failed with an error."""
         with self._mutex.held():
             for trial in self._latest().values():
                 if trial.state == TrialState.FAIL:
                     facts = {n: x for n, x in trial.user_attrs.items() if n != "error"}
-                    self._put_in_line(facts)
+                    self._enqueue(facts)
 
     @_patient
     def beat(self, trial: Trial, seconds: float) -> None:
-        """A sign of life."""
+        """Record a heartbeat and the seconds that the trial has taken."""
         self._storage.record_heartbeat(trial._trial_id)
         trial.set_user_attr("seconds", seconds)
 
     @_patient
     def prunes(self, trial: Trial, score: float, evaluation: int) -> bool:
-        """Whether a run with this score should be given up. A point's further seeds are not: else
-        its mean would be of those that had luck."""
+        """Report a score and return whether the run should be pruned.
+
+        Only a point's first seed is pruned: otherwise its mean would be over its lucky seeds.
+        """
         if trial.user_attrs["seed"] > 0:
             return False
         trial.report(score, evaluation)
@@ -230,83 +233,84 @@ class Study:
     def finish(
         self, trial: Trial, state: TrialState, score: float | None, facts: dict[str, Any]
     ) -> None:
+        """Record the end of a trial, and queue its point's further seeds where they are due."""
         with self._mutex.held():
             if self._storage.get_trial(trial._trial_id).state != TrialState.RUNNING:
-                return  # it seemed dead, and is somebody else's by now
+                return  # it looked dead, and another worker has taken it
             for name, value in facts.items():
                 trial.set_user_attr(name, value)
-            own = trial.user_attrs
-            if state == TrialState.COMPLETE and self._staged and own["seed"] == 0:
+            attributes = trial.user_attrs
+            if state == TrialState.COMPLETE and self._staged and attributes["seed"] == 0:
                 known = self._latest()
                 for seed in range(1, self.settings.seeds):
-                    self._want(known, own["key"], seed, own["point"])
+                    self._want(known, attributes["key"], seed, attributes["point"])
             self._study.tell(trial, score, state)
 
     @_patient
     def records(self) -> list[Record]:
-        """The latest trial of every point and seed."""
+        """Return the latest trial of every point and seed."""
         return [
             Record(key, seed, t.user_attrs.get("point", {}), t.state, t.value, t.user_attrs)
             for (key, seed), t in self._latest().items()
         ]
 
     def over(self) -> bool:
-        """Nothing waits and nobody is at work."""
+        """Return whether no trial waits or runs."""
         return all(record.over for record in self.records())
 
     def _latest(self) -> dict[tuple[str, int], FrozenTrial]:
-        """By point and seed; earlier ones were interrupted, or are tried again."""
+        """Return the latest trial by key and seed; earlier ones were interrupted or retried."""
         trials = self._study.get_trials(deepcopy=False)
         return {(trial.user_attrs["key"], trial.user_attrs["seed"]): trial for trial in trials}
 
 
 def example(sweep: Sweep) -> Point:
-    """A point of a space, as it might be drawn."""
+    """Draw one point of a space, without a study."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return _drawn(sweep, optuna.create_study(sampler=SAMPLERS["random"](0)).ask())
+    return _draw(sweep, optuna.create_study(sampler=MAKE_SAMPLER["random"](0)).ask())
 
 
-def _drawn(sweep: Sweep, trial: Trial) -> Point:
+def _draw(sweep: Sweep, trial: Trial) -> Point:
     assert sweep.space
     try:
         sweep.space(trial)
     except (StorageInternalError, OperationalError):
         raise
-    except Exception as error:  # whatever a file of the user's can raise
-        raise UserError(blamed(sweep.space.__code__.co_filename, error)) from error
+    except Exception as error:  # a user's file can raise anything
+        raise UserError(describe_error(sweep.space.__code__.co_filename, error)) from error
     return trial.params
 
 
-def better(scores: Sequence[float], lower_is_better: bool) -> float:
-    """The best of them; a run without any has none."""
+def best_score(scores: Sequence[float], lower_is_better: bool) -> float:
+    """Return the best of the finite scores; there must be at least one."""
     known = [score for score in scores if math.isfinite(score)]
     return min(known) if lower_is_better else max(known)
 
 
 def _parse(url: str) -> URL:
-    """The database of --storage; PostgreSQL's by the driver that requirements.txt has."""
+    """Parse --storage; PostgreSQL is used through psycopg2."""
     try:
         where = make_url(url)
     except SQLAlchemyError:
         where = None
     if where is None or where.get_backend_name() not in ("sqlite", "postgresql"):
         raise UserError(
-            f"--storage={_hidden(url)} is not known: leave it out for a file in the workdir, or "
-            "write postgresql://user:password@host/database"
+            f"--storage={_without_password(url)} is not a known database: leave it out to use a "
+            "file in the workdir, or write postgresql://user:password@host/database"
         )
     if where.get_backend_name() == "sqlite":
         Path(where.database or "").parent.mkdir(parents=True, exist_ok=True)
         return where
+    check_packages("--storage=postgresql://...", "psycopg2")
     return where.set(drivername="postgresql+psycopg2")
 
 
-def _hidden(url: str) -> str:
-    """Without its password."""
+def _without_password(url: str) -> str:
     return re.sub(r"(://[^/@]*:)[^/@]*@", r"\1***@", url)
 
 
 def _open_storage(url: URL, grace: int) -> RDBStorage:
-    options: dict[str, Any] = {"pool_pre_ping": True}  # a server may have been started anew
+    options: dict[str, Any] = {"pool_pre_ping": True}  # the server may have been restarted
     if url.get_backend_name() == "sqlite":
         options["connect_args"] = {"timeout": 60}
     return RDBStorage(
@@ -316,11 +320,11 @@ def _open_storage(url: URL, grace: int) -> RDBStorage:
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:
-    said = []
+    found = []
     for name in sorted(before.keys() | now.keys()):
-        there, here = before.get(name), now.get(name)
-        if isinstance(there, dict) and isinstance(here, dict):
-            said += [_differences(there, here)] if there != here else []
-        elif there != here:
-            said.append(f"{name} {there!r} (here {here!r})")
-    return ", ".join(said)
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += [_differences(old, new)] if old != new else []
+        elif old != new:
+            found.append(f"{name} {old!r} (now {new!r})")
+    return ", ".join(found)

@@ -1,5 +1,8 @@
-"""A sweep while it runs: a live table in a terminal, else a line whenever a run begins, ends or is
-waited for."""
+"""Run the workers of a sweep and show its progress.
+
+In a terminal this is a live table; otherwise one line is logged whenever a run starts, ends or has
+to wait.
+"""
 
 import contextlib
 import logging
@@ -11,21 +14,23 @@ from pathlib import Path
 from optuna.trial import TrialState
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
+from rich.table import Table as ScreenTable
 
 from errors import Stopped, stop_signals
 from sweeping.devices import deal
-from sweeping.leaderboard import number, rows_of
+from sweeping.leaderboard import make_standings, number
 from sweeping.points import label
 from sweeping.study import Record, Study
 from sweeping.workers import Flags, Worker
 
-BEST = 5  # rows of the leaderboard that are shown
+BEST = 5  # points of the leaderboard in the live table
 
 
 def work(study: Study, base: Flags, workdir: Path, count: int) -> list[Record]:
-    """Tries all that is to be tried, by so many workers, and shows how it stands. Raises Stopped
-    when a signal came first; all runs are saved then."""
+    """Run all trials of a study with `count` workers and return its records.
+
+    Raises Stopped when a signal arrives first; all runs have saved a checkpoint then.
+    """
     stop = threading.Event()
     workers = [Worker(study, base, workdir, share, stop) for share in deal(count)]
     with stop_signals("stopping when all runs are saved") as signals:
@@ -48,24 +53,23 @@ def work(study: Study, base: Flags, workdir: Path, count: int) -> list[Record]:
 
 
 def _watched(workers: Sequence[Worker], study: Study, seconds: float = 1.0) -> Iterator[None]:
-    """Until the workers have ended; every so many seconds the study is asked how it stands, and
-    the caller may look to something else."""
+    """Show the progress until all workers have ended; yield after every look at the study."""
     with _screen() as (say, show):
         records = study.records()
-        said = {(record.key, record.seed) for record in records if record.over}
+        reported = {(record.key, record.seed) for record in records if record.over}
         told, working = {""}, True
-        say(f"{len(records)} runs, {len(said)} of them over; {len(workers)} at a time")
+        say(f"{len(records)} runs, {len(reported)} finished; {len(workers)} at a time")
         while working:
             working = any(worker.is_alive() for worker in workers)
             records = study.records()
-            for line in {_doing(worker) for worker in workers} - told:
+            for line in {_activity(worker) for worker in workers} - told:
                 told.add(line)
                 say(line)
             for record in records:
-                if record.over and (record.key, record.seed) not in said:
-                    said.add((record.key, record.seed))
-                    say(_line(record, len(said), len(records), study.settings.metric))
-            show(Group(_runs(workers, study.settings.metric), _best(records, study)))
+                if record.over and (record.key, record.seed) not in reported:
+                    reported.add((record.key, record.seed))
+                    say(_result(record, len(reported), len(records), study.settings.metric))
+            show(Group(_running(workers, study.settings.metric), _best(records, study)))
             yield
             for worker in workers:
                 worker.join(seconds / len(workers))
@@ -73,7 +77,7 @@ def _watched(workers: Sequence[Worker], study: Study, seconds: float = 1.0) -> I
 
 @contextlib.contextmanager
 def _screen() -> Iterator[tuple[Callable[[str], None], Callable[[Group], None]]]:
-    """Ways to say a line and to show tables, the second without effect outside a terminal."""
+    """Return functions that print a line and show tables; only a terminal shows tables."""
     if not sys.stderr.isatty():
         yield logging.getLogger("alignax").info, lambda tables: None
         return
@@ -82,26 +86,27 @@ def _screen() -> Iterator[tuple[Callable[[str], None], Callable[[Group], None]]]
         yield console.print, lambda tables: live.update(tables, refresh=True)
 
 
-def _line(record: Record, done: int, of: int, metric: str) -> str:
+def _result(record: Record, done: int, total: int, metric: str) -> str:
+    """Describe a finished run in one line."""
     what = {
         TrialState.COMPLETE: f"{metric} {number(record.score)}",
         TrialState.PRUNED: f"pruned at {metric} {number(record.score)}",
         TrialState.FAIL: f"failed: {record.facts.get('error')}",
     }[record.state]
     seconds = record.facts.get("seconds", 0.0)
-    return f"{done}/{of}  {label(record.point)}, seed {record.seed}: {what}, {seconds:.0f} s"
+    return f"{done}/{total}  {label(record.point)}, seed {record.seed}: {what}, {seconds:.0f} s"
 
 
-def _doing(worker: Worker) -> str:
-    """What is to be said once; "" between two runs."""
+def _activity(worker: Worker) -> str:
+    """Describe what a worker does; empty between two runs."""
     run, waits_for = worker.now, worker.waits_for
     if waits_for:
-        return f"waits for {waits_for}, which another process trains"
-    return f"begins: {run.name}" if run is not None else ""
+        return f"waiting for {waits_for}, which another process is training"
+    return f"starting {run.name}" if run is not None else ""
 
 
-def _runs(workers: Sequence[Worker], metric: str) -> Table:
-    table = Table("worker", "point", "seed", "step", f"last {metric}", "seen/s", "seconds")
+def _running(workers: Sequence[Worker], metric: str) -> ScreenTable:
+    table = ScreenTable("worker", "point", "seed", "step", f"last {metric}", "seen/s", "seconds")
     for i, worker in enumerate(workers):
         run = worker.now
         if run is not None:
@@ -109,12 +114,12 @@ def _runs(workers: Sequence[Worker], metric: str) -> Table:
     return table
 
 
-def _best(records: Sequence[Record], study: Study) -> Table:
+def _best(records: Sequence[Record], study: Study) -> ScreenTable:
     metric = study.settings.metric
     over = sum(record.over for record in records)
-    table = Table(f"best of {over} of {len(records)}", metric, "±", "seeds")
-    for row in rows_of(records, study.lower_is_better)[:BEST]:
-        if row.scores:
-            scores = number(row.mean), number(row.deviation), str(len(row.scores))
-            table.add_row(label(row.point), *scores)
+    table = ScreenTable(f"best of {over} finished runs (of {len(records)})", metric, "±", "seeds")
+    for standing in make_standings(records, study.lower_is_better)[:BEST]:
+        if standing.scores:
+            scores = number(standing.mean), number(standing.deviation), str(len(standing.scores))
+            table.add_row(label(standing.point), *scores)
     return table

@@ -1,17 +1,15 @@
-"""Workers take trials and run train.py for each, a process of its own: no trial can bring down the
-sweep, and each leaves an ordinary workdir.
+"""Workers take trials from a study and run train.py for each one in a separate process.
 
-The scores that train.py writes to its log.jsonl are what trials are pruned by.
+A trial therefore cannot bring down the sweep, and it leaves an ordinary workdir. Pruning uses the
+validation scores that train.py writes to its log.jsonl.
 """
 
 import contextlib
 import fcntl
 import json
 import math
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -21,26 +19,28 @@ from typing import Any, Protocol
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
-from sweeping.devices import Share
+from sweeping.devices import Share, train_command, train_environment
 from sweeping.points import Point, run_name
-from sweeping.study import Study, better
+from sweeping.study import Study, best_score
 
 POLL = 0.5  # seconds between two looks at a run
-PATIENCE = 60  # seconds for a run to save what it has
-ROOT = Path(__file__).parent.parent
-# How train.py ends when it is asked to: with a status, or before it listens, at once.
-_ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
-INTERRUPTED = {code for number in _ASKED for code in (128 + number, -number)}
+PATIENCE = 60  # seconds that a run has to save a checkpoint
+# Exit codes of train.py after a signal: 128 + number, or -number before it handles signals.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+INTERRUPTED = {code for number in _SIGNALS for code in (128 + number, -number)}
 
 
 class Flags(Protocol):
-    """What says how train.py is called for a point."""
+    """Anything that returns the flags of train.py for a point and a seed."""
 
     def flags(self, point: Point, seed: int) -> list[str]: ...
 
 
 class Worker(threading.Thread):
-    """Takes trials until there are none; `event` makes it stop, with all of its run saved."""
+    """A thread that takes trials until none is left.
+
+    Setting `event` stops it after its run has saved a checkpoint.
+    """
 
     def __init__(
         self, study: Study, base: Flags, workdir: Path, share: Share, event: threading.Event
@@ -48,49 +48,50 @@ class Worker(threading.Thread):
         super().__init__()
         self.study, self.base, self.share, self.event = study, base, share, event
         self.workdir = workdir
-        self.now: Run | None = None  # for whoever watches
-        self.waits_for = ""  # the name of a run, before it is `now`
+        self.now: TrialProcess | None = None  # the run in progress
+        self.waits_for = ""  # name of a run that another process is still training
         self.error: Exception | None = None
 
     def run(self) -> None:
+        """Take and run trials; errors are stored in `error`."""
         try:
             while not self.event.is_set():
                 trial = self.study.take()
                 if trial is not None:
-                    self._try(trial)
+                    self._run_trial(trial)
                 elif self.study.over():
                     return
                 else:
-                    self.event.wait(POLL)  # a trial elsewhere may still be freed
-        except Exception as error:  # a thread's errors are nobody's, unless they are handed over
+                    self.event.wait(POLL)  # another worker may die and free its trial
+        except Exception as error:  # work() raises it again in the main thread
             self.error = error
             self.event.set()
 
-    def _try(self, trial: Trial) -> None:
+    def _run_trial(self, trial: Trial) -> None:
         facts = trial.user_attrs
         name = run_name(facts["key"], facts["point"])
         folder = self.workdir / "runs" / name / f"seed{facts['seed']}"
         folder.mkdir(parents=True, exist_ok=True)
         before = facts.get("seconds", 0.0)
-        while in_use(folder):  # its last process may still be saving what it has
+        while in_use(folder):  # the previous process may still be saving its checkpoint
             self.waits_for = f"{name}/{folder.name}"
             if self.event.wait(POLL):
                 return self.study.finish(trial, TrialState.FAIL, None, {})
             self.study.beat(trial, before)
         flags = self.base.flags(facts["point"], facts["seed"])
-        with contextlib.closing(Run(folder, flags, self.share, self.study, before)) as run:
+        with contextlib.closing(TrialProcess(folder, flags, self.share, self.study, before)) as run:
             self.now, self.waits_for = run, ""
             try:
                 state = run.watch(trial, self.event)
                 self.study.finish(trial, state, run.score(state), run.facts())
             except UpdateFinishedTrialError:
-                pass  # it seemed dead, this machine asleep say, and is somebody else's by now
+                pass  # the trial looked dead (a suspended machine, say), and another worker has it
             finally:
                 self.now = None
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a process trains there."""
+    """Return whether a process is training in this folder."""
     with (folder / "lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,36 +100,27 @@ def in_use(folder: Path) -> bool:
     return False
 
 
-def command(share: Share, flags: Sequence[str]) -> list[str]:
-    """train.py on a worker's share."""
-    cores, parent = ",".join(map(str, share.cores)), str(os.getpid())
-    launch, train = str(ROOT / "sweeping" / "launch.py"), str(ROOT / "train.py")
-    return [sys.executable, launch, parent, cores, train, *flags]
+class TrialProcess:
+    """A train.py process that works on a trial.
 
-
-def environment(share: Share) -> dict[str, str]:
-    # Unfiltered, a traceback ends in its error, and not in a note on how it was filtered.
-    return {**os.environ, "JAX_TRACEBACK_FILTERING": "off", **share.environment}
-
-
-class Run:
-    """train.py at work on a trial; `before` are the seconds of earlier attempts."""
+    `before` is the number of seconds that earlier attempts took.
+    """
 
     def __init__(
         self, folder: Path, flags: Sequence[str], share: Share, study: Study, before: float
     ):
         self.folder, self.study = folder, study
         self.error = ""
-        self.lines: list[dict[str, Any]] = []  # of log.jsonl
-        self._read: tuple[int, int] | None = None
+        self.lines: list[dict[str, Any]] = []  # log.jsonl
+        self._read: tuple[int, int] | None = None  # modification time and size when last read
         self._began = time.monotonic() - before
         with (folder / "output.txt").open("ab") as output:
-            self._said_before = output.tell()
+            self._output_start = output.tell()
             self.process = subprocess.Popen(
-                command(share, [*flags, f"--workdir={folder.absolute()}"]),
-                env=environment(share), stdin=subprocess.DEVNULL,
+                train_command(share, [*flags, f"--workdir={folder.absolute()}"]),
+                env=train_environment(share), stdin=subprocess.DEVNULL,
                 stdout=output, stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for us to pass on
+                start_new_session=True,  # Ctrl-C reaches the sweep only, which passes it on
             )  # fmt: skip
 
     @property
@@ -137,11 +129,11 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Of this and of earlier attempts."""
+        """Seconds of this attempt and earlier ones."""
         return time.monotonic() - self._began
 
     def watch(self, trial: Trial, event: threading.Event) -> TrialState:
-        """Waits for the end, reports scores, prunes."""
+        """Wait for the end of the process; report its scores and prune it when due."""
         beaten, reported, pruned, asked = -math.inf, 0, False, False
         while self.process.poll() is None:
             if time.monotonic() - beaten >= self.study.settings.grace / 6:
@@ -153,7 +145,7 @@ class Run:
                 if math.isfinite(score):
                     pruned = self.study.prunes(trial, score, reported) or pruned
             if (pruned or event.is_set()) and not asked:
-                self.process.terminate()  # once: a second signal would not wait for the checkpoint
+                self.process.terminate()  # once: a second signal would skip the checkpoint
                 asked = True
             time.sleep(POLL)
         self.read()
@@ -166,25 +158,26 @@ class Run:
         if pruned:
             return TrialState.PRUNED
         if not asked and code not in INTERRUPTED:
-            said = self._last_words(code)
-            # Another process was first, between our look at the lock and its taking: we wait.
-            self.error = "" if " is in use by " in said else said
-        return TrialState.FAIL  # without an error: interrupted
+            message = self._error_message(code)
+            # Another process took the lock after in_use() had looked: the trial is queued again.
+            self.error = "" if " is in use by " in message else message
+        return TrialState.FAIL  # interrupted, if there is no error
 
-    def _last_words(self, code: int) -> str:
+    def _error_message(self, code: int) -> str:
+        """Return the last line of the output, or describe the exit code."""
         if code == 0:
-            return f"no evaluation gave a number for {self.study.settings.metric}"
+            return f"no evaluation gave a finite {self.study.settings.metric}"
         if code < 0:
-            hint = "; was there too little memory?" if code == -signal.SIGKILL else ""
-            return f"ended by {signal.Signals(-code).name}{hint}"
+            hint = "; was there not enough memory?" if code == -signal.SIGKILL else ""
+            return f"killed by {signal.Signals(-code).name}{hint}"
         with (self.folder / "output.txt").open("rb") as output:
-            output.seek(self._said_before)
+            output.seek(self._output_start)
             lines = output.read().decode("utf-8", errors="replace").splitlines()
-        said = [line.strip() for line in lines if line.strip()]
-        return said[-1].removeprefix("error: ")[:500] if said else f"status {code}"
+        lines = [line.strip() for line in lines if line.strip()]
+        return lines[-1].removeprefix("error: ")[:500] if lines else f"exit status {code}"
 
     def read(self) -> None:
-        """log.jsonl anew, where it has changed: a resumed run drops lines of it."""
+        """Read all of log.jsonl again if it has changed: a resumed run removes lines from it."""
         path = self.folder / "log.jsonl"
         if not path.exists():
             return
@@ -194,23 +187,23 @@ class Run:
         self._read = now.st_mtime_ns, now.st_size
         self.lines = []
         for line in path.read_bytes().split(b"\n"):
-            with contextlib.suppress(ValueError):  # the last may be half there, in a letter even
+            with contextlib.suppress(ValueError):  # the last line may be incomplete
                 self.lines.append(json.loads(line))
 
     @property
     def scores(self) -> list[float]:
-        """Of the evaluations so far; what is no number is NaN."""
+        """Validation scores so far; NaN where an evaluation gave no number."""
         metric = self.study.settings.metric
         found = [line.get(metric) for line in self.lines if line["kind"] == "valid"]
         return [math.nan if score is None else score for score in found]
 
     def score(self, state: TrialState) -> float | None:
-        """The best; of a pruned run Optuna keeps the last itself."""
+        """Return the best score of a complete run; Optuna keeps the last one of a pruned run."""
         done = state == TrialState.COMPLETE
-        return better(self.scores, self.study.lower_is_better) if done else None
+        return best_score(self.scores, self.study.lower_is_better) if done else None
 
     def facts(self) -> dict[str, Any]:
-        """What a leaderboard tells of a run."""
+        """Return what the leaderboard shows about a run, except its scores."""
         facts: dict[str, Any] = {"seconds": self.seconds}
         if self.error:
             facts["error"] = self.error
@@ -222,7 +215,7 @@ class Run:
         return facts
 
     def progress(self) -> tuple[str, ...]:
-        """Point, seed, step, last score, tokens a second and seconds, for a table."""
+        """Return point, seed, step, last score, tokens per second and seconds, as strings."""
         speeds = [line["count_per_second"] for line in self.lines if line["kind"] == "train"]
         point, seed = self.folder.parts[-2:]
         return (
@@ -232,7 +225,7 @@ class Run:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Where an error of ours left it running: it may save what it has."""
+        """Stop the process if an error left it running; it may save a checkpoint first."""
         if self.process.poll() is None:
             self.process.terminate()
             try:

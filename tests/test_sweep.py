@@ -1,4 +1,4 @@
-"""sweep.py as a user runs it: killed, started again, scored by eval.py."""
+"""sweep.py as a user runs it: killed, restarted, scored by eval.py."""
 
 import collections
 import json
@@ -26,10 +26,10 @@ def points():
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
-    (folder / "own.py").write_text(POINTS)
-    own = f"--config.data.cache={folder / 'cache'}"
-    where = [f"--sweep={folder / 'own.py'}", f"--workdir={folder / 'sweep'}"]
-    return [*CONFIG, own, *where, "--workers=2", "--grace=4"]
+    (folder / "points.py").write_text(POINTS)
+    cache = f"--config.data.cache={folder / 'cache'}"
+    where = [f"--sweep={folder / 'points.py'}", f"--workdir={folder / 'sweep'}"]
+    return [*CONFIG, cache, *where, "--workers=2", "--grace=4"]
 
 
 def trials(folder):
@@ -52,12 +52,14 @@ def test_a_sweep_that_is_killed_ends_with_every_point_once(flags):
     states = collections.Counter((t.user_attrs["key"], t.state.name) for t in trials(folder))
     complete = {key: n for (key, state), n in states.items() if state == "COMPLETE"}
     assert complete == {f"learning_rate={rate}": 1 for rate in (0.001, 0.002, 0.003)}
-    assert sum(n for (_, state), n in states.items() if state == "FAIL") >= 1  # the killed ones
+    assert sum(n for (_, state), n in states.items() if state == "FAIL") >= 1  # the killed runs
     rows = json.loads((folder / "leaderboard.json").read_text())["rows"]
-    assert [row["scores"] for row in rows] == sorted(row["scores"] for row in rows)  # a loss
+    assert [row["scores"] for row in rows] == sorted(
+        row["scores"] for row in rows
+    )  # lower is better
     assert all(row["count"] and row["seconds"] for row in rows)
     assert (folder / "slices.png").exists()
-    # Each of them is an ordinary run.
+    # Each folder is an ordinary run.
     run = folder / "runs" / "learning_rate=0.002" / "seed0"
     call("eval.py", f"--workdir={run}", "--split=test")
     assert (run / "eval" / "test" / "scores.json").exists()
@@ -66,9 +68,15 @@ def test_a_sweep_that_is_killed_ends_with_every_point_once(flags):
 
 
 def test_a_sweep_that_is_stopped_saves_its_runs(flags, tmp_path):
-    own = [f for f in flags if not f.startswith(("--workdir", "--workers"))]
+    others = [f for f in flags if not f.startswith(("--workdir", "--workers"))]
     folder = tmp_path / "sweep"
-    command = [sys.executable, "sweep.py", *own, f"--workdir={folder}", "--config.train.steps=4000"]
+    command = [
+        sys.executable,
+        "sweep.py",
+        *others,
+        f"--workdir={folder}",
+        "--config.train.steps=4000",
+    ]
     process = subprocess.Popen(
         command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
     )
@@ -82,7 +90,7 @@ def test_a_sweep_that_is_stopped_saves_its_runs(flags, tmp_path):
     assert "saved after step" in output.read_text()
 
 
-def test_slips_are_sentences(flags, tmp_path):
+def test_mistakes_are_user_errors(flags, tmp_path):
     wrong = tmp_path / "wrong.py"
     wrong.write_text("def points():\n    yield {'model.atention': 3}\n")
     done = call("sweep.py", *flags, f"--sweep={wrong}", check=False)
@@ -92,18 +100,18 @@ def test_slips_are_sentences(flags, tmp_path):
 def test_a_dry_run_estimates_and_leaves_nothing(flags, tmp_path):
     done = call("sweep.py", *flags, f"--workdir={tmp_path / 'none'}", "--dry_run", "--seeds=2")
     assert "learning_rate=0.002" in done.stdout and "6 runs" in done.stdout
-    assert "a run of 40 steps may take" in done.stdout
-    assert "step 40/40" in done.stderr  # how the trial goes on
+    assert "40 steps" in done.stdout
+    assert "step 40/40" in done.stderr  # the progress of the trial run
     assert not (tmp_path / "none").exists()
 
 
-def test_settings_of_slurm():
+def test_slurm_settings_are_parsed():
     found = parse_settings("partition=gpu,timeout_min=600,gpus_per_node=1")
     assert found == {"slurm_partition": "gpu", "timeout_min": 600, "gpus_per_node": 1}
 
 
 def test_jobs_run_the_program(tmp_path):
-    """By submitit's executor for the machine it runs on; SLURM's takes the same calls."""
+    """Use submitit's local executor, which has the same interface as SLURM's."""
     pytest.importorskip("submitit")
     jobs = submit(["--workdir=x"], 2, {"timeout_min": 2}, tmp_path, cluster="local")
     for job in jobs:
@@ -111,7 +119,7 @@ def test_jobs_run_the_program(tmp_path):
 
 
 def test_children_die_with_their_parent(tmp_path):
-    """Asked to stop, so that they can save what they have."""
+    """They receive SIGTERM, so that they can save a checkpoint."""
     child = f"import time; open({str(tmp_path / 'pid')!r}, 'w').write('x'); time.sleep(60)"
     parent = (
         "import subprocess, sys, os, time; "
@@ -130,7 +138,7 @@ def test_children_die_with_their_parent(tmp_path):
             os.kill(pid, 0)
         except ProcessLookupError:
             return
-        if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":  # dead: nobody has looked yet
+        if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":  # dead, but not reaped yet
             return
         time.sleep(0.05)
     raise AssertionError("the child is still there")

@@ -1,4 +1,4 @@
-"""p-values that are small where systems differ, and only there."""
+"""p-values are small where systems differ, and only there."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from evaluation.bootstrap import (
     bleu_score,
     bleu_statistics,
     mean_score,
+    mean_statistics,
     paired_bootstrap_p,
-    share,
 )
 from evaluation.scores import tokenised_bleu
 
@@ -16,31 +16,34 @@ RNG = np.random.default_rng(0)
 
 
 def test_a_system_does_not_differ_from_itself():
-    right = [share(RNG.random(50) < 0.5) for _ in range(3)]
+    right = [mean_statistics(RNG.random(50) < 0.5) for _ in range(3)]
     assert paired_bootstrap_p(right, right, mean_score) == 1
 
 
-def test_a_difference_is_seen_from_either_side():
-    worse = [share(np.arange(200) % 4 > 0)]
-    better = [share(np.arange(200) % 8 > 0)]
+def test_the_p_value_is_two_sided():
+    worse = [mean_statistics(np.arange(200) % 4 > 0)]
+    better = [mean_statistics(np.arange(200) % 8 > 0)]
     for pair in ((better, worse), (worse, better)):
         assert paired_bootstrap_p(*pair, mean_score) < 0.01
 
 
-def test_chance_is_called_so_as_often_as_it_should_be():
+def test_equal_systems_are_significant_at_the_nominal_rate():
     found = [
         paired_bootstrap_p(
-            [share(RNG.random(80) < 0.5)], [share(RNG.random(80) < 0.5)], mean_score, samples=200
+            [mean_statistics(RNG.random(80) < 0.5)],
+            [mean_statistics(RNG.random(80) < 0.5)],
+            mean_score,
+            samples=200,
         )
         for _ in range(200)
     ]
     assert 0.01 < np.mean(np.array(found) < 0.05) < 0.11
 
 
-def test_summed_statistics_make_the_bleu_of_the_whole():
+def test_summed_statistics_give_corpus_bleu():
     words = list("abcdefgh")
     gold = [[list(RNG.choice(words, 9))] for _ in range(30)]
-    ours = [[w if RNG.random() < 0.8 else "z" for w in own] for (own,) in gold]
+    ours = [[w if RNG.random() < 0.8 else "z" for w in reference] for (reference,) in gold]
     found = bleu_score(bleu_statistics(ours, gold).sum(axis=0))
     assert found == pytest.approx(tokenised_bleu(ours, gold))
     assert bleu_score(np.zeros(10)) == 0

@@ -1,10 +1,10 @@
-"""The report opened in a real browser: pointing at a word lights up what it read."""
+"""The report in a real browser: pointing at a word highlights the words it attends to."""
 
 import shutil
 
 import pytest
 
-from evaluation.page import write_page
+from evaluation.page import write_report_page
 
 DRIVER, BROWSER = shutil.which("chromedriver"), shutil.which("chromium")
 needs_browser = pytest.mark.skipif(
@@ -50,7 +50,7 @@ def content():
 
 
 def test_a_sentence_cannot_break_the_page(tmp_path):
-    write_page(tmp_path / "report.html", content())
+    write_report_page(tmp_path / "report.html", content())
     page = (tmp_path / "report.html").read_text("utf-8")
     assert page.count("</script>") == 2 and "http" not in page.replace("http-equiv", "")
 
@@ -72,7 +72,7 @@ def browser(tmp_path_factory):
         options.add_argument(flag)
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
     folder = tmp_path_factory.mktemp("page")
-    write_page(folder / "report.html", content())
+    write_report_page(folder / "report.html", content())
     driver.get((folder / "report.html").as_uri())
     yield driver
     driver.quit()
@@ -88,7 +88,7 @@ def weights(browser, side="source"):
 
 
 @needs_browser
-def test_pointing_at_a_word_lights_up_what_it_read(browser):
+def test_pointing_at_a_word_highlights_what_it_attends_to(browser):
     from selenium.webdriver import ActionChains
 
     assert weights(browser) == []
@@ -97,7 +97,7 @@ def test_pointing_at_a_word_lights_up_what_it_read(browser):
     lit = words(browser, "source")[0].value_of_css_property("background-color")
     assert lit != words(browser, "source")[2].value_of_css_property("background-color")
     ActionChains(browser).move_to_element(words(browser, "source")[2]).perform()
-    assert weights(browser, "target") == [0.1, 0.95]  # who reads this word
+    assert weights(browser, "target") == [0.1, 0.95]  # the target words that attend to it
 
 
 @needs_browser
@@ -115,22 +115,22 @@ def test_every_head_and_hypothesis_can_be_chosen(browser):
 
 
 @needs_browser
-def test_the_keyboard_is_enough(browser):
+def test_the_page_can_be_used_by_keyboard(browser):
     from selenium.webdriver import Keys
 
     sentences = browser.find_element("id", "list")
     sentences.send_keys(Keys.ARROW_DOWN)
     assert [word.text.split("\n")[0] for word in words(browser, "source")] == ["猫", "が", "</s>"]
-    words(browser, "target")[0].send_keys(Keys.ARROW_LEFT)  # Arabic runs to the left
+    words(browser, "target")[0].send_keys(Keys.ARROW_LEFT)  # Arabic is written from right to left
     assert browser.switch_to.active_element == words(browser, "target")[1]
     assert weights(browser) == [0.0, 0.05, 0.95]
     browser.switch_to.active_element.send_keys(Keys.ENTER)
-    sentences.send_keys("")  # looks away: what was kept stays lit
+    sentences.send_keys("")  # moves the focus: the selected word stays highlighted
     assert weights(browser) == [0.0, 0.05, 0.95]
 
 
 @needs_browser
-def test_nothing_went_wrong_in_the_page(browser):
+def test_the_page_has_no_errors(browser):
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
     assert len(browser.find_elements("css selector", "#curves svg")) == 2
     assert len(browser.find_elements("css selector", "#selection tr")) == 2

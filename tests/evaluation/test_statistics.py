@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 from evaluation.curves import by_length, by_unknown
-from evaluation.statistics import Statistics, measure
+from evaluation.statistics import AttentionStatistics, measure
 
 
-def test_selection_by_hand():
+def test_statistics_match_values_computed_by_hand():
     even, sharp = np.full((1, 4), 0.25), np.array([[1.0, 0, 0, 0]])
-    statistics = Statistics()
+    statistics = AttentionStatistics()
     statistics.add(measure(np.concatenate([even, sharp])))
     got = statistics.overall()
     assert got.entropy == pytest.approx(np.log(4) / 2)
@@ -17,30 +17,32 @@ def test_selection_by_hand():
     assert (got.source, got.words) == (4, 2)
 
 
-def test_rows_are_made_to_sum_to_one_and_empty_ones_left_out():
-    statistics = Statistics()
+def test_weights_are_normalised_and_empty_rows_left_out():
+    statistics = AttentionStatistics()
     statistics.add(measure(np.array([[0.2, 0.2], [0.0, 0.0]])))
     got = statistics.overall()
     assert (got.words, got.effective) == (1, pytest.approx(2))
 
 
 def test_positions_stop_where_few_sentences_reach():
-    statistics = Statistics()
+    statistics = AttentionStatistics()
     for length in (3, 2, 2):
         statistics.add(measure(np.tile([0.5, 0.5], (length, 1))))
     assert [s.words for s in statistics.by_position(least=2)] == [3, 3]
-    statistics.add(measure(np.array([[0.0, 0.0], [1.0, 0.0]])))  # the first word reads nothing
+    statistics.add(
+        measure(np.array([[0.0, 0.0], [1.0, 0.0]]))
+    )  # the first word has an empty window
     assert [s.words for s in statistics.by_position(least=2)] == [3, 4]
 
 
 def test_parts_hold_every_sentence_once():
     lengths = [1, 5, 6, 12, 31, 40]
-    parts = by_length(list(range(6)), lengths, lambda own: {"n": len(own)})
+    parts = by_length(list(range(6)), lengths, lambda items: {"n": len(items)})
     assert [(p.label, p.sentences) for p in parts] == [
         ("1–5", 2), ("6–10", 1), ("11–15", 1), ("over 30", 2),
     ]  # fmt: skip
     assert sum(p.scores["n"] for p in parts) == 6
-    longer = by_length([0, 1], [3, 75], lambda own: {})
+    longer = by_length([0, 1], [3, 75], lambda items: {})
     assert [p.label for p in longer] == ["1–10", "over 60"]
-    unknown = by_unknown(list(range(5)), [0, 0, 2, 3, 9], lambda own: {})
+    unknown = by_unknown(list(range(5)), [0, 0, 2, 3, 9], lambda items: {})
     assert [(p.label, p.sentences) for p in unknown] == [("0", 2), ("2", 1), ("3 or more", 2)]

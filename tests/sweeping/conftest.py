@@ -1,4 +1,4 @@
-"""Where studies are kept: a SQLite file, and a PostgreSQL server of the test's own."""
+"""Storages of studies: a SQLite file, and a PostgreSQL server started by the tests."""
 
 import os
 import shutil
@@ -10,19 +10,19 @@ import pytest
 
 
 def server_programs():
-    """The folder of PostgreSQL's server programs; Debian's is not on the path."""
+    """Return the folder of PostgreSQL's server programs, which Debian keeps off the path."""
     found = shutil.which("initdb")
     folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     return folders[-1] if folders else None
 
 
 class Server:
-    """Listens on a socket in its own folder; nobody else can reach it."""
+    """A server that listens on a socket in a temporary folder only."""
 
     def __init__(self, programs):
         self._programs, self._folder = programs, Path(tempfile.mkdtemp(prefix="pg"))
         self._user = {}
-        if os.getuid() == 0:  # which PostgreSQL refuses
+        if os.getuid() == 0:  # PostgreSQL refuses to run as root
             shutil.chown(self._folder, "postgres")
             self._user = {"user": "postgres"}
         self._call("initdb", "-D", "data", "-U", "postgres", "-A", "trust", "--no-sync")

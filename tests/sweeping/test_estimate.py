@@ -4,8 +4,8 @@ from sweeping.estimate import duration
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(45, "45 s"), (720, "12 min"), (25_500, "7 h 05 min"), (780_726, "9 days")],
 )
-def test_durations_are_for_a_person(seconds, said):
-    assert duration(seconds) == said
+def test_durations_are_readable(seconds, text):
+    assert duration(seconds) == text

@@ -1,11 +1,11 @@
-"""Tables and pictures of records made by hand."""
+"""Leaderboards and plots of hand-made records."""
 
 import csv
 import json
 
 from optuna.trial import TrialState
 
-from sweeping.leaderboard import rows_of, write_leaderboard
+from sweeping.leaderboard import make_standings, write_leaderboard
 from sweeping.pictures import draw
 from sweeping.points import label
 from sweeping.study import Record
@@ -30,25 +30,25 @@ RECORDS = [
 ]
 
 
-def test_rows_are_means_over_seeds_and_the_best_is_first():
-    rows = rows_of(RECORDS, lower_is_better=False)
+def test_points_are_means_over_seeds_and_the_best_is_first():
+    rows = make_standings(RECORDS, lower_is_better=False)
     assert [row.mean for row in rows] == [36.0, 34.0, 32.0, None, None]
     assert [row.waiting for row in rows] == [1, 0, 1, 0, 0]
     assert rows[1].deviation == 32**0.5 and rows[0].deviation is None
     assert rows[3].pruned == [90.0] and rows[4].errors == ["a | b"]
-    assert [row.mean for row in rows_of(RECORDS, True)][:3] == [32.0, 34.0, 36.0]
+    assert [row.mean for row in make_standings(RECORDS, True)][:3] == [32.0, 34.0, 36.0]
 
 
-def test_luck_comes_behind():
-    """A point two of whose seeds were pruned has the mean of those that were not."""
+def test_points_with_pruned_seeds_rank_below_complete_points():
+    """The mean of a point with pruned seeds is over its lucky seeds."""
     lucky = [record({"a": 1}, seed, TrialState.PRUNED, 1.0) for seed in (0, 1)]
     lucky.append(record({"a": 1}, 2, TrialState.COMPLETE, 50.0))
     honest = [record({"a": 2}, seed, TrialState.COMPLETE, 40.0) for seed in range(3)]
-    assert [row.mean for row in rows_of([*lucky, *honest], False)] == [40.0, 50.0]
+    assert [row.mean for row in make_standings([*lucky, *honest], False)] == [40.0, 50.0]
 
 
 def test_the_leaderboard_is_markdown_csv_and_json(tmp_path):
-    rows = rows_of(RECORDS, lower_is_better=False)
+    rows = make_standings(RECORDS, lower_is_better=False)
     text = write_leaderboard(rows, "bleu", tmp_path)
     assert text == (tmp_path / "leaderboard.md").read_text()
     lines = text.splitlines()
@@ -58,24 +58,24 @@ def test_the_leaderboard_is_markdown_csv_and_json(tmp_path):
     assert {line.count("|") for line in lines} == {lines[0].count("|")}
     table = list(csv.DictReader((tmp_path / "leaderboard.csv").read_text().splitlines()))
     assert (table[1][D], table[1]["bleu"], table[1]["seeds"]) == ("2", "34.0", "2")
-    assert table[2]["run"] == "runs/align=local_p,D=5" and "to come" in table[2]["remarks"]
+    assert table[2]["run"] == "runs/align=local_p,D=5" and "1 not finished" in table[2]["remarks"]
     whole = json.loads((tmp_path / "leaderboard.json").read_text())
     assert whole["metric"] == "bleu" and whole["rows"][0]["label"] == "align=global"
 
 
-def test_pictures_are_drawn(tmp_path):
+def test_plots_are_drawn(tmp_path):
     draw(RECORDS, "bleu", False, tmp_path)
     drawn = sorted(path.name for path in tmp_path.glob("*.png"))
     assert drawn == ["history.png", "importance.png", "parallel.png", "slices.png"]
 
 
-def test_numbers_of_many_values_are_drawn_on_an_axis(tmp_path):
+def test_fields_with_many_numbers_get_a_numeric_axis(tmp_path):
     points = [{"a.rate": 10.0 ** -(i % 7) * (i + 1), "a.b": i % 2} for i in range(14)]
     records = [record(p, 0, TrialState.COMPLETE, float(i)) for i, p in enumerate(points)]
     draw(records, "loss", True, tmp_path)
     assert (tmp_path / "slices.png").stat().st_size > 10_000
 
 
-def test_one_point_makes_no_picture(tmp_path):
+def test_one_point_is_not_plotted(tmp_path):
     draw(RECORDS[:1], "bleu", False, tmp_path)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""What a sweep file may say; every ready one builds at every point."""
+"""The contents of sweep files; every point of the provided files builds."""
 
 import json
 import re
@@ -21,7 +21,7 @@ FILES = sorted(Path("configs/sweeps").glob("*.py"))
 
 
 def base_of(file):
-    """The config that a sweep file names in its own command."""
+    """Return the config in the command of a sweep file's docstring."""
     found = re.search(r"--config=(\S+?)(?::(\S+))?\s", file.read_text())
     given = dict(item.split("=") for item in found[2].split(",")) if found[2] else {}
     return Base(found[1], given, {})
@@ -52,14 +52,14 @@ def test_every_point_of_every_sweep_builds(file):
     assert built
 
 
-def test_the_windows_are_the_issues():
+def test_the_window_sweep_covers_every_score_and_window():
     points = load_sweep("configs/sweeps/luong2015_windows.py").points
     windows = {point["model.attention.D"] for point in points if point["align"] != "global"}
     assert windows == {2, 5, 10, 20} and len(points) == 4 + 2 * 4 * 4
 
 
 def parsed(arguments, monkeypatch):
-    """A config as train.py reads it from its command line."""
+    """Return the config that train.py reads from this command line."""
     values = flags.FlagValues()
     monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
     config_flags.DEFINE_config_file("config", flag_values=values)
@@ -67,7 +67,7 @@ def parsed(arguments, monkeypatch):
     return values.config
 
 
-@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections'
+@pytest.mark.filterwarnings("ignore:the load_module")  # raised by ml_collections
 @pytest.mark.parametrize(
     "point",
     [
@@ -84,7 +84,7 @@ def test_the_command_line_of_a_point_makes_its_config(point, monkeypatch):
     assert (config.train.steps, config.seed) == (7, 2)
 
 
-def test_points_are_called_by_what_they_change():
+def test_a_label_lists_the_changes_of_a_point():
     assert label({"score": "dot", "model.attention.D": 5}) == "score=dot,D=5"
     assert label({"name": "a/b", "score": "dot"}) == "a-b"
     assert label({}) == "default"
@@ -98,7 +98,7 @@ def test_a_grid_is_every_combination():
     assert len(list(grid(a=[1, 2], b=["x", "y", "z"]))) == 6
 
 
-def test_a_points_values_win_over_the_command_lines():
+def test_a_point_takes_precedence_over_the_command_line():
     base = Base("configs/luong2015.py", {"score": "dot"}, {"model.attention.D": 4})
     config = base.config({"score": "concat", "model.attention.D": 6}, 0)
     assert (config.model.attention.score, config.model.attention.D) == ("concat", 6)
@@ -106,19 +106,19 @@ def test_a_points_values_win_over_the_command_lines():
 
 MISTAKES = {
     "def points():\n    return []": "has no points",
-    "x = 1": "wants points\\(\\) or space",
-    "def points():\n    yield {'a.b': [1]}": "numbers, words",
+    "x = 1": "either points\\(\\) or space",
+    "def points():\n    yield {'a.b': [1]}": r"a\.b is \[1\]",
     "def points():\n    yield {'a.b': 1}\n    yield {'a.b': 1}": "two points called b=1",
-    "def points():\n    yield {'a.b': 1 / 0}": "own.py, line 2: ZeroDivisionError",
-    "def points():\n    yield 'dot'": "a dictionary of changes",
-    "def points():\n    yield {'seed': 1}": "--seeds says how many",
+    "def points():\n    yield {'a.b': 1 / 0}": "user.py, line 2: ZeroDivisionError",
+    "def points():\n    yield 'dot'": "dictionary .*'dot'",
+    "def points():\n    yield {'seed': 1}": "seed.*--seeds",
     "from configs.grid import grid\ndef points():\n    yield from grid(cell='gru')": "a list",
 }
 
 
 @pytest.mark.parametrize("text", MISTAKES, ids=MISTAKES.get)
-def test_mistakes_in_a_file_are_sentences(text, tmp_path):
-    path = tmp_path / "own.py"
+def test_mistakes_in_a_sweep_file_are_user_errors(text, tmp_path):
+    path = tmp_path / "user.py"
     path.write_text(text)
     with pytest.raises(UserError, match=MISTAKES[text]):
         load_sweep(str(path))
@@ -127,7 +127,7 @@ def test_mistakes_in_a_file_are_sentences(text, tmp_path):
 WRONG = {
     "model.atention.D": (3, "config.model has no field 'atention': it has attention, bridge"),
     "score": ("dots", "score can be general, dot"),
-    "model.attention.D": ("x", "model.attention.D is 'x', and should be an integer"),
+    "model.attention.D": ("x", "model.attention.D is 'x', but must be an integer"),
     "train.steps": (0, "train"),
 }
 
@@ -140,6 +140,6 @@ def test_a_point_that_cannot_be_built_is_named(name):
     assert f"the point {label({name: value})} cannot be built" in str(error.value)
 
 
-def test_a_number_may_be_whole():
+def test_an_integer_is_accepted_for_a_float_field():
     base = Base("configs/luong2015.py", {}, {})
     assert base.config({"optimizer.learning_rate": 1}, 0).optimizer.learning_rate == 1.0

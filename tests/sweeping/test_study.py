@@ -1,4 +1,4 @@
-"""Every point is tried once, whoever takes it, and whatever happens to them."""
+"""Every trial runs to its end once, whatever happens to the workers."""
 
 import collections
 import multiprocessing
@@ -10,7 +10,8 @@ from optuna.trial import TrialState
 
 from errors import UserError
 from sweeping.points import Sweep, label
-from sweeping.study import Settings, Study
+from sweeping.settings import PRUNERS, SAMPLERS, Settings
+from sweeping.study import MAKE_PRUNER, MAKE_SAMPLER, Study
 
 POINTS = [{"model.attention.D": i} for i in range(6)]
 
@@ -23,7 +24,7 @@ def draw(trial):
 def open_study(url, name, points=POINTS, space=None, **changes):
     settings = Settings(**{"metric": "bleu", **changes})
     sweep = Sweep(None if space else points, space)
-    return Study(url, name, sweep, settings, {"sweep": "own.py"})
+    return Study(url, name, sweep, settings, {"sweep": "a.py"})
 
 
 def complete(study, trial, score=1.0):
@@ -31,7 +32,7 @@ def complete(study, trial, score=1.0):
 
 
 def take_all(url, name, points, results):
-    """One of several machines; who takes what goes to `results`."""
+    """Take all trials, as one of several machines, and put them into `results`."""
     study = open_study(url, name, points, seeds=2)
     while (trial := study.take()) is not None:
         results.put((trial.user_attrs["key"], trial.user_attrs["seed"]))
@@ -39,7 +40,7 @@ def take_all(url, name, points, results):
 
 
 def test_no_trial_is_taken_twice(url):
-    """By four processes that plan and take at the same time."""
+    """Four processes open the study and take trials at the same time."""
     context, points = multiprocessing.get_context("spawn"), [{"a.b": i} for i in range(15)]
     results = context.Queue()
     machines = [
@@ -68,7 +69,7 @@ def test_a_dead_workers_trial_is_freed(url):
         alive.beat(kept, 1.0)
     again = alive.take()
     assert again.user_attrs["key"] == lost.user_attrs["key"]
-    assert again.user_attrs["seconds"] == 12.5  # it goes on, and so does its time
+    assert again.user_attrs["seconds"] == 12.5  # the time of the first attempt counts
     complete(alive, kept)
     complete(alive, again)
     assert alive.over() and alive.take() is None
@@ -77,10 +78,10 @@ def test_a_dead_workers_trial_is_freed(url):
 
 @pytest.fixture
 def file(tmp_path):
-    return f"sqlite:///{tmp_path / 'own' / 'study.db'}"
+    return f"sqlite:///{tmp_path / 'new' / 'study.db'}"
 
 
-def test_an_interrupted_trial_waits_again_and_a_failed_one_does_not(file):
+def test_an_interrupted_trial_is_queued_again_and_a_failed_one_is_not(file):
     study = open_study(file, "x", POINTS[:2])
     first, second = study.take(), study.take()
     study.finish(first, TrialState.FAIL, None, {"seconds": 1.0})
@@ -97,17 +98,17 @@ def test_an_interrupted_trial_waits_again_and_a_failed_one_does_not(file):
     assert "error" not in third.user_attrs
 
 
-def test_a_point_that_changes_nothing_is_one(file):
+def test_a_point_without_changes_is_a_point(file):
     trial = open_study(file, "x", [{}]).take()
     assert (trial.user_attrs["key"], trial.user_attrs["point"]) == ("default", {})
 
 
-def test_seeds_come_one_after_the_other(file):
+def test_trials_are_taken_seed_by_seed(file):
     study = open_study(file, "x", POINTS[:3], seeds=2)
     assert [study.take().user_attrs["seed"] for _ in range(6)] == [0, 0, 0, 1, 1, 1]
 
 
-def test_points_that_are_added_later_are_tried_and_others_not_again(file):
+def test_points_can_be_added_later(file):
     study = open_study(file, "x", POINTS[:1])
     complete(study, study.take())
     study = open_study(file, "x", POINTS[:2])
@@ -116,9 +117,11 @@ def test_points_that_are_added_later_are_tried_and_others_not_again(file):
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
-def test_a_space_is_drawn_from_so_many_times_and_further_seeds_follow(file, sampler):
+def test_a_space_gives_as_many_points_as_trials_and_then_further_seeds(file, sampler):
     study = open_study(file, "x", space=draw, trials=3, seeds=2, sampler=sampler)
-    study = open_study(file, "x", space=draw, trials=3, seeds=2, sampler=sampler)  # no more for it
+    study = open_study(
+        file, "x", space=draw, trials=3, seeds=2, sampler=sampler
+    )  # opening it again adds nothing
     taken = []
     while (trial := study.take()) is not None:
         taken.append((trial.user_attrs["key"], trial.user_attrs["seed"], trial.params))
@@ -126,21 +129,21 @@ def test_a_space_is_drawn_from_so_many_times_and_further_seeds_follow(file, samp
         study.finish(trial, state, 1.0 if state == TrialState.COMPLETE else None, {})
     drawn = {key: params for key, seed, params in taken if seed == 0}
     assert list(drawn) == ["000", "001", "002"]
-    # What was pruned is not worth another seed; the others are tried at the same point.
+    # Only points that were not pruned get a second seed.
     assert [(key, params) for key, seed, params in taken if seed == 1] == [
         (key, drawn[key]) for key in ("000", "002")
     ]
     assert all(("model.attention.D" in p) == (p["align"] == "local_p") for p in drawn.values())
 
 
-def test_an_interrupted_draw_is_drawn_the_same_again(file):
+def test_an_interrupted_draw_is_repeated(file):
     study = open_study(file, "x", space=draw, trials=1)
     first = study.take()
     study.finish(first, TrialState.FAIL, None, {})
     assert study.take().params == first.params
 
 
-def test_the_median_prunes_what_is_worse(file):
+def test_the_median_pruner_stops_worse_runs(file):
     study = open_study(file, "x", [{"a.b": i} for i in range(7)], pruner="median", metric="loss")
     for _ in range(6):
         trial = study.take()
@@ -153,7 +156,7 @@ def test_the_median_prunes_what_is_worse(file):
     assert trial.should_prune()  # lower is better
 
 
-def test_where_runs_are_pruned_further_seeds_are_for_those_that_were_not(file):
+def test_with_a_pruner_only_unpruned_points_get_further_seeds(file):
     study = open_study(file, "x", POINTS[:2], seeds=2, pruner="median")
     first, second = study.take(), study.take()
     assert study.take() is None
@@ -165,7 +168,7 @@ def test_where_runs_are_pruned_further_seeds_are_for_those_that_were_not(file):
     assert study.take() is None
 
 
-def test_a_storage_that_is_away_is_waited_for(file, monkeypatch):
+def test_a_storage_that_is_away_is_retried(file, monkeypatch):
     study = open_study(file, "x")
     trial, away, record = study.take(), [True, True], study._storage.record_heartbeat
 
@@ -187,12 +190,12 @@ def test_a_storage_that_is_away_is_waited_for(file, monkeypatch):
 
 def test_another_sweep_in_the_same_place_is_refused(file):
     open_study(file, "x")
-    with pytest.raises(UserError, match=r"begun with sweep 'own.py' \(here 'b.py'\)"):
+    with pytest.raises(UserError, match=r"begun with sweep 'a.py' \(now 'b.py'\)"):
         Study(file, "x", Sweep(POINTS, None), Settings("bleu"), {"sweep": "b.py"})
-    with pytest.raises(UserError, match=r"begun with steps None \(here 3\): take"):
-        own = {"sweep": "own.py", "overrides": {"steps": 3}}
-        Study(file, "y", Sweep(POINTS, None), Settings("bleu"), {**own, "overrides": {}})
-        Study(file, "y", Sweep(POINTS, None), Settings("bleu"), own)
+    with pytest.raises(UserError, match=r"begun with steps None \(now 3\)"):
+        begun_with = {"sweep": "a.py", "overrides": {"steps": 3}}
+        Study(file, "y", Sweep(POINTS, None), Settings("bleu"), {**begun_with, "overrides": {}})
+        Study(file, "y", Sweep(POINTS, None), Settings("bleu"), begun_with)
 
 
 def test_more_seeds_of_a_space_can_be_asked_for_later(file):
@@ -205,12 +208,12 @@ def test_more_seeds_of_a_space_can_be_asked_for_later(file):
 
 def test_a_named_point_that_was_changed_is_refused(file):
     open_study(file, "x", [{"name": "deep", "a.b": 4}])
-    with pytest.raises(UserError, match=r"the point deep was .*4.* another name"):
+    with pytest.raises(UserError, match=r"deep was .*4.* is .*6"):
         open_study(file, "x", [{"name": "deep", "a.b": 6}])
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
-def test_what_is_drawn_first_is_the_same_everywhere(tmp_path, sampler):
+def test_first_draws_are_the_same_in_every_study(tmp_path, sampler):
     studies = [
         open_study(f"sqlite:///{tmp_path / name}.db", "x", space=draw, trials=4, sampler=sampler)
         for name in "ab"
@@ -219,15 +222,19 @@ def test_what_is_drawn_first_is_the_same_everywhere(tmp_path, sampler):
     assert first == second and len({str(params) for params in first}) > 1
 
 
+def test_every_declared_sampler_and_pruner_exists():
+    assert set(SAMPLERS) == set(MAKE_SAMPLER) and set(PRUNERS) == set(MAKE_PRUNER)
+
+
 STORAGES = {
-    "mysql://me:secret@x": r"--storage=mysql://me:\*\*\*@x is not known",
-    "nonsense": "--storage=nonsense is not known",
+    "mysql://me:secret@x": r"--storage=mysql://me:\*\*\*@x ",
+    "nonsense": "--storage=nonsense ",
     "postgresql://me:secret@/none?host=/nowhere": r"cannot open .*\*\*\*.*(No such file|failed)",
 }
 
 
 @pytest.mark.parametrize("wrong", STORAGES)
-def test_storages_that_cannot_be_are_sentences(wrong):
+def test_unusable_storages_are_user_errors(wrong):
     with pytest.raises(UserError, match=STORAGES[wrong]) as error:
         open_study(wrong, "x")
     assert "secret" not in str(error.value)

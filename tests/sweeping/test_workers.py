@@ -1,4 +1,4 @@
-"""A run is watched from outside: by its log, its status and its last words."""
+"""A worker knows a run by its log, its exit status and its last line of output."""
 
 import fcntl
 import logging
@@ -13,12 +13,13 @@ from errors import UserError
 from sweeping import devices, workers
 from sweeping.devices import Share, deal
 from sweeping.points import Base, Sweep
-from sweeping.study import Settings, Study
+from sweeping.settings import Settings
+from sweeping.study import Study
 from sweeping.watch import work
 from sweeping.workers import Worker
 
 BASE = Base("configs/luong2015.py", {}, {})
-# In place of train.py, which takes seconds to start: writes the same log.
+# Stands in for train.py, which takes seconds to start, and writes the same log.
 HEAD = """
 import json, signal, sys, time
 from pathlib import Path
@@ -33,14 +34,14 @@ write("run", 0, parameters=11, steps=30, epoch=10)
 
 @pytest.fixture
 def make_study(tmp_path, monkeypatch):
-    """Of two points, which a program tries."""
+    """Return a function that makes a study of two points, for which `program` is run."""
     monkeypatch.setattr(workers, "POLL", 0.05)
 
     def make(program, **settings):
         path = tmp_path / "program.py"
         path.write_text(HEAD + textwrap.dedent(program))
         monkeypatch.setattr(
-            workers, "command", lambda share, flags: [sys.executable, str(path), *flags]
+            workers, "train_command", lambda share, flags: [sys.executable, str(path), *flags]
         )
         points = [{"model.attention.D": i} for i in (1, 2)]
         found = Settings(**{"metric": "bleu", **settings})
@@ -51,7 +52,7 @@ def make_study(tmp_path, monkeypatch):
 
 @pytest.fixture
 def sweep(tmp_path, make_study):
-    """Runs both points; gives their records."""
+    """Return a function that runs both points and returns their records."""
 
     def run(program, stop=None, **settings):
         study, event = make_study(program, **settings), threading.Event()
@@ -90,17 +91,17 @@ def test_an_error_is_recorded_and_the_sweep_goes_on(sweep, tmp_path):
     assert "before" in (tmp_path / "runs" / "D=1" / "seed0" / "output.txt").read_text()
 
 
-def test_a_run_that_is_killed_or_never_had_a_number_says_so(sweep):
-    killed, nameless = sweep("""
+def test_killed_runs_and_runs_without_a_score_are_errors(sweep):
+    killed, scoreless = sweep("""
         import os
         if "D=1" in str(folder):
             os.kill(os.getpid(), signal.SIGKILL)
         write("valid", 10, bleu=None)
     """)
-    assert "memory" in killed.facts["error"] and "bleu" in nameless.facts["error"]
+    assert "memory" in killed.facts["error"] and "bleu" in scoreless.facts["error"]
 
 
-def test_stopping_asks_once_and_the_trial_waits_again(sweep, tmp_path):
+def test_stopping_sends_one_signal_and_the_trial_is_queued_again(sweep, tmp_path):
     first, second = sweep(
         """
         def stop(*_):
@@ -130,7 +131,7 @@ def test_a_run_is_pruned_by_its_scores(sweep, monkeypatch):
         def prune(self, study, trial):
             return trial.number == 1 and trial.last_step >= 2
 
-    monkeypatch.setitem(study.PRUNERS, "median", Second)
+    monkeypatch.setitem(study.MAKE_PRUNER, "median", Second)
     first, second = sweep(
         """
         for step in (10, 20):
@@ -144,7 +145,7 @@ def test_a_run_is_pruned_by_its_scores(sweep, monkeypatch):
     assert (second.state, second.score) == (TrialState.PRUNED, 20.0)
 
 
-def test_devices_are_dealt_out(monkeypatch):
+def test_cores_and_gpus_are_dealt_to_workers(monkeypatch):
     monkeypatch.setattr(devices, "_cores", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(devices, "_gpus", list)
     assert [share.cores for share in deal(2)] == [[0, 2], [1, 3]]
@@ -157,18 +158,18 @@ def test_devices_are_dealt_out(monkeypatch):
     assert shared == {"CUDA_VISIBLE_DEVICES": "1", "XLA_CLIENT_MEM_FRACTION": "0.450"}
 
 
-def test_workers_divide_the_memory_that_is_left_to_them(monkeypatch):
+def test_workers_divide_the_memory_fraction(monkeypatch):
     monkeypatch.setattr(devices, "_gpus", lambda: ["0"])
-    for name in devices.MEMORY:  # JAX refuses both at a time
+    for name in devices.MEMORY:  # JAX refuses to have both
         monkeypatch.setenv(name, "0.4")
         assert deal(2)[1].environment == {"CUDA_VISIBLE_DEVICES": "0", name: "0.200"}
         monkeypatch.setenv(name, "much")
-        with pytest.raises(UserError, match=f"{name}=much: a number"):
+        with pytest.raises(UserError, match=f"{name}=much "):
             deal(2)
         monkeypatch.delenv(name)
 
 
-def test_gpus_are_those_that_are_visible(monkeypatch):
+def test_only_visible_gpus_are_used(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-abc")
     assert devices._gpus() == ["3", "GPU-abc"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -176,7 +177,7 @@ def test_gpus_are_those_that_are_visible(monkeypatch):
 
 
 def test_a_run_waits_for_the_folders_last_process(make_study, tmp_path, monkeypatch, caplog):
-    """Which may still be saving what it has, when its sweep was killed."""
+    """The process of a killed sweep may still be saving its checkpoint."""
     folder = tmp_path / "runs" / "D=1" / "seed0"
     folder.mkdir(parents=True)
     holder = (folder / "lock").open("a")
@@ -184,7 +185,8 @@ def test_a_run_waits_for_the_folders_last_process(make_study, tmp_path, monkeypa
 
     class Release(logging.Handler):
         def emit(self, record):
-            if record.getMessage() == "waits for D=1/seed0, which another process trains":
+            message = record.getMessage()
+            if "waiting for D=1/seed0" in message:
                 holder.close()
 
     caplog.set_level("INFO", "alignax")
@@ -195,7 +197,7 @@ def test_a_run_waits_for_the_folders_last_process(make_study, tmp_path, monkeypa
     assert first.state == TrialState.COMPLETE and holder.closed
 
 
-def test_half_a_line_of_a_log_is_passed_over(sweep, tmp_path):
+def test_an_incomplete_line_of_the_log_is_ignored(sweep, tmp_path):
     first, _ = sweep("""
         write("valid", 10, bleu=1.0)
         (folder / "log.jsonl").open("ab").write(b'{"step": 3, "te\\xc3')
@@ -203,7 +205,7 @@ def test_half_a_line_of_a_log_is_passed_over(sweep, tmp_path):
     assert first.score == 1.0
 
 
-def test_a_program_that_is_asked_from_outside_is_resumed(sweep):
+def test_a_run_that_somebody_else_terminates_is_resumed(sweep):
     first, _ = sweep("""
         import os
         if not (folder / "again").exists():
@@ -215,7 +217,7 @@ def test_a_program_that_is_asked_from_outside_is_resumed(sweep):
 
 
 def test_a_run_that_another_process_took_first_is_waited_for(sweep):
-    """The first attempt comes too late for the lock; the second finds it free."""
+    """The first attempt finds the folder locked; the second finds it free."""
     records = sweep("""
         if not (folder / "late").exists():
             (folder / "late").touch()
