@@ -1,141 +1,51 @@
-"""Losses, translations and attention of a split, for training and for reports."""
+"""Validation and reports of translation runs: scores, hypotheses, pictures and report.html."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+import functools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from configs.base import Config
-from data.pair import Pair
-from data.vocabulary import PAD
+from data.vocabulary import EOS, UNK
 from decoding.translator import Hypothesis, Translator
-from evaluation.predictions import compile_for_split, mean_losses, split_batches
-from evaluation.scores import text_scores
+from errors import UserError
+from evaluation.curves import Part, by_length, by_unknown
+from evaluation.evaluator import (
+    Evaluator,
+    Translated,
+    references,
+    sample,
+    score,
+    translate_split,
+)
+from evaluation.forced_attention import ForcedAttention, readable
+from evaluation.page import write_report_page
+from evaluation.pictures import heat_map
+from evaluation.results import Wanted
+from evaluation.scores import (
+    edit_rate,
+    exact_match,
+    paired_bootstrap,
+    signatures,
+    token_error_rate,
+    tokenised_bleu,
+)
 from tasks.task import Params
 from tasks.translation import Translation
-from training.devices import compiled, put
 from training.loop import Evaluation
 
-Attentions = dict[str, np.ndarray]  # [target, source] by name
-
-
-class Translated(NamedTuple):
-    """One sentence of a split and what was made of it."""
-
-    pair: Pair
-    references: list[str]  # as one should read them; several where data.several_references says so
-    hypotheses: list[Hypothesis]  # the best first
-
-    @property
-    def best(self) -> Hypothesis:
-        return self.hypotheses[0]
-
-
-class Evaluator:
-    """Losses and translations of a task's splits; compiled once a shape, then reused."""
-
-    def __init__(self, task: Translation, mesh: Mesh, decode: Config):
-        self.task, self.mesh = task, mesh
-        self.translator = Translator([task], mesh, decode)
-        # Results go to every host, for each of them scores the whole split.
-        self._loss = compiled(mesh, task.loss)
-        self._force = compiled(mesh, self._attentions)
-
-    def _attentions(
-        self, params: Params, batch: dict[str, jax.Array]
-    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-        return batch, self.task.attentions(params, batch["source"], batch["target"])
-
-    def losses(self, params: Params, split: str) -> dict[str, float]:
-        compile_for_split(self._loss, params, self.task, split, self.mesh)
-        # All batches are queued first, so that the devices need not wait for us between them.
-        batches = split_batches(self.task, split, self.mesh)
-        values = mean_losses([self._loss(params, batch) for batch in batches])
-        loss = values["loss"]
-        perplexity = math.exp(min(loss, 700))
-        return {"loss": loss, "perplexity": perplexity, "accuracy": values["accuracy"]}
-
-    def forced_attention(self, params: Params, split: str) -> Iterator[tuple[int, Attentions]]:
-        """The attention with which the model reads each source while it is told the reference; by
-        the pair's number and by name, as Translation.attentions has it."""
-        compile_for_split(self._force, params, self.task, split, self.mesh)
-        for batch in split_batches(self.task, split, self.mesh):
-            yield from self._forced(params, batch)
-
-    def attention_of(
-        self, params: Params, sources: list[np.ndarray], targets: list[np.ndarray]
-    ) -> list[Attentions]:
-        """The same for any token ids, </s> included."""
-        rows = -(-32 // self.mesh.size) * self.mesh.size
-        widths = [-(-max(map(len, side)) // 8) * 8 for side in (sources, targets)]
-        results: list[Any] = [None] * len(sources)
-        for first in range(0, len(sources), rows):
-            batch: dict[str, np.ndarray] = {"index": np.full(rows, -1, np.int32)}
-            for name, side, width in zip(
-                ("source", "target"), (sources, targets), widths, strict=True
-            ):
-                batch[name] = np.full((rows, width), PAD, np.int32)
-                for row, ids in enumerate(side[first : first + rows]):
-                    batch[name][row, : len(ids)] = ids
-                    batch["index"][row] = first + row
-            for i, named in self._forced(params, put(batch, self.mesh)):
-                results[i] = named
-        return results
-
-    def _forced(
-        self, params: Params, batch: dict[str, jax.Array]
-    ) -> Iterator[tuple[int, Attentions]]:
-        whole, named = jax.device_get(self._force(params, batch))
-        for row, i in enumerate(map(int, whole["index"])):
-            if i >= 0:
-                t, s = ((whole[side][row] != PAD).sum() for side in ("target", "source"))
-                yield i, {name: weights[row, :t, :s] for name, weights in named.items()}
-
-    def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
-        return translate_split(self.translator, [params], self.task, split, attention)
-
-
-def translate_split(
-    translator: Translator,
-    params: Sequence[Params],
-    task: Translation,
-    split: str,
-    attention: bool = False,
-) -> list[Translated]:
-    """Every sentence of the split in the corpus' order; where one has several references, once."""
-    together = references(task, split)
-    found = translator.in_order(params, [pair.source for pair, _ in together], attention)
-    return [
-        Translated(pair, texts, hypotheses)
-        for (pair, texts), hypotheses in zip(together, found, strict=True)
-    ]
-
-
-def references(task: Translation, split: str) -> list[tuple[Pair, list[str]]]:
-    """Every sentence of the split, by its first pair, with all that it may be translated to."""
-    same: dict[str | int, list[Pair]] = {}
-    for i, pair in enumerate(task.pairs(split)):
-        key = pair.source if task.config.data.several_references else i
-        same.setdefault(key, []).append(pair)
-    surface = task.target.surface
-    return [(own[0], [surface(pair.target) for pair in own]) for own in same.values()]
-
-
-def score(task: Translation, translated: list[Translated]) -> dict[str, float]:
-    """What is quick to compute."""
-    hypotheses = [t.best.text for t in translated]
-    return text_scores(hypotheses, [t.references for t in translated], task.lowercase)
+Parts = dict[str, list[Part]]  # scores of parts of a split, by the criterion that divides it
 
 
 def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluation]:
-    """What the trainer calls: scores and samples of the validation split."""
+    """Return the function that scores the validation split during training."""
     decode = task.config.decode.copy_and_resolve_references()
     if task.config.train.eval_greedily:
         decode.beam = 1
-    decode.update({"nbest": 1, "temperature": 0.0})  # always the same
+    decode.update({"nbest": 1, "temperature": 0.0})  # so that validation is deterministic
     evaluator = Evaluator(task, mesh, decode)
     wanted = task.config.train.samples
 
@@ -148,6 +58,253 @@ def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluatio
     return evaluate
 
 
-def sample(task: Translation, t: Translated) -> dict[str, str]:
-    source = task.source.surface(t.pair.source)
-    return {"source": source, "ours": t.best.text, "reference": " | ".join(t.references)}
+def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> None:
+    """Score a split, print the scores, and write the report."""
+    evaluator = Evaluator(task, mesh, wanted.decode)
+    theirs = read_hypotheses(wanted.against) if wanted.against else []
+    if wanted.against:
+        _check_same_split(len(references(task, wanted.split)), len(theirs))
+    translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
+    scores = evaluator.losses(params, wanted.split) | all_scores(task, translated, wanted.ter)
+    drawn = [t.pair for t in translated[: wanted.pictures]]
+    forced = ForcedAttention(task, task.pairs(wanted.split), drawn)
+    for i, named in evaluator.forced_attention(params, wanted.split):
+        forced.add(i, named)
+    parts = lengths(task, translated) | beams(task, params, mesh, wanted)
+    result = _result(task, wanted, translated, scores, forced, parts)
+    if wanted.against:
+        result["against"] = compared(task, translated, theirs)
+    folder = wanted.folder
+    _keep(folder, result, translated)
+    _print(task, translated, result)
+    for pattern in ("attention-*.png", "heads-*.png", "report.html"):  # of an earlier report
+        for old in folder.glob(pattern):
+            old.unlink()
+    _draw(task, translated, folder, wanted.pictures)
+    forced.draw_heads(folder)
+    if wanted.page:
+        sentences = _sentences(evaluator, params, translated[: wanted.page])
+        write_report_page(folder / "report.html", page_content(task, result, sentences))
+
+
+def report_ensemble(
+    tasks: Sequence[Translation], params: Sequence[Params], mesh: Mesh, wanted: Wanted
+) -> None:
+    """Score an ensemble, whose attention is the mean of its models'."""
+    task, translator = tasks[0], Translator(tasks, mesh, wanted.decode)
+    translated = translate_split(translator, params, task, wanted.split)
+    forced = ForcedAttention(task, task.pairs(wanted.split))
+    attentions = [
+        Evaluator(member, mesh, wanted.decode).forced_attention(p, wanted.split)
+        for member, p in zip(tasks, params, strict=True)
+    ]
+    for (i, first), *others in zip(*attentions, strict=True):
+        named = {
+            name: np.mean([weights, *(other[name] for _, other in others)], axis=0)
+            for name, weights in first.items()
+        }
+        forced.add(i, named)
+    parts, scores = lengths(task, translated), all_scores(task, translated, wanted.ter)
+    result = _result(task, wanted, translated, scores, forced, parts)
+    _keep(wanted.folder, result, translated)
+
+
+def _result(
+    task: Translation,
+    wanted: Wanted,
+    translated: list[Translated],
+    scores: dict[str, float],
+    forced: ForcedAttention,
+    parts: Parts,
+) -> dict[str, Any]:
+    """Return the content of scores.json."""
+    errors = forced.alignment_errors()
+    if errors:
+        scores["alignment_error"] = errors["attention"]
+    made = signatures(task.lowercase, max(len(t.references) for t in translated))
+    result = {
+        "split": wanted.split, "checkpoints": list(wanted.checkpoints),
+        "sentences": len(translated),
+        "decode": wanted.decode.to_dict(), "scores": scores,
+        "signatures": {name: text for name, text in made.items() if name in scores},
+        "curves": {name: [part._asdict() for part in some] for name, some in parts.items()},
+        "alignment_error": errors,
+        "attention": {name: s.overall()._asdict() for name, s in forced.statistics.items()},
+        "attention_by_position": forced.by_position(),
+    }  # fmt: skip
+    return result
+
+
+def _keep(folder: Path, result: dict[str, Any], translated: list[Translated]) -> None:
+    content = json.dumps(result, indent=2, ensure_ascii=False)
+    (folder / "scores.json").write_text(content + "\n", "utf-8")
+    lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
+    (folder / "hypotheses.txt").write_text(lines, "utf-8")
+
+
+def all_scores(task: Translation, translated: list[Translated], ter: bool) -> dict[str, float]:
+    scores = score(task, translated) | word_scores(task, translated)
+    if ter:
+        ours, references = [t.best.text for t in translated], [t.references for t in translated]
+        scores["ter"] = edit_rate(ours, references, task.lowercase)
+    return scores
+
+
+def word_scores(task: Translation, translated: list[Translated]) -> dict[str, float]:
+    """Return the scores that are quick enough for every part of a split."""
+    ours, references = [t.best.text for t in translated], [t.references for t in translated]
+    ours_in_words = [task.scored_words(text) for text in ours]
+    references_in_words = [[task.scored_words(text) for text in several] for several in references]
+    return {
+        "tokenised_bleu": tokenised_bleu(ours_in_words, references_in_words),
+        "exact": exact_match(ours, references, task.lowercase),
+        "token_error": token_error_rate(ours_in_words, references_in_words),
+    }
+
+
+def read_hypotheses(folder: Path) -> list[str]:
+    try:
+        return (folder / "hypotheses.txt").read_text("utf-8").split("\n")[:-1]
+    except OSError:
+        raise UserError(
+            f"{folder} has no hypotheses.txt: name a translation run that eval.py has scored"
+        ) from None
+
+
+def _check_same_split(ours: int, theirs: int) -> None:
+    if ours != theirs:
+        raise UserError(
+            f"the other run has {theirs:,} hypotheses and this split {ours:,} sentences: compare "
+            "runs on the same corpus and split"
+        )
+
+
+def compared(task: Translation, translated: list[Translated], theirs: list[str]) -> dict[str, Any]:
+    """Compare with another run's hypotheses by paired bootstrap; by metric and system."""
+    ours, references = [t.best.text for t in translated], [t.references for t in translated]
+    return paired_bootstrap({"other": theirs, "ours": ours}, references, task.lowercase)
+
+
+def lengths(task: Translation, translated: list[Translated]) -> Parts:
+    """Return scores by source length and by number of unknown source words."""
+    brief = functools.partial(word_scores, task)
+    ids = [task.source.encode(t.pair.source) for t in translated]
+    return {
+        "source length": by_length(translated, [len(x) for x in ids], brief),
+        "unknown source words": by_unknown(translated, [x.count(UNK) for x in ids], brief),
+    }
+
+
+def beams(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Parts:
+    """Return scores by beam width, for --beams."""
+    parts = []
+    for beam in wanted.beams:
+        decode = wanted.decode.copy_and_resolve_references()
+        decode.update({"beam": beam, "nbest": 1, "temperature": 0.0})
+        found = Evaluator(task, mesh, decode).translate(params, wanted.split)
+        parts.append(Part(str(beam), len(found), word_scores(task, found)))
+    return {"beam width": parts} if parts else {}
+
+
+def _print(task: Translation, translated: list[Translated], result: dict[str, Any]) -> None:
+    for t in translated[:: max(1, len(translated) // 5)][:5]:
+        print(
+            "\n".join(f"{name:>15}: {text}" for name, text in sample(task, t).items()), end="\n\n"
+        )
+    steps = ", ".join(map(str, result["checkpoints"]))
+    print(f"{'checkpoint':>15}: {steps}, beam {result['decode']['beam']}")
+    for name, value in result["scores"].items():
+        print(f"{name:>15}: {value:.4f}  {result['signatures'].get(name, '')}".rstrip())
+    summary = result["attention"].get("attention")
+    if summary:
+        print(
+            f"{'attention':>15}: {summary['effective']:.2f} effective of {summary['source']:.1f} "
+            f"tokens, largest weight {summary['largest']:.2f}, {summary['small']:.0%} of the weights "
+            "under .01"
+        )
+    for metric, systems in result.get("against", {}).items():
+        ours, other = systems["ours"], systems["other"]
+        print(
+            f"{metric:>15}: {ours['score']:.2f} ± {ours['interval']:.2f}, the other run "
+            f"{other['score']:.2f} ± {other['interval']:.2f}, p = {ours['p']:.3f} (bootstrap)"
+        )
+    for part in result["curves"].get("beam width", []):
+        values = ", ".join(f"{name} {value:.2f}" for name, value in part["scores"].items())
+        print(f"{'beam ' + part['label']:>15}: {values}")
+
+
+def _draw(task: Translation, translated: list[Translated], folder: Path, count: int) -> None:
+    for number, t in enumerate(translated[:count]):
+        if t.best.attention is None:
+            return  # a model without attention
+        source = task.source.tokens(t.pair.source)
+        draw_hypothesis(source, t.best, folder / f"attention-{number}.png")
+
+
+def draw_hypothesis(source: list[str], hypothesis: Hypothesis, path: Path) -> None:
+    """Draw the attention of a translation."""
+    assert hypothesis.attention is not None
+    tokens = readable([*source, "</s>"]), readable(hypothesis.tokens)
+    heat_map(hypothesis.attention, *tokens, "decoded translation", path)
+
+
+def _sentences(
+    evaluator: Evaluator, params: Params, translated: list[Translated]
+) -> list[dict[str, Any]]:
+    """Return the sentences of report.html, with all attentions of all hypotheses."""
+    task = evaluator.task
+    flat = [(t, hypothesis) for t in translated for hypothesis in t.hypotheses]
+    sources = [np.array([*task.source.encode(t.pair.source), EOS]) for t, _ in flat]
+    named = evaluator.attention_of(params, sources, [h.ids for _, h in flat])
+    entries = iter(named)
+    return [
+        {
+            "text": [task.source.surface(t.pair.source), " | ".join(t.references)],
+            "source": readable([*task.source.tokens(t.pair.source), "</s>"]),
+            "hypotheses": [
+                {
+                    "text": h.text, "tokens": readable(h.tokens), "score": h.score,
+                    "attention": {
+                        name: weights.round(3).tolist() for name, weights in next(entries).items()
+                    },
+                }
+                for h in t.hypotheses
+            ],
+        }
+        for t in translated
+    ]  # fmt: skip
+
+
+def page_content(
+    task: Translation,
+    result: dict[str, Any],
+    sentences: list[dict[str, Any]],
+) -> dict[str, Any]:
+    data, model = task.config.data, task.config.model
+    decode, name = result["decode"], model.name
+    if name == "seq2seq":
+        parts = [model.decoder.type, model.attention.align, model.attention.score]
+        name = parts[0] if model.attention.align == "none" else ", ".join(parts)
+    return {
+        "title": f"{name}: {data.corpus} {data.source}–{data.target}, {result['split']}",
+        "about": (
+            f"{result['sentences']:,} sentences, checkpoint "
+            f"{', '.join(map(str, result['checkpoints']))}, beam {decode['beam']}, "
+            f"length penalty {decode['length_penalty']}"
+        ),
+        "scores": [
+            {"name": name, "value": value, "signature": result["signatures"].get(name, "")}
+            for name, value in result["scores"].items()
+        ],
+        "terms": {
+            "examples": "Translations",
+            "source": "source",
+            "target": "translation",
+            "reference": "reference",
+        },
+        "pictures": [],  # the page draws the attention itself
+        "curves": result["curves"],
+        "selection": [{"name": name, **s} for name, s in result["attention"].items()],
+        "positions": result["attention_by_position"],
+        "sentences": sentences,
+    }

@@ -1,0 +1,134 @@
+"""Losses, translations and attention of a split, for validation and for reports."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from configs.base import Config
+from data.pair import Pair
+from data.vocabulary import PAD
+from decoding.translator import Hypothesis, Translator
+from evaluation.predictions import compile_for_split, mean_losses, split_batches
+from evaluation.scores import text_scores
+from tasks.task import Params
+from tasks.translation import Translation
+from training.devices import compiled, put
+
+Attentions = dict[str, np.ndarray]  # [target, source] by name
+
+
+class Translated(NamedTuple):
+    """One sentence of a split and its translations."""
+
+    pair: Pair
+    references: list[str]  # readable text; several only with data.several_references
+    hypotheses: list[Hypothesis]  # best first
+
+    @property
+    def best(self) -> Hypothesis:
+        return self.hypotheses[0]
+
+
+class Evaluator:
+    """Losses and translations of a task's splits; each batch shape is compiled once."""
+
+    def __init__(self, task: Translation, mesh: Mesh, decode: Config):
+        self.task, self.mesh = task, mesh
+        self.translator = Translator([task], mesh, decode)
+        # Results are replicated, because every host scores the whole split.
+        self._loss = compiled(mesh, task.loss)
+        self._force = compiled(mesh, self._attentions)
+
+    def _attentions(
+        self, params: Params, batch: dict[str, jax.Array]
+    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+        return batch, self.task.attentions(params, batch["source"], batch["target"])
+
+    def losses(self, params: Params, split: str) -> dict[str, float]:
+        compile_for_split(self._loss, params, self.task, split, self.mesh)
+        # All batches are dispatched first, so that the devices do not idle between them.
+        batches = split_batches(self.task, split, self.mesh)
+        values = mean_losses([self._loss(params, batch) for batch in batches])
+        loss = values["loss"]
+        perplexity = math.exp(min(loss, 700))
+        return {"loss": loss, "perplexity": perplexity, "accuracy": values["accuracy"]}
+
+    def forced_attention(self, params: Params, split: str) -> Iterator[tuple[int, Attentions]]:
+        """Yield pairs' numbers and their attention under teacher forcing with the reference, by
+        name as in Translation.attentions."""
+        compile_for_split(self._force, params, self.task, split, self.mesh)
+        for batch in split_batches(self.task, split, self.mesh):
+            yield from self._forced(params, batch)
+
+    def attention_of(
+        self, params: Params, sources: list[np.ndarray], targets: list[np.ndarray]
+    ) -> list[Attentions]:
+        """Return the same attention for any token ids, </s> included."""
+        rows = -(-32 // self.mesh.size) * self.mesh.size
+        widths = [-(-max(map(len, side)) // 8) * 8 for side in (sources, targets)]
+        results: list[Any] = [None] * len(sources)
+        for first in range(0, len(sources), rows):
+            batch: dict[str, np.ndarray] = {"index": np.full(rows, -1, np.int32)}
+            for name, side, width in zip(
+                ("source", "target"), (sources, targets), widths, strict=True
+            ):
+                batch[name] = np.full((rows, width), PAD, np.int32)
+                for row, ids in enumerate(side[first : first + rows]):
+                    batch[name][row, : len(ids)] = ids
+                    batch["index"][row] = first + row
+            for i, named in self._forced(params, put(batch, self.mesh)):
+                results[i] = named
+        return results
+
+    def _forced(
+        self, params: Params, batch: dict[str, jax.Array]
+    ) -> Iterator[tuple[int, Attentions]]:
+        whole, named = jax.device_get(self._force(params, batch))
+        for row, i in enumerate(map(int, whole["index"])):
+            if i >= 0:
+                t, s = ((whole[side][row] != PAD).sum() for side in ("target", "source"))
+                yield i, {name: weights[row, :t, :s] for name, weights in named.items()}
+
+    def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
+        return translate_split(self.translator, [params], self.task, split, attention)
+
+
+def translate_split(
+    translator: Translator,
+    params: Sequence[Params],
+    task: Translation,
+    split: str,
+    attention: bool = False,
+) -> list[Translated]:
+    """Translate every sentence of the split once, in the corpus' order."""
+    together = references(task, split)
+    found = translator.in_order(params, [pair.source for pair, _ in together], attention)
+    return [
+        Translated(pair, texts, hypotheses)
+        for (pair, texts), hypotheses in zip(together, found, strict=True)
+    ]
+
+
+def references(task: Translation, split: str) -> list[tuple[Pair, list[str]]]:
+    """Return every sentence of the split, as its first pair, with all of its references."""
+    same: dict[str | int, list[Pair]] = {}
+    for i, pair in enumerate(task.pairs(split)):
+        key = pair.source if task.config.data.several_references else i
+        same.setdefault(key, []).append(pair)
+    surface = task.target.surface
+    return [(pairs[0], [surface(pair.target) for pair in pairs]) for pairs in same.values()]
+
+
+def score(task: Translation, translated: list[Translated]) -> dict[str, float]:
+    """Return the scores that are quick to compute."""
+    hypotheses = [t.best.text for t in translated]
+    return text_scores(hypotheses, [t.references for t in translated], task.lowercase)
+
+
+def sample(task: Translation, t: Translated) -> dict[str, str]:
+    source = task.source.surface(t.pair.source)
+    return {"source": source, "ours": t.best.text, "reference": " | ".join(t.references)}
