@@ -90,7 +90,9 @@ def _scored(other: Path) -> Path:
 
 def _widths() -> list[int]:
     if not all(width.isdecimal() and int(width) > 0 for width in _BEAMS.value):
-        raise UserError(f"--beams={','.join(_BEAMS.value)}: write beam widths, such as --beams=1,2,5")
+        raise UserError(
+            f"--beams={','.join(_BEAMS.value)}: write beam widths, such as --beams=1,2,5"
+        )
     return [int(width) for width in _BEAMS.value]
 
 

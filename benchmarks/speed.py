@@ -42,7 +42,7 @@ from benchmarks.subjects import SUBJECTS, Subject
 from configs import luong2015, vaswani2017
 from configs.base import Config
 from decoding.translator import Translator
-from evaluation.runs import train_run
+from experiment import train_run
 from models import transformer
 from program import run
 from tasks.translation import Translation

@@ -1,6 +1,7 @@
 """Validates a config against the declarations in configs/schema, before any data is read."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -21,8 +22,8 @@ def check(config: Config) -> None:
         raise UserError("\n".join(faults))
 
 
-def check_path(config: Config, path: Sequence[str]) -> None:
-    """Raise a UserError that lists the fields there are, unless the config has this one."""
+def check_path(config: Config, path: Sequence[str]) -> Any:
+    """Return the value of a field; raise a UserError with the known fields if there is none."""
     node = config
     for depth, name in enumerate(path):
         if not isinstance(node, ConfigDict) or name not in node:
@@ -30,6 +31,7 @@ def check_path(config: Config, path: Sequence[str]) -> None:
             known = ", ".join(node) if isinstance(node, ConfigDict) else "no fields"
             raise UserError(f"{where} has no field {name!r}: it has {known}")
         node = node[name]
+    return node
 
 
 def _invalid_fields(config: Config) -> Iterator[str]:
@@ -47,7 +49,7 @@ def _invalid_fields(config: Config) -> Iterator[str]:
         )
         return
     for path, field in fields.items():
-        value = _value(config, path)
+        value = check_path(config, path.split("."))
         if field.allows(value):
             continue
         if field.choices:
@@ -62,9 +64,3 @@ def _names(config: Config, prefix: str = "") -> Iterator[str]:
             yield from _names(value, f"{prefix}{name}.")
         else:
             yield prefix + name
-
-
-def _value(config: Config, path: str) -> object:
-    for name in path.split("."):
-        config = config[name]
-    return config

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from configs.registry import TASKS, resolve
 from evaluation.tables import table
 from papers.figures import FIGURES, mean_curve
 from papers.measures import MEASURES, Measure, Report
@@ -15,7 +16,6 @@ from papers.plan import Facts, Plan, facts
 from papers.scoring import Reports
 from papers.significance import significance, values
 from papers.table import Row
-from tasks.registry import TASKS
 
 
 def write_page(plan: Plan, reports: Reports, command: str) -> Path:
@@ -81,8 +81,14 @@ def _table(
             line += _cells(values(reports, row, measure), row, name)[: 3 if name in printed else 1]
         line += [p.get(row.name, "–"), *_cost(row, costs[row.name])]
         lines.append([*line, *([_decoding(reports.get(row.name, {}))] if decodes else [])])
-    counted = TASKS[plan.config(plan.table.rows[0]).task].counted
-    head += ["p", "parameters", f"{counted} seen", "minutes", *(["decoding"] if decodes else [])]
+    task = resolve(TASKS[plan.config(plan.table.rows[0]).task].task)
+    head += [
+        "p",
+        "parameters",
+        f"{task.counted} seen",
+        "minutes",
+        *(["decoding"] if decodes else []),
+    ]
     return table(head, lines, remarks=int(decodes))
 
 

@@ -44,8 +44,7 @@ class Plan(NamedTuple):
 
     def base(self, row: Row) -> Base:
         """Return the config of a row without its changes of fields."""
-        sizes = {"size": self.size} if self.size else {}
-        arguments = {**sizes, **row.arguments, "data": self.data}
+        arguments = {"size": self.size, **row.arguments, "data": self.data}
         file = CONFIGS / f"{row.config or self.table.config}.py"
         return Base(str(file), dict(arguments), self.overrides)
 

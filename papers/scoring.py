@@ -22,7 +22,7 @@ import numpy as np
 from data.labelling import prepare
 from errors import Stopped, UserError, first_line, stop_signals
 from evaluation.results import Wanted
-from evaluation.runs import score_ensemble, score_run
+from experiment import score_ensemble, score_run
 from papers.measures import Report
 from papers.plan import Plan, decoded
 from papers.table import Row

@@ -13,17 +13,15 @@ argument of the config file, as in luong2015.py:score=dot. The entry "name" is o
 
 import inspect
 import runpy
-import traceback
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ml_collections import ConfigDict
-
 from configs.base import Config
-from configs.check import check
-from errors import UserError, first_line
+from configs.check import check, check_path
+from configs.load import describe, load_config_file
+from errors import UserError
 
 Point = dict[str, bool | int | float | str]
 
@@ -53,14 +51,7 @@ def load_sweep(path: str) -> Sweep:
     except UserError:
         raise
     except Exception as error:  # a user's file can raise anything
-        raise UserError(describe_error(path, error)) from error
-
-
-def describe_error(path: str, error: Exception) -> str:
-    """Describe an error raised by a user's file: the file, the line and the error."""
-    lines = [at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == path]
-    where = f", line {lines[-1]}" if lines else ""
-    return f"{path}{where}: {type(error).__name__}: {first_line(error)}"
+        raise UserError(describe(path, error)) from error
 
 
 def _provided() -> str:
@@ -119,17 +110,10 @@ def short_names(names: list[str]) -> dict[str, str]:
 
 
 def _check_field(config: Config, name: str, value: Any) -> None:
-    node: Any = config
-    path = name.split(".")
-    for depth, part in enumerate(path):
-        if not isinstance(node, ConfigDict) or part not in node:
-            where = ".".join(["config", *path[:depth]])
-            known = ", ".join(node) if isinstance(node, ConfigDict) else "no fields"
-            raise UserError(f"{where} has no field {part!r}: it has {known}")
-        node = node[part]
-    known = type(node) in _TYPES and type(node) is not type(value)
-    if known and not (isinstance(node, float) and type(value) is int):
-        raise UserError(f"{name} is {value!r}, but must be {_TYPES[type(node)]}")
+    present = check_path(config, name.split("."))
+    known = type(present) in _TYPES and type(present) is not type(value)
+    if known and not (isinstance(present, float) and type(value) is int):
+        raise UserError(f"{name} is {value!r}, but must be {_TYPES[type(present)]}")
 
 
 _TYPES = {bool: "True or False", int: "an integer", float: "a number", str: "a string"}
@@ -156,7 +140,7 @@ class Base(NamedTuple):
         """Return the checked config of a point and a seed."""
         arguments = ",".join(f"{name}={value}" for name, value in self._arguments(point).items())
         try:
-            config = runpy.run_path(self.file)["get_config"](arguments)
+            config = load_config_file(self.file, arguments)
             fields = {**self._changed_fields(point), "seed": seed}
             for name, value in fields.items():
                 _check_field(config, name, value)

@@ -24,10 +24,11 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from configs.load import describe
 from errors import UserError, first_line
 from sweeping.mutex import Mutex
 from sweeping.packages import check_packages
-from sweeping.points import Point, Sweep, describe_error, label
+from sweeping.points import Point, Sweep, label
 from sweeping.settings import Settings
 
 # One entry per name of sweeping/settings.py.
@@ -277,7 +278,7 @@ def _draw(sweep: Sweep, trial: Trial) -> Point:
     except (StorageInternalError, OperationalError):
         raise
     except Exception as error:  # a user's file can raise anything
-        raise UserError(describe_error(sweep.space.__code__.co_filename, error)) from error
+        raise UserError(describe(sweep.space.__code__.co_filename, error)) from error
     return trial.params
 
 

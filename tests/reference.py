@@ -186,12 +186,12 @@ def translator(params, model, source, target_in, reverse_source=False):
     logits, weights = [], []
     for t, token in enumerate(target_in):
         y = w["embed"]["embedding"][token]
-        if model.wiring == "plain":
+        if model.decoder.type == "plain":
             h, carries = step(w["stack"], dec, carries, y)
-        elif model.wiring == "cho":
+        elif model.decoder.type == "cho":
             h, carries = step(w["stack"], dec, carries, np.concatenate([y, c]))
             h = maxout(w["readout"], h, y, c)
-        elif model.wiring == "bahdanau":
+        elif model.decoder.type == "bahdanau":
             context, a = attend(attention, w.get("attention", {}), carries[-1][-1], memory, t)
             h, carries = step(w["stack"], dec, carries, np.concatenate([y, context]))
             h = maxout(w["readout"], h, y, context)

@@ -65,7 +65,7 @@ def test_hosts_stop_together_and_others_with_divided_parameters_end_as_one_alone
         assert "SIGINT: saved after step" in told
     stopped = max(int(path.name) for path in (tmp_path / "many" / "checkpoints").iterdir())
     assert 10 <= stopped < 20
-    for told, code in ends(start(then, [*flags, "--config.mesh.fsdp=2"], devices=2)):
+    for told, code in ends(start(then, [*flags, "--config.mesh.state_shards=2"], devices=2)):
         assert code == 0, told
     alone, together = (validations(tmp_path / name) for name in ("one", "many"))
     assert list(alone) == list(together) == [10, 20, 30]

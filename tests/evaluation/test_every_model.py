@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from data.vocabulary import EOS
+from evaluation.evaluator import Evaluator
 from evaluation.results import Wanted
-from evaluation.translation import Evaluator
-from evaluation.translation_report import report
+from evaluation.translation import report
 from tasks.translation import Translation
 from tests.conftest import tiny_config
 

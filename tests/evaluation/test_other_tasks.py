@@ -9,14 +9,14 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from evaluation.registry import EVALUATIONS, REPORTS
+from evaluation.runs import score_run, train_run
 
 from errors import UserError
 from evaluation.classification import confusion, macro_f1
 from evaluation.labelling import chunk_scores
 from evaluation.predictions import Predictor, mean_losses
-from evaluation.registry import EVALUATIONS, REPORTS
 from evaluation.results import Wanted
-from evaluation.runs import score_run, train_run
 from tasks.registry import make_task
 from tests.small import small_config
 from training.devices import make_mesh

@@ -8,10 +8,11 @@ import pytest
 from data.tokenizers import TOKENIZERS, make_tokenizer
 from data.vocabulary import EOS, WordVocabulary
 from evaluation import translation, translation_report
+from evaluation.evaluator import Evaluator
+from evaluation.forced_attention import ForcedAttention
 from evaluation.results import Wanted
 from evaluation.scores import text_scores
-from evaluation.translation import Evaluator
-from evaluation.translation_report import Looks, report
+from evaluation.translation import report
 from tasks.translation import Translation
 from training.devices import fit_rows, make_mesh
 
@@ -100,7 +101,7 @@ def test_a_source_with_several_references_is_one_sentence(
 def test_heads_are_drawn_of_the_sentences_asked_for(tiny_task, tmp_path, monkeypatch):
     pairs, drawn = [pair._replace(alignment="") for pair in tiny_task.pairs("test")], []
     monkeypatch.setattr(translation_report, "heat_maps", lambda *given: drawn.append(given))
-    looks = Looks(tiny_task, pairs, [pairs[0], pairs[2], pairs[0]])
+    looks = ForcedAttention(tiny_task, pairs, [pairs[0], pairs[2], pairs[0]])
     for i in range(len(pairs)):
         looks.add(i, {"attention": np.eye(2), "layer 0 head 0": np.full((2, 2), i)})
     looks.draw(tmp_path)

@@ -148,7 +148,7 @@ TABLE6 = Table(
         Row("Xu 2015, soft", {"attention": "soft"}, _SMALL_TEXT, config="xu2015"),
         Row("Xu 2015, hard", {"attention": "hard"}, _SMALL_TEXT, config="xu2015"),
         Row("Mino 2017, split", {"keys": "split"}, _SMALL_TEXT | BOTH_WAYS, config="mino2017"),
-        Row("Transformer, last layer", {"size": "tiny", "norm": "pre"}, {"train.steps": 4000},
+        Row("Transformer, last layer", {"norm": "pre"}, {"train.steps": 4000},
             config="vaswani2017"),
     ),
 )  # fmt: skip

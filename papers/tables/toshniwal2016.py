@@ -17,7 +17,7 @@ CMUDICT = Table(
     data=("cmudict",),
     minutes=3.0,
     same_data=True,
-    sizes=("",),
+    sizes=("small",),
     seeds=5,
     differs="As in the paper, a word is correct if it matches any of its listed pronunciations.",
     rows=(
@@ -26,7 +26,7 @@ CMUDICT = Table(
         _row("local_m", 5.11, 21.39),
         Row("ensemble, global", {"align": "global"}, {}, {"per": 4.69, "wer": 20.24},
             ensemble=True),
-        Row("Transformer", {"size": "spelling", "norm": "pre"}, {}, {"wer": 20.6},
+        Row("Transformer", {"norm": "pre"}, {}, {"wer": 20.6},
             config="vaswani2017", checkpoint="average"),
     ),
 )  # fmt: skip

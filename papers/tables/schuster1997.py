@@ -28,7 +28,7 @@ def _table(
         data=(data,),
         minutes=0.2,
         machine="two CPU cores",
-        sizes=("",),
+        sizes=("tiny",),
         seeds=5,
         differs="mlp and tdnn see ten time steps on either side. The merged networks have the delay "
         "of each direction that is best on the validation split of the series. Networks that are "

@@ -12,7 +12,7 @@ def _table(name: str, data: str, elman: float, lstm: float, gru: float) -> Table
         data=(data,),
         minutes=1.5,
         same_data=True,
-        sizes=("",),
+        sizes=("small",),
         rows=(
             Row("Elman", {"cell": "elman"}, {}, {"frame": elman}),
             Row("LSTM", {"cell": "lstm"}, {}, {"frame": lstm}),
