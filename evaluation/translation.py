@@ -219,8 +219,8 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
     if summary:
         print(
             f"{'attention':>15}: {summary['effective']:.2f} effective of {summary['source']:.1f} "
-            f"tokens, largest weight {summary['largest']:.2f}, {summary['small']:.0%} of the weights "
-            "under .01"
+            f"tokens, largest weight {summary['largest']:.2f}, {summary['small']:.0%} of the "
+            "weights under .01"
         )
     for metric, systems in result.get("against", {}).items():
         ours, other = systems["ours"], systems["other"]

@@ -6,7 +6,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from configs.base import Config
-from models.attention import mquery_states_softmax
+from models.attention import masked_softmax
 from models.embedding import Embed
 from models.initializers import make_initializers
 from models.recurrent import Stack
@@ -46,7 +46,7 @@ class AttentionSum(Reader):
         states, _ = self.read(passage, deterministic)
         _, query_states = self.read(query, deterministic)
         scores = jnp.einsum("bnh,bh->bn", states, query_states, preferred_element_type=jnp.float32)
-        return mquery_states_softmax(scores, passage > 0), {}
+        return masked_softmax(scores, passage > 0), {}
 
 
 class AttentionOverAttention(Reader):
@@ -65,8 +65,8 @@ class AttentionOverAttention(Reader):
             "bnh,bmh->bmn", document, query_states, preferred_element_type=jnp.float32
         )
         real = (passage > 0)[:, None]
-        alpha = mquery_states_softmax(scores, real)
-        query_weights = mquery_states_softmax(scores.swapaxes(1, 2), (query > 0)[:, None])
+        alpha = masked_softmax(scores, real)
+        query_weights = masked_softmax(scores.swapaxes(1, 2), (query > 0)[:, None])
         length = jnp.maximum(real.sum(axis=-1), 1)
         beta = jnp.sum(query_weights, axis=1, where=real.swapaxes(1, 2)) / length
         # Elementwise products and a sum stay in float32: these are probabilities.

@@ -9,14 +9,14 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from evaluation.registry import EVALUATIONS, REPORTS
-from evaluation.runs import score_run, train_run
 
+from configs.registry import TASKS, resolve
 from errors import UserError
 from evaluation.classification import confusion, macro_f1
 from evaluation.labelling import chunk_scores
 from evaluation.predictions import Predictor, mean_losses
 from evaluation.results import Wanted
+from experiment import score_run, train_run
 from tasks.registry import make_task
 from tests.small import small_config
 from training.devices import make_mesh
@@ -58,12 +58,18 @@ def test_a_run_from_corpus_to_page(name, tmp_path, alone):
     config, workdir = small_config(name, tmp_path / "corpus"), tmp_path / "run"
     workdir.mkdir()
     task = make_task(config)
-    state = train(task, EVALUATIONS[config.task](task, alone), config, workdir, alone)
+    state = train(
+        task,
+        resolve(TASKS[config.task].evaluation).make_evaluate(task, alone),
+        config,
+        workdir,
+        alone,
+    )
     logged = [json.loads(line) for line in (workdir / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in logged if line["kind"] == "valid"] == [2]
 
     wanted = Wanted("test", workdir, pictures=1, page=3, checkpoints=[2])
-    REPORTS[config.task](task, state.params, alone, wanted)
+    resolve(TASKS[config.task].evaluation).report(task, state.params, alone, wanted)
     scores = json.loads((workdir / "scores.json").read_text())["scores"]
     assert set(scores) == SCORES[name] and all(map(np.isfinite, scores.values()))
     assert {path.name for path in workdir.glob("*.png")} == {PICTURES.get(name)} - {None}

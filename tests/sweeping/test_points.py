@@ -15,7 +15,7 @@ from ml_collections import config_flags
 from configs.grid import grid
 from errors import UserError
 from sweeping.points import Base, label, load_sweep, short_names
-from tasks.translation import TRANSLATORS
+from tasks.registry import make_model
 
 FILES = sorted(Path("configs/sweeps").glob("*.py"))
 
@@ -47,7 +47,7 @@ def test_every_point_of_every_sweep_builds(file):
         model = json.dumps(config.model.to_dict(), sort_keys=True)
         if model not in built:
             built.add(model)
-            made = TRANSLATORS[config.model.name](config.model, 20, 20, config.data.reverse_source)
+            made = make_model(config, 20, 20, config.data.reverse_source)
             jax.eval_shape(made.init, jax.random.key(0), token, token > 0, token)
     assert built
 
