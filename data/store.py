@@ -165,7 +165,9 @@ def _positions(
     per_example = (-1, *[1] * len(padded_shape))
     positions, inside, stride = starts.reshape(per_example), np.True_, 1
     for axis in reversed(range(len(padded_shape))):
-        length = np.reshape(example_shape[axis], per_example)
+        length = example_shape[axis]
+        if isinstance(length, np.ndarray):
+            length = length.reshape(per_example)
         along = np.arange(padded_shape[axis])
         along = along.reshape(-1, *[1] * (len(padded_shape) - 1 - axis))
         positions, inside = positions + along * stride, inside & (along < length)
