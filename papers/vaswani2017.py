@@ -17,9 +17,9 @@ TABLE3 = Table(
     data=("multi30k_bpe_en_de", "multi30k_bpe_de_en", "dates"),
     minutes=3.0,
     sizes=("tiny", "base"),
-    differs="The paper's base model has 6 layers of 512 units and 8 heads, and its perplexity is per "
-    "subword; size=tiny has 4 layers of 128 units and 4 heads, is pre-norm, and is trained on 29,000 "
-    "captions.",
+    differs="The paper's base model has 6 layers of 512 units and 8 heads, and its perplexity is "
+    "per subword; size=tiny has 4 layers of 128 units and 4 heads, is pre-norm, and is trained on "
+    "29,000 captions.",
     rows=(
         _row("N = 2", "N2", 23.7),
         _row("no dropout", "no_dropout", 24.6),

@@ -4,8 +4,8 @@ from papers.table import Row, Table
 
 FLAT = Table(
     title="Yang 2016: hierarchical attention against flat models",
-    source="an LSTM of Dai & Le 2015 on the same corpus. In Table 2 of Yang 2016, HAN is better than "
-    "the flat models on six other corpora (accuracy of 49.4 % on IMDB's ten ratings)",
+    source="an LSTM of Dai & Le 2015 on the same corpus. In Table 2 of Yang 2016, HAN is better "
+    "than the flat models on six other corpora (accuracy of 49.4 % on IMDB's ten ratings)",
     config="lin2017",
     measures=("error",),
     data=("imdb",),
