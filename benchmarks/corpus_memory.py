@@ -1,10 +1,10 @@
-"""Memory of preparing a large corpus and of reading batches of it.
+"""Measure the memory for preparing a large corpus and for reading its batches.
 
     python -m benchmarks.corpus_memory --pairs=5000000
 
-Writes a parallel corpus of that many pairs and hundreds of thousands of distinct words, prepares
-it in a process of its own, reads training batches there, and exits with 1 when that process was
-ever larger than the limit.
+Writes a parallel corpus of that many sentence pairs with hundreds of thousands of distinct words,
+then prepares it and reads training batches in a separate process. Exits with status 1 if the memory
+of that process ever exceeded the limit.
 """
 
 import itertools
@@ -20,18 +20,19 @@ from absl import flags
 from data import dates
 from program import run
 
-_PAIRS = flags.DEFINE_integer("pairs", 5_000_000, "Training pairs.", lower_bound=1)
-_FOLDER = flags.DEFINE_string("folder", "cache/corpus_memory", "Where to write; a new folder.")
-_KEEP = flags.DEFINE_bool("keep", False, "Leave the corpus and its cache there.")
-_LIMIT = flags.DEFINE_integer("limit", 2048, "Megabytes (of 2^20 bytes) that are allowed.")
-_MEASURE = flags.DEFINE_bool("measure", False, "Only prepare and read; the program calls itself.")
+_PAIRS = flags.DEFINE_integer("pairs", 5_000_000, "Number of training pairs.", lower_bound=1)
+_FOLDER = flags.DEFINE_string("folder", "cache/corpus_memory", "New folder for the corpus.")
+_KEEP = flags.DEFINE_bool("keep", False, "Keep the corpus and its cache.")
+_LIMIT = flags.DEFINE_integer("limit", 2048, "Memory limit in MiB.")
+_MEASURE = flags.DEFINE_bool("measure", False, "Only prepare and read; used internally.")
 
 BATCHES = 2000
-WORDS = 400_000  # running numbers, so distinct words beside those of the dates
+WORDS = 400_000  # distinct numbered words, in addition to the words of the dates
 SENTENCES = 4000
 
 
 def write_corpus(folder: Path, pairs: int) -> None:
+    """Write the files of a parallel corpus."""
     for split, count in (("train", pairs), ("valid", 1000), ("test", 1000)):
         sentences = list(itertools.islice(dates.examples(split), min(count, SENTENCES)))
         for language, side in (("en", 0), ("de", 1)):
@@ -42,7 +43,7 @@ def write_corpus(folder: Path, pairs: int) -> None:
 
 
 def measure(folder: Path) -> dict[str, float]:
-    """Seconds and peak memory of both phases, of this very process."""
+    """Return the seconds and the peak memory of both phases in this process."""
     from configs.base import Config, base_config
     from data.batches import Batches, plan_buckets, train_iterator
     from data.translation import prepare
@@ -65,26 +66,29 @@ def measure(folder: Path) -> dict[str, float]:
         data.batch_multiple,
     )
     source = Batches(split, *plan)
-    # Across the end of an epoch, where the plans of two are held.
+    # Cross the end of an epoch, where the plans of two epochs are in memory.
     batches = train_iterator(source, max(0, source.steps_per_epoch - BATCHES // 2))
     next(batches)
     figures["first_batch_s"] = time.perf_counter() - start
     start = time.perf_counter()
     rows = sum(len(batch["index"]) for batch in itertools.islice(batches, BATCHES - 1))
     figures["read_s"] = time.perf_counter() - start
-    # Pages of mapped files are not counted: the system takes them back at will.
+    # Pages of mapped files are not counted, because the system can reclaim them at any time.
     return figures | {"rows": rows, "read_mb": _status("RssAnon")}
 
 
 def _status(name: str) -> float:
-    """A figure of this process in MiB. (getrusage would count what our parent was before us.)"""
+    """Return a memory figure of this process in MiB.
+
+    getrusage would include the memory of the parent process before exec.
+    """
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
 
 
 def prepare_and_read(pairs: int, folder: Path, keep: bool = False) -> dict[str, float]:
-    """The figures of a corpus of so many pairs, which is written into a new folder."""
-    folder.mkdir(parents=True)  # a new one, since it is deleted at the end
+    """Write a corpus of `pairs` pairs into a new folder and return its measurements."""
+    folder.mkdir(parents=True)  # must be new, because it is deleted at the end
     try:
         write_corpus(folder, pairs)
         text = sum(path.stat().st_size for path in folder.iterdir())

@@ -1,15 +1,15 @@
-"""How cost grows: with the source, the vocabulary, the batch and the corpus.
+"""Measure how cost grows with the source length, the vocabulary, the batch and the corpus.
 
     python -m benchmarks.growth
 
-- source: one decoding step of Luong's model, global against local attention, which gathers 2D + 1
-  positions whatever the source's length, and the memory that the compiled step works in;
-- vocabulary: a training step, its time and memory, while the words grow;
-- batch: a training step, target tokens a second, while the sentences grow;
-- corpus: preparing it, its first batch and the rows read a second, in a process of its own, whose
-  memory must stay flat (`make memory` is the same for five million pairs).
+- source: time and working memory of one decoding step of Luong's model with global attention, and
+  with local attention, which gathers 2D + 1 positions for any source length;
+- vocabulary: time and memory of a training step;
+- batch: target tokens per second of a training step;
+- corpus: preparing it, its first batch and the rows read per second, in a separate process, whose
+  memory must stay constant (`make memory` does the same with five million pairs).
 
-Writes docs/speed/<machine>-growth.json; `python -m benchmarks.report` draws it.
+Writes docs/speed/<machine>-growth.json; `python -m benchmarks.report` plots it.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ from program import run
 
 ALIGNMENTS = ("global", "local_m", "local_p")
 SOURCES = (128, 256, 512, 1024, 2048)
-SIZES = {  # layers, features, the batch and the type of the training steps
+SIZES = {  # layers, features, batch size and dtype of the training steps
     "cpu": (1, 128, 32, "float32"),
     "gpu": (2, 512, 128, "bfloat16"),
 }
@@ -35,6 +35,7 @@ CORPORA = (10_000, 100_000, 1_000_000)
 
 
 def of_source(kind: str) -> list[dict[str, Any]]:
+    """Measure a decoding step for growing source lengths."""
     layers, features, _, dtype = SIZES[kind]
     rows = []
     for length in SOURCES:
@@ -49,6 +50,7 @@ def of_source(kind: str) -> list[dict[str, Any]]:
 
 
 def _decoding_step(subject: Subject) -> tuple[Any, ...]:
+    """Return a function that computes one decoding step, and its arguments."""
     task = subject.task()
     params = jax.jit(task.init)(jax.random.key(0))
     source = jax.device_put(subject.sentences())
@@ -56,12 +58,13 @@ def _decoding_step(subject: Subject) -> tuple[Any, ...]:
     state = jax.jit(task.start, static_argnums=2)(params, memory, 1)
 
     def step(params: Any, memory: Any, state: Any, words: Any) -> Any:
-        return task.step(params, memory, state, words)[:2]  # nobody asks for the attention
+        return task.step(params, memory, state, words)[:2]  # the attention weights are not used
 
     return step, params, memory, state, source[:, 0]
 
 
 def of_vocabulary(kind: str) -> list[dict[str, Any]]:
+    """Measure a training step for growing vocabularies."""
     layers, features, batch, dtype = SIZES[kind]
     return [
         {"vocabulary": words}
@@ -71,6 +74,7 @@ def of_vocabulary(kind: str) -> list[dict[str, Any]]:
 
 
 def of_batch(kind: str) -> list[dict[str, Any]]:
+    """Measure a training step for growing batches."""
     layers, features, _, dtype = SIZES[kind]
     return [
         {"batch": batch}
@@ -90,6 +94,7 @@ def _training_step(subject: Subject) -> dict[str, float]:
 
 
 def of_corpus(kind: str) -> list[dict[str, Any]]:
+    """Measure preparing and reading growing corpora."""
     rows = []
     for pairs in CORPORA:
         found = corpus_memory.prepare_and_read(pairs, Path("cache") / "growth")

@@ -1,4 +1,4 @@
-"""Times, memory and arithmetic of compiled functions, and of PyTorch's where it is installed."""
+"""Measure the time, memory and FLOPs of compiled functions, and of PyTorch where installed."""
 
 # pyright: reportMissingImports=false
 
@@ -23,22 +23,24 @@ from errors import UserError
 from training.devices import compiled as compiled_for
 from training.devices import make_mesh
 
-_OUT = flags.DEFINE_string("out", "docs/speed", "Folder of the results.")
-_ONLY = flags.DEFINE_list("only", [], "Parts that are measured; by default all of them.")
+_OUT = flags.DEFINE_string("out", "docs/speed", "Folder for the results.")
+_ONLY = flags.DEFINE_list("only", [], "Parts to measure. Default: all parts.")
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
-REPEATS = 5  # of which the median counts
+REPEATS = 5  # rounds; their median is reported
 
 
 class Measured(NamedTuple):
+    """Time and memory of a compiled function."""
+
     seconds: float
     compile_seconds: float
-    working: int  # bytes of what it holds between arguments and results
-    bytes: int  # those, and the arguments' and results'
+    working: int  # bytes of temporary buffers
+    bytes: int  # of temporary buffers, arguments and results
 
 
 def measure(function: Callable, *arguments: Any) -> Measured:
-    """A function as jit compiles it."""
+    """Compile a function with jit and measure it."""
     began = time.perf_counter()
     mesh = make_mesh(jax.devices()[:1])
     compiled = compiled_for(mesh, function).lower(*arguments).compile()
@@ -51,7 +53,7 @@ def measure(function: Callable, *arguments: Any) -> Measured:
 
 
 class Results:
-    """A file of figures of this machine, which runs add to."""
+    """The results file of this machine, to which every benchmark adds its figures."""
 
     def __init__(self, suffix: str = ""):
         device = jax.devices()[0]
@@ -66,28 +68,30 @@ class Results:
         self.figures["device"] = name if device.platform == "cpu" else device.device_kind
 
     def keep(self, name: str, figures: Any) -> None:
+        """Add figures under a name and write the file."""
         self.figures[name] = figures
         text = json.dumps(self.figures, indent=2, ensure_ascii=False)
         self._path.write_text(text + "\n", "utf-8")
 
 
 def wanted(parts: Iterable[str]) -> list[str]:
-    """Those of the parts that --only names, or all."""
+    """Return the parts that --only names, or all parts."""
     parts = list(parts)
     unknown = set(_ONLY.value) - set(parts)
     if unknown:
-        raise UserError(f"--only={unknown.pop()}: the parts are {', '.join(parts)}")
+        raise UserError(f"--only={unknown.pop()} is not a part: the parts are {', '.join(parts)}")
     return [part for part in parts if not _ONLY.value or part in _ONLY.value]
 
 
 def show(row: dict[str, Any]) -> str:
+    """Format a row of figures as one line."""
     return ", ".join(
         f"{k} {v:,.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()
     )
 
 
 def timed(call: Callable[[], Any], wait: Callable[[Any], Any], least: float = 0.5) -> float:
-    """Seconds a call: the median of a few rounds of so many calls as fill `least` seconds."""
+    """Return the seconds per call: the median of several rounds of at least `least` seconds."""
     wait(call())
     began = time.perf_counter()
     wait(call())
@@ -103,7 +107,7 @@ def timed(call: Callable[[], Any], wait: Callable[[Any], Any], least: float = 0.
 
 
 def torch_timed(call: Callable[[], Any]) -> tuple[float, int]:
-    """Seconds a call and the most bytes that PyTorch held (0 on a CPU, which does not say)."""
+    """Return the seconds per call and PyTorch's peak memory in bytes (0 on a CPU: unknown)."""
     import torch
 
     gpu = torch.cuda.is_available()
@@ -115,7 +119,7 @@ def torch_timed(call: Callable[[], Any]) -> tuple[float, int]:
 
 
 def matrix_rate() -> float:
-    """Multiplications and additions a second of a large product: what this machine can do."""
+    """Return the FLOP/s of a large matrix product: the matrix rate of this machine."""
     gpu = jax.default_backend() != "cpu"
     size, dtype = (8192, jnp.bfloat16) if gpu else (2048, jnp.float32)
     keys = jax.random.split(jax.random.key(0))
@@ -124,7 +128,7 @@ def matrix_rate() -> float:
 
 
 def operations(function: Callable, *arguments: Any) -> int:
-    """Multiplications and additions in the matrix products of a function, loops counted out."""
+    """Count the FLOPs in the matrix products of a function, including all iterations of loops."""
     return _count(jax.make_jaxpr(function)(*arguments).jaxpr)
 
 

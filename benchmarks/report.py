@@ -1,4 +1,4 @@
-"""docs/speed.md and its pictures, from the JSON files that the benchmarks left in docs/speed/.
+"""Write docs/speed.md and its plots from the JSON files of the benchmarks in docs/speed/.
 
 python -m benchmarks.report
 """
@@ -19,12 +19,12 @@ from program import run
 FOLDER = Path("docs/speed")
 HEAD = """# Speed
 
-Measured by `python -m benchmarks.speed` and `python -m benchmarks.growth`, which write
-`docs/speed/*.json`; this page is made of them by `python -m benchmarks.report`. A comparison is of
-one run on one machine. PyTorch's models are in `benchmarks/torch_models.py`; on GPUs the recurrent
-one had the faster of float32 with TF32 and bfloat16 autocast, the Transformer torch.compile and
-bfloat16. Times are medians of five rounds of half a second. When these beams were measured,
-PyTorch's encoded a source again for each hypothesis; it encodes it once now.
+`python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/speed/*.json`, from which
+`python -m benchmarks.report` makes this page. All figures of a comparison are from one run on one
+machine. The PyTorch models are in `benchmarks/torch_models.py`. On GPUs, the recurrent model used
+the faster of float32 with TF32 and bfloat16 autocast, and the Transformer used torch.compile and
+bfloat16. Times are medians of five rounds of half a second. When the beam search figures were
+measured, the PyTorch model encoded the source once per hypothesis; it now encodes the source once.
 """
 
 
@@ -33,7 +33,7 @@ def _number(row: dict[str, Any], name: str, form: str = ",.0f", scale: float = 1
 
 
 def _short(value: float) -> str:
-    """Three digits, and none of them in powers of ten."""
+    """Format a number with three digits, without an exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -62,7 +62,7 @@ def training(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def decoding(rows: dict[str, dict[str, Any]]) -> str:
-    """Batches of 64 sentences (32 on a CPU), all made to be a word shorter than their sources."""
+    """Batches of 64 sentences (32 on a CPU); hypotheses are one token shorter than the sources."""
     head = ["decoding, sentences/s", "greedy", "PyTorch", "ratio", "beam 5", "PyTorch", "ratio"]
 
     def cells(row: dict[str, Any]) -> list[str]:
@@ -77,7 +77,7 @@ def decoding(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def whole(rows: dict[str, dict[str, Any]]) -> str:
-    """The programs themselves."""
+    """Whole runs of the programs."""
     head = [
         "train.py", "tokens/s", "its bare step", "share", "steps", "seconds, compiling and all",
         "test sentences", "beam 5, s",
@@ -101,7 +101,7 @@ PARTS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
 
 
 def growth(results: dict[str, Any], picture: Path) -> str:
-    """Tables, and a picture of what they say."""
+    """Return the tables of growing costs, and plot them."""
     names = [name for name in results if name != "device"]
     figure, places = plt.subplots(1, len(names), figsize=(4 * len(names), 3.2), squeeze=False)
     text = ""

@@ -1,10 +1,10 @@
-"""Memory of a long training, with its evaluations and checkpoints.
+"""Measure the memory of a long training run with its evaluations and checkpoints.
 
     python -m benchmarks.soak --minutes=30
 
-Trains on the embedded corpus in a process of its own, an evaluation and a checkpoint every few
-seconds, and watches that process' memory; writes docs/soak.json and docs/soak.png, and exits with 1
-when memory grew after the first third.
+Trains on the embedded corpus in a separate process, with an evaluation and a checkpoint every few
+seconds, and samples the memory of that process. Writes docs/soak.json and docs/soak.png, and exits
+with status 1 if the memory grew after the first third.
 """
 
 import json
@@ -27,11 +27,11 @@ from absl import flags
 from errors import UserError
 from program import run
 
-_MINUTES = flags.DEFINE_float("minutes", 30.0, "How long.", lower_bound=1.0)
-_OUT = flags.DEFINE_string("out", "docs", "Folder of the results.")
+_MINUTES = flags.DEFINE_float("minutes", 30.0, "Duration in minutes.", lower_bound=1.0)
+_OUT = flags.DEFINE_string("out", "docs", "Folder for the results.")
 
-EVERY = 5.0  # seconds between two looks
-GROWTH = 0.02  # of the memory after the first third, that the rest may add
+EVERY = 5.0  # seconds between two samples
+GROWTH = 0.02  # fraction by which the last third may exceed the second
 FLAGS = (
     "--config=configs/luong2015.py:data=dates", "--config.train.steps=100000000",
     "--config.train.eval_every=100", "--config.train.keep=3", "--config.train.patience=0",
@@ -40,7 +40,7 @@ FLAGS = (
 
 
 def megabytes(process: int) -> float:
-    """The memory that a process has of its own: RssAnon, for mapped files are the system's."""
+    """Return the anonymous memory of a process in MiB; mapped files are not counted."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) / 1024
@@ -48,11 +48,11 @@ def megabytes(process: int) -> float:
 
 
 def watch(process: subprocess.Popen, log: Path) -> list[dict[str, float]]:
-    """From its first report on."""
+    """Sample the memory of the process from its first log line on."""
     seen, began = [], math.inf
     while (passed := time.monotonic() - began) < 60 * _MINUTES.value:
         if process.poll() is not None:
-            raise UserError(f"train.py ended by itself, with status {process.returncode}")
+            raise UserError(f"train.py ended unexpectedly with status {process.returncode}")
         if seen or (log.exists() and log.stat().st_size):
             began = min(began, time.monotonic())
             seen.append({"minutes": max(0, passed) / 60, "MiB": megabytes(process.pid)})
@@ -61,6 +61,7 @@ def watch(process: subprocess.Popen, log: Path) -> list[dict[str, float]]:
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
+    """Plot the memory over time."""
     figure, place = plt.subplots(figsize=(6, 3))
     place.plot([x["minutes"] for x in result["seen"]], [x["MiB"] for x in result["seen"]])
     place.set(xlabel="minutes", ylabel="MiB", ylim=(0, None))

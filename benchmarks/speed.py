@@ -1,11 +1,11 @@
-"""How fast it is: training and decoding, beside plain PyTorch in the same run.
+"""Measure the speed of training and decoding, side by side with plain PyTorch.
 
     python -m benchmarks.speed
 
-Measures a training step (loss and gradient), greedy and beam decoding, on the first device there
-is, and the whole of `train.py` and of translating a test split, on all of them, and writes
-docs/speed/<machine>.json; `python -m benchmarks.report` makes docs/speed.md of all such files.
-PyTorch's columns are there where PyTorch is installed.
+Measures a training step (loss and gradient), greedy decoding and beam search on the first device;
+measures a whole run of `train.py` and the translation of a test split on all devices. Writes
+docs/speed/<machine>.json; `python -m benchmarks.report` makes docs/speed.md from all such files.
+PyTorch is measured where it is installed.
 """
 
 # pyright: reportMissingImports=false
@@ -52,18 +52,18 @@ from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
 from training.step import CompiledStep, dropout_key, make_train_step, zero_sums
 
-_SUBJECTS = flags.DEFINE_string("subjects", "", "A regular expression of the subjects' names.")
-_CORPORA = flags.DEFINE_string("corpora", "corpora", "Where multi30k and multi30k_bpe are.")
+_SUBJECTS = flags.DEFINE_string("subjects", "", "Regular expression for the names of the subjects.")
+_CORPORA = flags.DEFINE_string("corpora", "corpora", "Folder with multi30k and multi30k_bpe.")
 
 BEAM, SENTENCES = 5, 64
 
 
 def training(subject: Subject, rate: float) -> dict[str, Any]:
-    """A step, loss and gradient, of ours and of PyTorch's."""
+    """Measure a training step (loss and gradient) of our model and of PyTorch's."""
     step, params, batch, key = subject.training_step()
     tokens = subject.batch * subject.length
     found = measure(step, params, batch, key)
-    # cuDNN's attention hides its products, so they are counted in the plain one.
+    # FLOPs are counted without cuDNN attention, which hides its matrix products.
     with mock.patch.object(transformer, "FLASH_FROM", 2**30):
         count = operations(step, params, batch, key)
     row = {
@@ -79,7 +79,7 @@ def training(subject: Subject, rate: float) -> dict[str, Any]:
 
 
 def _torch_training(subject: Subject, tokens: int) -> dict[str, Any]:
-    """On a GPU the faster of its two ways; torch.compile for what has no loop in Python."""
+    """Measure PyTorch: the fastest precision, and torch.compile for the Transformer on a GPU."""
     import torch
 
     from benchmarks import torch_models
@@ -90,7 +90,7 @@ def _torch_training(subject: Subject, tokens: int) -> dict[str, Any]:
     source, target = (torch.tensor(subject.sentences(i), device=device).long() for i in (0, 1))
     model, call = subject.peer().to(device), torch_models.loss
     ways = ["float32"] if device == "cpu" else ["float32 with TF32", "bfloat16 autocast"]
-    if device == "cuda" and isinstance(model, torch_models.Transformer):
+    if device == "cuda" and isinstance(model, torch_models.TorchTransformer):
         ways, call = ["bfloat16 autocast"], torch.compile(call)
     found: dict[str, Any] = {}
     for way in ways:
@@ -112,7 +112,7 @@ def _torch_training(subject: Subject, tokens: int) -> dict[str, Any]:
 
 
 def decoding(subject: Subject) -> dict[str, Any]:
-    """Sentences a second, each made as long as its source."""
+    """Measure sentences per second; every hypothesis is as long as its source."""
     task, row = subject.task(), {}
     params = jax.jit(task.init)(jax.random.key(0))
     sentences = subject.sentences()[:SENTENCES]
@@ -132,6 +132,7 @@ def decoding(subject: Subject) -> dict[str, Any]:
 
 
 def _torch_decoding(subject: Subject, sentences: np.ndarray) -> dict[str, float]:
+    """Measure the same in PyTorch."""
     import torch
 
     from benchmarks import torch_models
@@ -149,8 +150,12 @@ def _torch_decoding(subject: Subject, sentences: np.ndarray) -> dict[str, float]
 
 
 def whole(config: Config, steps: int) -> dict[str, Any]:
-    """`train.py` from its log, its bare step on batches that wait on the device, and translating
-    the test split with a beam, from text to text, compiled before."""
+    """Measure a whole run.
+
+    The figures are the throughput in the log of train.py, that of the bare training step on batches
+    that are already on the device, and the time for translating the test split with beam search,
+    from text to text, without compilation.
+    """
     config = config.copy_and_resolve_references().unlock()
     config.train.update({"steps": steps, "epochs": 0.0, "eval_every": steps, "patience": 0})
     mesh = make_mesh()
@@ -181,7 +186,7 @@ def whole(config: Config, steps: int) -> dict[str, Any]:
 
 
 def _bare(task: Translation, config: Config, mesh: Any) -> float:
-    """Target tokens a second of the compiled step, in the run's own order of batches."""
+    """Return the target tokens per second of the compiled step, on the first batches of the run."""
     batches = task.train_batches(config.seed)
     schedule = make_schedule(config.optimizer, 1, 1)
     optimizer = make_optimizer(config.optimizer, schedule)
@@ -202,7 +207,7 @@ def _bare(task: Translation, config: Config, mesh: Any) -> float:
 
 
 def wholes(gpu: bool) -> dict[str, tuple[Config, int]]:
-    """Configs to train with `train.py`, and for how many steps."""
+    """Return the configs of whole runs and their numbers of steps."""
     if not gpu:
         dates = "data=dates"
         return {
@@ -221,7 +226,7 @@ def wholes(gpu: bool) -> dict[str, tuple[Config, int]]:
 
 
 def jobs(gpu: bool, rate: float) -> Iterator[tuple[str, str, Callable[[], dict[str, Any]]]]:
-    """Everything there is to measure: part, name, and the call that does it."""
+    """Yield all measurements: part, name and a function that makes the measurement."""
     for name, subject in SUBJECTS["gpu" if gpu else "cpu"].items():
         yield "training", name, functools.partial(training, subject, rate)
         yield "decoding", name, functools.partial(decoding, subject)

@@ -1,4 +1,4 @@
-"""What is measured: models by their config, the same in PyTorch, and the batches they are given."""
+"""The models that are measured, as configs and in PyTorch, and their batches."""
 
 import tempfile
 from collections.abc import Callable
@@ -16,7 +16,10 @@ from tasks.translation import Translation
 
 
 class Subject(NamedTuple):
-    """Batches are `batch` sentences of `length` words on both sides, of vocabularies of `words`."""
+    """A model and its batches: `batch` sentence pairs of `length` tokens each.
+
+    Both vocabularies have `words` entries.
+    """
 
     config: Config
     words: int
@@ -25,7 +28,7 @@ class Subject(NamedTuple):
     peer: Callable[[], Any]  # the PyTorch model
 
     def task(self) -> Translation:
-        """The model and its loss, without a corpus: a vocabulary of numbers will do."""
+        """Return the task without a corpus; its vocabularies contain numbers."""
         with tempfile.TemporaryDirectory() as folder:
             numbers = "".join(f"{i}\n" for i in range(self.words - len(SPECIALS)))
             for side in ("source", "target"):
@@ -33,7 +36,7 @@ class Subject(NamedTuple):
             return Translation(self.config, Path(folder))
 
     def training_step(self) -> tuple[Any, ...]:
-        """Loss and gradient as a function, and what it is called with."""
+        """Return a function that computes loss and gradient, and its arguments."""
         task = self.task()
         params = jax.jit(task.init)(jax.random.key(0))
         batch = jax.device_put({"source": self.sentences(0), "target": self.sentences(1)})
@@ -45,6 +48,7 @@ class Subject(NamedTuple):
         return step, params, batch, jax.random.key(1)
 
     def sentences(self, seed: int = 0) -> np.ndarray:
+        """Return a batch of random token ids."""
         rng = np.random.default_rng(seed)
         shape = (self.batch, self.length)
         return rng.integers(len(SPECIALS), self.words, shape, dtype=np.int32)
@@ -62,7 +66,7 @@ def recurrent(
     def peer() -> Any:
         from benchmarks import torch_models
 
-        return torch_models.Recurrent(words, words, layers, features, DROPOUT)
+        return torch_models.TorchRecurrent(words, words, layers, features, DROPOUT)
 
     return Subject(config.lock(), words, batch, length, peer)
 
@@ -77,7 +81,7 @@ def transformer(size: str, words: int, batch: int, length: int, dtype: str) -> S
     def peer() -> Any:
         from benchmarks import torch_models
 
-        return torch_models.Transformer(
+        return torch_models.TorchTransformer(
             words, model.layers, model.features, model.heads, model.feed_forward, DROPOUT
         )
 

@@ -1,4 +1,4 @@
-"""The models of the comparison in plain PyTorch, the way its tutorials write them."""
+"""The compared models in plain PyTorch, written as in its tutorials."""
 
 # pyright: reportMissingImports=false
 
@@ -12,9 +12,12 @@ from torch.nn import functional
 PAD, BOS, EOS = 0, 1, 2
 
 
-class Recurrent(nn.Module):
-    """Luong 2015: LSTM encoder by cuDNN, a loop over LSTM cells with input feeding and general
-    attention, and one product for all words at the end."""
+class TorchRecurrent(nn.Module):
+    """Luong 2015 with input feeding and general attention.
+
+    The encoder is a cuDNN LSTM, the decoder a loop over LSTM cells, and the output layer is one
+    matrix product for all target positions.
+    """
 
     def __init__(self, source: int, target: int, layers: int, features: int, dropout: float):
         super().__init__()
@@ -43,8 +46,8 @@ class Recurrent(nn.Module):
         for cell, carry in zip(self.cells, carries, strict=True):
             new.append(cell(self.drop(x), carry))
             x = new[-1][0]
-        ratings = torch.bmm(keys, x.unsqueeze(2)).squeeze(2).float()
-        weights = ratings.masked_fill(padding, -math.inf).softmax(dim=-1).to(states.dtype)
+        scores = torch.bmm(keys, x.unsqueeze(2)).squeeze(2).float()
+        weights = scores.masked_fill(padding, -math.inf).softmax(dim=-1).to(states.dtype)
         context = torch.bmm(weights.unsqueeze(1), states).squeeze(1)
         feed = torch.tanh(self.W_c(torch.cat([context, x], dim=-1)))
         return feed, (new, feed)
@@ -62,8 +65,8 @@ class Recurrent(nn.Module):
         return self.output(self.drop(torch.stack(features, dim=1)))
 
 
-class Transformer(nn.Module):
-    """torch.nn.Transformer between embeddings with sinusoids and the tied output."""
+class TorchTransformer(nn.Module):
+    """torch.nn.Transformer with sinusoidal positions and a tied output layer."""
 
     def __init__(
         self, size: int, layers: int, features: int, heads: int, feed_forward: int, dropout: float
@@ -90,7 +93,7 @@ class Transformer(nn.Module):
         )  # fmt: skip
         return functional.linear(x, self.embed.weight)
 
-    # Decoding with a cache, from the same weights.
+    # Decoding with a KV cache, with the same parameters.
 
     def encode(self, source: Tensor) -> tuple[list, list]:
         padding = source == PAD
@@ -105,14 +108,14 @@ class Transformer(nn.Module):
 
     def next(self, memory: list, cache: list, words: Tensor, t: int) -> tuple[Tensor, list]:
         x, new = self.embedded(words[:, None], t), []
-        for layer, (keys, values, mask), written in zip(
+        for layer, (keys, values, mask), cached in zip(
             self.body.decoder.layers, memory, cache, strict=True
         ):
-            own = _keys_values(layer.self_attn, x)
-            if written is not None:
-                own = tuple(torch.cat(pair, dim=2) for pair in zip(written, own, strict=True))
-            new.append(own)
-            x = layer.norm1(x + _attend(layer.self_attn, x, *own, None))
+            prefix = _keys_values(layer.self_attn, x)
+            if cached is not None:
+                prefix = tuple(torch.cat(pair, dim=2) for pair in zip(cached, prefix, strict=True))
+            new.append(prefix)
+            x = layer.norm1(x + _attend(layer.self_attn, x, *prefix, None))
             x = layer.norm2(x + _attend(layer.multihead_attn, x, keys, values, mask))
             x = layer.norm3(x + layer.linear2(functional.relu(layer.linear1(x))))
         return functional.linear(self.body.decoder.norm(x)[:, 0], self.embed.weight), new
@@ -152,7 +155,7 @@ def loss(model: nn.Module, source: Tensor, words: Tensor, target: Tensor) -> Ten
 
 @torch.inference_mode()
 def beam_search(model: nn.Module, source: Tensor, width: int, length: int) -> Tensor:
-    """The best of `width` hypotheses of `length` words, a row of the model for each of them."""
+    """Return the best of `width` hypotheses of `length` tokens; one row per hypothesis."""
     batch = len(source)
     several = torch.arange(batch, device=source.device).repeat_interleave(width)
     memory, state = (_rows(part, several) for part in model.encode(source))

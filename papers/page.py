@@ -239,7 +239,7 @@ def order(plan: Plan, reports: Reports) -> str:
     """Describe whether our figures have the published order, comparison by comparison."""
     found = comparisons(plan, reports)
     if not found:
-        return "The paper does not say which of these rows is better." if reports else ""
+        return "The published figures do not say which of these rows is better." if reports else ""
     agree, differ = [c for c in found if c.gain > 0], [c for c in found if c.gain < 0]
     equal = [c for c in found if c.gain == 0]
     missing = [row.name for row in plan.table.rows if row.name not in reports]
