@@ -42,6 +42,11 @@ NOTHING, SHARED, INPUT, CARRY = range(4)
 UNROLL = 5
 
 
+def unroll() -> int:
+    """Return the number of time steps in one iteration of a loop."""
+    return 1 if jax.default_backend() == "cpu" else UNROLL
+
+
 def scan(
     step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any, reverse: bool = False
 ) -> tuple[Any, Any]:
@@ -248,9 +253,8 @@ class Loop:
             results = _look_up(self.outputs, known)
             return results[: len(carry)], (results[len(carry) :], kept)
 
-        unroll = 1 if jax.default_backend() == "cpu" else UNROLL
         carry, (outputs, kept) = jax.lax.scan(
-            step, carry, (inputs, sinks), length=self.length, reverse=self.reverse, unroll=unroll
+            step, carry, (inputs, sinks), length=self.length, reverse=self.reverse, unroll=unroll()
         )
         return [*carry, *outputs], kept
 
