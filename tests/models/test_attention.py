@@ -9,9 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.base import base_config
-from models.attention import ALIGNMENTS, SCORES, Global, LocalMonotonic, masked_softmax
+from models.attention import (
+    ALIGNMENTS,
+    Global,
+    LocalMonotonic,
+    make_alignment,
+    masked_softmax,
+)
 from models.initializers import XAVIER
-from models.seq2seq import _make_alignment
+from models.scores import SCORES
 from tests import reference
 from tests.models.test_cells import random_params
 
@@ -24,14 +30,14 @@ def attend(module, query, memory, mask, steps):
 
 
 @functools.cache
-def build(score, align, D=2, renormalise=False, max_source=9):
+def build(score, align, D=2, renormalize=False, max_source=9):
     model = base_config().model
     model.encoder.features = model.decoder.features = WIDTH
     model.attention.update({
-        "score": score, "align": align, "D": D, "renormalise": renormalise,
+        "score": score, "align": align, "D": D, "renormalize": renormalize,
         "max_source": max_source,
     })  # fmt: skip
-    module = _make_alignment(model, XAVIER, jnp.float32)
+    module = make_alignment(model, XAVIER, jnp.float32)
 
     def apply(params, *inputs):
         return module.apply({"params": params}, *inputs, method=attend)
@@ -53,9 +59,9 @@ def draw(seed, lengths, steps):
     return query, memory, mask, np.tile(steps, (len(lengths), 1))
 
 
-def check_against_the_equations(score, align, D, renormalise, seed, lengths, steps):
+def check_against_the_equations(score, align, D, renormalize, seed, lengths, steps):
     """Contexts, weights and their gradients by weights, queries and memory."""
-    config, module, _, gradient = build(score, align, D, renormalise)
+    config, module, _, gradient = build(score, align, D, renormalize)
     query, memory, mask, positions = draw(seed, lengths, steps)
 
     def init(key, *arguments):
@@ -99,17 +105,17 @@ def test_every_pair_equals_its_equations(score, align):
 @given(
     align=st.sampled_from(["local_m", "local_p"]),
     D=st.sampled_from([1, 3, 9]),
-    renormalise=st.booleans(),
+    renormalize=st.booleans(),
     seed=st.integers(0, 2**16),
     lengths=st.tuples(st.just(6), st.integers(1, 6), st.sampled_from([1, 2, 6])),
     start=st.integers(0, 9),
 )
 def test_windows_of_any_width_and_place_equal_their_equations(
-    align, D, renormalise, seed, lengths, start
+    align, D, renormalize, seed, lengths, start
 ):
     """S < D, S = 1, windows cut at both ends or by padding, and empty ones."""
     steps = [start, start + 1, start + 5]
-    check_against_the_equations("general", align, D, renormalise, seed, list(lengths), steps)
+    check_against_the_equations("general", align, D, renormalize, seed, list(lengths), steps)
 
 
 @pytest.mark.parametrize("bias", [-60.0, 60.0])

@@ -18,11 +18,11 @@ TARGET_IN = jnp.array([[1, 4, 5, 6], [1, 7, 0, 0]])
 
 
 def tiny(
-    cell="lstm", wiring="luong", align="global", score="general", feeding=None, bidirectional=False,
+    cell="lstm", decoder="luong", align="global", score="general", feeding=None, bidirectional=False,
     bridge="copy", residual=False, reverse=False, key_value="none",
 ):  # fmt: skip
     model = base_config().model
-    model.update({"wiring": wiring, "bridge": bridge})
+    model.decoder.type, model.bridge = decoder, bridge
     for stack in (model.encoder, model.decoder):
         stack.update({
             "cell": cell, "layers": 2, "features": 4, "embedding": 3, "residual": residual,
@@ -32,15 +32,15 @@ def tiny(
     model.decoder.maxout = 5
     model.attention.update({
         "align": align, "score": score, "max_source": 8, "D": 1, "key_value": key_value,
-        "input_feeding": wiring == "luong" if feeding is None else feeding,
+        "input_feeding": decoder == "luong" if feeding is None else feeding,
     })  # fmt: skip
     return model, reverse
 
 
 CASES = {
-    "sutskever": tiny(wiring="plain", align="none", reverse=True),
+    "sutskever": tiny(decoder="plain", align="none", reverse=True),
     "plain-gru-bidirectional": tiny("gru", "plain", "none", bidirectional=True),
-    "residual": tiny(wiring="plain", align="none", residual=True),
+    "residual": tiny(decoder="plain", align="none", residual=True),
     "cho": tiny("gru", "cho", "none", bridge="dense"),
     "bahdanau": tiny("gru", "bahdanau", score="concat", bidirectional=True, bridge="backward"),
     "bahdanau-local_p": tiny("gru", "bahdanau", "local_p", "dot", bridge="dense"),
@@ -201,7 +201,7 @@ def test_bfloat16_computes_close_to_float32_and_keeps_float32_where_it_counts():
 
 
 def test_dropout_acts_on_every_layer():
-    config, _ = tiny(wiring="plain", align="none")
+    config, _ = tiny(decoder="plain", align="none")
     config.dropout = 0.5
     model = make_seq2seq(config, 10, 10, False)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
