@@ -17,6 +17,7 @@ from evaluation.tables import table
 from program import run
 
 FOLDER = Path("docs/speed")
+DECISIONS = "## Decisions and their measurements"  # the last section, written by hand
 HEAD = """# Speed
 
 `python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/speed/*.json`, from which
@@ -141,7 +142,9 @@ def main() -> None:
         if grown.exists():
             text += "\n### How cost grows\n\n"
             text += growth(json.loads(grown.read_text("utf-8")), grown.with_suffix(".png"))
-    Path("docs/speed.md").write_text(text, "utf-8")
+    page = Path("docs/speed.md")
+    before = page.read_text("utf-8") if page.exists() else ""
+    page.write_text(text + "".join(before.partition(f"\n{DECISIONS}\n")[1:]), "utf-8")
 
 
 if __name__ == "__main__":

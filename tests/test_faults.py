@@ -1,4 +1,4 @@
-"""What clusters do to runs. `make faults` does it longer: FAULTS is the number of kills."""
+"""Runs that are killed, stopped or out of disk space. FAULTS is the number of kills."""
 
 import os
 import random
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.programs import ENVIRONMENT, QUICK, ROOT, SMALL, call
-from tests.saved import saved_arrays
+from tests.saved import committed, saved_arrays, uncommitted
 
 KILLS = int(os.environ.get("FAULTS", "2"))
 STEPS = 40 if KILLS < 10 else 400
@@ -25,8 +25,11 @@ def assert_same_bits(left, right):
 
 
 def killed(command, told, workdir, rng, life, when):
-    """Runs and kills at a random moment: of its whole `life`, of its `training`, or while it is
-    `writing` a checkpoint. Returns when; None where it was faster."""
+    """Run the command and kill it at a random moment.
+
+    `when` is "life" (any moment), "training", or "writing" (while a checkpoint is written). Return
+    the seconds until the kill, or None if the run ended first.
+    """
     with told.open("w") as file:
         process = subprocess.Popen(command, cwd=ROOT, stderr=file, env=ENVIRONMENT)
         began, delay = time.monotonic(), rng.uniform(0, life)
@@ -40,7 +43,7 @@ def killed(command, told, workdir, rng, life, when):
             delay = rng.uniform(0, life / 4)
         if when == "writing":
             wait(lambda: time.monotonic() > began + life / 8)
-            wait(lambda: any(workdir.glob("checkpoints/*tmp*")))
+            wait(lambda: uncommitted(workdir))
             delay = rng.uniform(0, 0.03)
         try:
             process.wait(delay)
@@ -54,7 +57,7 @@ def killed(command, told, workdir, rng, life, when):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The flags of a run that nobody disturbed, how long it took, its arrays and its log."""
+    """An undisturbed run: its flags, duration in seconds, final arrays and log."""
     folder = tmp_path_factory.mktemp("whole")
     flags = [*QUICK, f"--config.data.cache={folder}/cache"]
     flags += [f"--config.train.{x}" for x in (f"steps={STEPS}", "eval_every=4", "log_every=4")]
@@ -71,17 +74,17 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bits(whole, tmp_p
     while kills < KILLS:
         when = ("writing", "training", "life")[kills % 3]
         seconds = killed(command, tmp_path / "told", workdir, rng, life, when)
-        if seconds is None:  # it came to its end: again from the start
+        if seconds is None:  # it ended first: start again
             assert_same_bits(expected, saved_arrays(workdir, STEPS))
             shutil.rmtree(workdir)
             continue
         kills += 1
-        names = sorted(path.name for path in workdir.glob("checkpoints/*"))
-        print(f"kill {kills} ({when}): after {seconds:.1f} of {life:.1f} s; checkpoints {names}")
+        found = f"{list(committed(workdir))}, {len(uncommitted(workdir))} partial"
+        print(f"kill {kills} ({when}): after {seconds:.1f} of {life:.1f} s; checkpoints {found}")
     done = call("train.py", *flags, f"--workdir={workdir}")
-    assert "damaged" not in done.stderr
+    assert "corrupt" not in done.stderr and not (workdir / "quarantine").exists()
     assert_same_bits(expected, saved_arrays(workdir, STEPS))
-    assert not list(workdir.glob("checkpoints/*tmp*"))  # what was half written is gone
+    assert not uncommitted(workdir)  # what was half written is gone
     parts = (workdir / "log.jsonl").read_text()
     assert log.count('"valid"') == parts.count('"valid"') == STEPS // 4
 
@@ -105,7 +108,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(whole, tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk with room for one checkpoint, and a way to make it larger."""
+    """A disk with space for one checkpoint, and a function that enlarges it."""
     folder = tmp_path / "disk"
     folder.mkdir()
 
@@ -120,7 +123,7 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_a_sentence_and_what_was_saved_is_kept(small_disk, tmp_path):
+def test_a_full_disk_stops_the_run_and_keeps_what_was_saved(small_disk, tmp_path):
     folder, enlarge = small_disk
     flags = [*SMALL, f"--config.data.cache={tmp_path}/cache", f"--workdir={folder}/run"]
     full = call("train.py", *flags, check=False)

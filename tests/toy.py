@@ -1,4 +1,4 @@
-"""A task that compiles in no time: a line through points, for what the trainer does itself."""
+"""A task that compiles fast, for tests of the trainer: fit a line to points."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +8,7 @@ from training.loop import Evaluation
 
 
 class Points:
-    """Batches of the trainer's kind over numbers; batch n is a function of n."""
+    """A source of batches of numbers; batch n is a function of n."""
 
     steps_per_epoch = 5
     shapes = ({"x": np.zeros(8, np.float32)},)
@@ -39,7 +39,7 @@ class Line:
 
 
 class Exploding(Line):
-    """Loses its footing at the fifth step."""
+    """Has NaN in every batch from the fifth on."""
 
     def train_batches(self, seed, host, hosts):
         class From5(Points):
@@ -58,7 +58,7 @@ def toy_config(**train):
 
 
 def constant_evaluation(*losses):
-    """Evaluations with the given losses, one after the other, then the last again and again."""
+    """Return an evaluation that gives these losses in turn and then repeats the last."""
     remaining = list(losses)
 
     def evaluate(params):

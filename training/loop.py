@@ -103,13 +103,13 @@ def train(
         parameters = sum(x.size for x in jax.tree.leaves(state.params))
         logger.info(
             f"{parameters:,} parameters, batch shapes: {len(batches.shapes)}, "
-            f"{batches.steps_per_epoch:,} steps an epoch, {steps:,} steps in all"
+            f"{batches.steps_per_epoch:,} steps per epoch, {steps:,} steps in all"
             + (f", resuming after step {start:,}" if start else "")
         )
         if progress.done or start >= steps:
             logger.info(f"this run is complete after {start:,} steps: nothing to do")
         else:
-            _record_status(workdir, start, None)
+            _record_status(workdir, checkpoints, start, done=False)
             _check_warmup(config.optimizer.warmup_steps, steps)
             with together():
                 log = Log(workdir, start, steps, task.counted)
@@ -122,7 +122,7 @@ def train(
                 )
                 state = trainer.run(*trainer.compile(step, task.loss, batches), batches)
     # The final checkpoint is committed now, because the manager is closed.
-    _record_status(workdir, int(state.step), checkpoints.path(int(state.step)))
+    _record_status(workdir, checkpoints, int(state.step), done=True)
     return state
 
 
@@ -139,15 +139,15 @@ def _initial_state(
 def _check_warmup(warmup: int, steps: int) -> None:
     if warmup >= steps:
         logger.warning(
-            f"optimizer.warmup_steps={warmup} is not over when these {steps:,} steps are: the "
-            "learning rate never gets to its height"
+            f"optimizer.warmup_steps={warmup:,} does not end within the {steps:,} steps of this "
+            "run: the learning rate never reaches its maximum"
         )
 
 
-def _record_status(workdir: Path, step: int, final: Path | None) -> None:
+def _record_status(workdir: Path, checkpoints: Checkpoints, step: int, done: bool) -> None:
     with together():
         if first():
-            write_status(workdir, step, final)
+            write_status(workdir, step, checkpoints.path(step) if done else None)
 
 
 class Dispatched(NamedTuple):

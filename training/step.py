@@ -68,7 +68,7 @@ def make_train_step(
         sums = sums | {"gradient_norm": norm * sums["count"]}  # reported as a mean over tokens
         total = {name: total[name] + jnp.where(finite, x, 0) for name, x in sums.items()}
         # Skipped steps do not advance the optimizer's schedule.
-        rate = schedule(new.step - 1 - new.skipped) * new.rate_scale
+        rate = jnp.asarray(schedule(new.step - 1 - new.skipped)) * new.rate_scale
         return new, total, Counters(new.skipped, new.longest_skipped, rate)
 
     # Outputs are sharded like the inputs, so that the second step does not compile again.

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 
 import jax
@@ -7,13 +8,16 @@ import numpy as np
 import pytest
 
 from errors import Stopped, UserError
-from tests.toy import Exploding, Line, constant_evaluation, toy_config
+from tests.saved import committed
+from tests.toy import Exploding, Line, Points, constant_evaluation, toy_config
 from training.checkpoints import Checkpoints
-from training.loop import Evaluation, train
+from training.loop import AHEAD, Evaluation, train
+from training.step import CompiledStep
+from training.workdir import is_done
 
 
 def log_of(workdir, kind):
-    """Lines of the log but for their time, which is never the same."""
+    """Return the log records of a kind without their time, which always differs."""
     lines = map(json.loads, (workdir / "log.jsonl").read_text().splitlines())
     return [line for line in lines if line["kind"] == kind and line.pop("time")]
 
@@ -23,7 +27,7 @@ def assert_same_bits(left, right):
 
 
 def interrupting(evaluate, at):
-    """The same evaluation, with a real SIGTERM during its `at`-th call."""
+    """Wrap an evaluation so that its `at`-th call sends a real SIGTERM."""
     calls = []
 
     def wrapped(params):
@@ -33,6 +37,24 @@ def interrupting(evaluate, at):
         return evaluate(params)
 
     return wrapped
+
+
+class Interrupted(Line):
+    """Sends a real SIGINT when the batch with index `at` is read."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def train_batches(self, seed, host, hosts):
+        at = self.at
+
+        class Interrupting(Points):
+            def __getitem__(self, index):
+                if index == at:
+                    os.kill(os.getpid(), signal.SIGINT)
+                return super().__getitem__(index)
+
+        return Interrupting()
 
 
 def test_a_signal_during_an_evaluation_saves_and_the_rest_is_the_same(tmp_path, mesh):
@@ -48,29 +70,20 @@ def test_a_signal_during_an_evaluation_saves_and_the_rest_is_the_same(tmp_path, 
 
 
 def test_a_signal_between_evaluations_saves_and_the_rest_is_the_same(tmp_path, mesh):
-    config = toy_config(eval_every=10)
+    # Steps are dispatched ahead, so the signal takes effect some steps after it arrives.
+    config = toy_config(steps=40, eval_every=20, log_every=17)
     evaluate = constant_evaluation(3.0, 2.0)
     whole = train(Line(), evaluate, config, tmp_path / "whole", mesh)
 
-    class Interrupted(Line):
-        def train_batches(self, seed, host, hosts):
-            batches = super().train_batches(seed, host, hosts)
-
-            class AtSeven(type(batches)):
-                def __getitem__(self, index):
-                    if index == 7:
-                        os.kill(os.getpid(), signal.SIGINT)
-                    return super().__getitem__(index)
-
-            return AtSeven()
-
     with pytest.raises(Stopped, match="SIGINT"):
-        train(Interrupted(), evaluate, config, tmp_path / "parts", mesh)
+        train(Interrupted(at=7), evaluate, config, tmp_path / "parts", mesh)
     assert not log_of(tmp_path / "parts", "valid")
     resumed = train(Line(), constant_evaluation(3.0, 2.0), config, tmp_path / "parts", mesh)
     assert_same_bits(whole, resumed)
-    steps = [line["step"] for line in log_of(tmp_path / "parts", "train")]
-    assert steps == sorted(set(steps))
+    parts = log_of(tmp_path / "parts", "train")
+    steps = [line["step"] for line in parts]
+    assert steps == sorted(set(steps)) and steps[0] < 17  # a report before the checkpoint
+    assert parts[-1]["count"] == 8 * 40  # no point is lost or counted twice
 
 
 def test_a_complete_run_does_nothing_more(tmp_path, mesh):
@@ -81,6 +94,61 @@ def test_a_complete_run_does_nothing_more(tmp_path, mesh):
         raise AssertionError("nothing is left to evaluate")
 
     assert_same_bits(first, train(Line(), evaluate, config, tmp_path, mesh))
+
+
+def test_a_run_is_done_when_its_final_checkpoint_is_committed(tmp_path, mesh):
+    config, evaluate = toy_config(), constant_evaluation(1.0)
+    with pytest.raises(Stopped):
+        train(Line(), interrupting(evaluate, 2), config, tmp_path, mesh)
+    assert not is_done(tmp_path)
+    train(Line(), evaluate, config, tmp_path, mesh)
+    assert is_done(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_complete_run_whose_last_checkpoint_is_corrupt_is_not_done(tmp_path, mesh):
+    config = toy_config()
+    first = train(Line(), constant_evaluation(1.0), config, tmp_path, mesh)
+    for path in committed(tmp_path)[20].rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"")
+
+    def evaluate(params):
+        assert not is_done(tmp_path)
+        assert json.loads((tmp_path / "status.json").read_text()) == {"step": 15, "done": False}
+        return Evaluation({"loss": 1.0})
+
+    assert_same_bits(first, train(Line(), evaluate, config, tmp_path, mesh))
+    assert is_done(tmp_path)
+    shutil.rmtree(committed(tmp_path)[20])
+    assert not is_done(tmp_path)
+
+
+def test_a_status_that_was_not_written_is_written_by_the_next_start(tmp_path, mesh):
+    config = toy_config()
+    train(Line(), constant_evaluation(1.0), config, tmp_path, mesh)
+    (tmp_path / "status.json").unlink()
+    train(Line(), constant_evaluation(1.0), config, tmp_path, mesh)
+    assert is_done(tmp_path)
+
+
+def test_steps_are_dispatched_ahead_of_the_oldest_pending_one(tmp_path, mesh, monkeypatch):
+    """A report is read AHEAD steps later, or at an evaluation."""
+    dispatched, seen = [], []
+
+    class Counting(CompiledStep):
+        def __call__(self, *arguments):
+            dispatched.append(None)
+            return super().__call__(*arguments)
+
+    def progress(self, step, loss, per_second):
+        seen.append((step, len(dispatched)))
+
+    monkeypatch.setattr("training.loop.CompiledStep", Counting)
+    monkeypatch.setattr("training.logs.Log.progress", progress)
+    train(Line(), constant_evaluation(1.0), toy_config(eval_every=15), tmp_path, mesh)
+    expected = [(n, min(n + AHEAD, 15)) for n in range(1, 16)]
+    assert seen == expected + [(n, 20) for n in range(16, 21)]
 
 
 def test_training_learns_the_line(tmp_path, mesh):
@@ -120,7 +188,7 @@ def test_plateau_lowers_the_rate(tmp_path, mesh):
     np.testing.assert_allclose([rates[0], rates[-1]], [0.05, 0.025])
 
 
-def test_divergence_stops_with_a_sentence_and_keeps_what_was_evaluated(tmp_path, mesh):
+def test_divergence_stops_the_run_and_keeps_what_was_evaluated(tmp_path, mesh):
     config = toy_config(max_skipped=3, eval_every=2, log_every=100)
     with pytest.raises(UserError, match=r"4 steps in a row .* checkpoint of step 6 is kept"):
         train(Exploding(), constant_evaluation(1.0), config, tmp_path, mesh)
@@ -131,7 +199,7 @@ def test_divergence_stops_with_a_sentence_and_keeps_what_was_evaluated(tmp_path,
 
 
 def test_divergence_before_any_evaluation_saves_the_last_finite_weights(tmp_path, mesh):
-    # The report of step 7 is read when some more are queued, which change no weight.
+    # The report of step 7 is read after later steps were dispatched, which change no weight.
     with pytest.raises(UserError, match=r"3 steps in a row .* checkpoint of step \d+ is kept"):
         train(
             Exploding(),

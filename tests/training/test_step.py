@@ -148,7 +148,7 @@ def test_noise_differs_by_step_micro_batch_and_seed():
 
 
 def test_runs_of_two_seeds_are_one_program():
-    """Else each would compile its own: the longest part of a short run."""
+    """Otherwise each would compile again, which takes most of a short run."""
 
     def program(seed):
         config, mesh = toy_config(), make_mesh(jax.devices()[:1])
