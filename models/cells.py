@@ -1,10 +1,9 @@
 """Recurrent cells, exactly as their papers define them.
 
-A step reads inputs of two kinds: x, which is known for all steps before a loop begins, so that
-models/scan.py takes its product out of the loop; and `fed`, which is made in the loop (the output
-of the layer below, a context, input feeding), so that it shares a product with the last hidden
-state.
-A carry is a tuple whose last entry is the hidden state h.
+A cell reads up to two inputs per time step. The input x is known for all time steps before the loop
+starts, so models/scan.py computes its product for all of them at once. The input `fed` is computed
+inside the loop (the output of the layer below, a context vector, input feeding), so it shares one
+product with the hidden state. A carry is a tuple whose last entry is the hidden state h.
 """
 
 import flax.linen as nn
@@ -19,32 +18,38 @@ Carry = tuple[Array, ...]
 
 
 class Cell(nn.Module):
-    """What the cells share: W for all inputs, U for h, and b, of all `gates` side by side."""
+    """Base class with the parameters of all cells: W for the inputs, U for h, and the bias b.
+
+    Each of them holds one block of columns per gate.
+    """
 
     features: int
     start_weights: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
 
     gates = 1
-    states = 1
+    states = 1  # arrays in a carry
     bias = True
 
     def start(self, batch: int) -> Carry:
         return self.cast((jnp.zeros((batch, self.features)),) * self.states)
 
     def cast(self, carry: Carry) -> Carry:
-        """A carry in the cell's own types: h is computed with, the LSTM's C adds up, in float32."""
+        """Cast h to the compute dtype; the LSTM's C accumulates in float32."""
         *cells, h = carry
         return (*(c.astype(jnp.float32) for c in cells), h.astype(self.dtype))
 
     def step(
         self, carry: Carry, x: Float[Array, "b i"] | None, fed: Float[Array, "b j"] | None
     ) -> Carry:
+        """Return the next carry."""
         raise NotImplementedError
 
     @nn.compact
-    def parts(self, x: Array | None, fed: Array | None) -> tuple[Array, Array, Array]:
-        """W x + b, and W and U of what the loop makes."""
+    def parts(
+        self, x: Float[Array, "b i"] | None, fed: Float[Array, "b j"] | None
+    ) -> tuple[Float[Array, "_ c"], Float[Array, "_ c"], Float[Array, "_ c"]]:
+        """Return W x + b, the rows of W that multiply `fed`, and U."""
         known, made = (0 if part is None else part.shape[-1] for part in (x, fed))
         start, columns = self.start_weights, self.gates * self.features
         W = self.param("W", in_blocks(start.kernel, self.gates), (known + made, columns))
@@ -54,14 +59,14 @@ class Cell(nn.Module):
         if self.bias:
             total = self.param("b", nn.initializers.zeros, (columns,))[None]
         if x is not None:
-            # The sum with b is of float32, and so is the sum of b's gradients over all steps. The
-            # product is not, or those of its gradients would be of float32 as well.
+            # Adding b in float32 makes the gradient of b a float32 sum over all time steps. The
+            # product keeps the compute dtype, so that its gradients are products in that dtype.
             total = (x.astype(self.dtype) @ W[:known]).astype(jnp.float32) + total
         return total.astype(self.dtype), W[known:], U
 
 
 def _product(fed: Array | None, h: Array, W: Array, U: Array) -> Array:
-    """W fed + U h as one product."""
+    """Compute W fed + U h as one product."""
     if fed is None:
         return h @ U
     return jnp.concatenate([fed.astype(h.dtype), h], axis=-1) @ jnp.concatenate([W, U])
@@ -93,8 +98,8 @@ class LSTM(Cell):
 class GRU(Cell):
     """z, r = σ(W x + U h); h̃ = tanh(W x + U (r·h)); h = (1−z)·h + z·h̃ (Cho 2014; no biases).
 
-    The reset gate acts before the matrix product. Flax's GRUCell and cuDNN apply it after, and
-    let z keep the old state where here it admits the new one.
+    The reset gate r is applied before the matrix product, and z = 1 selects the new state. In
+    Flax's GRUCell and in cuDNN, r is applied after the product and z = 1 keeps the old state.
     """
 
     gates = 3

@@ -1,4 +1,4 @@
-"""Vectors of words."""
+"""Token embeddings."""
 
 import flax.linen as nn
 import jax
@@ -6,17 +6,16 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int
 
-# Vocabularies of letters, phonemes, bytes. A gradient adds the row of every token to its word's: of
-# few words, thousands to the same one, and a GPU adds them one after another. On an H200 a step of
-# training on CMUdict took 7.1 ms with lookups and 4.0 with products in their place (LSTM, 1024
-# wide), 17.6 and 12.1 (Transformer, 4 × 512). For 5,000 words, a lookup's gradient takes .07 ms.
-FEW = 256
+FEW = 256  # largest vocabulary (letters, phonemes, bytes) whose gradient is a product on a GPU
 
 
 class Embed(nn.Embed):
-    """`nn.Embed` whose gradients add up in float32, whatever the model computes in: thousands of
-    bfloat16, as of a frequent word, do not. It is a product where words are few, but not on CPUs:
-    there that takes 7 ms where adding takes 2.4 (4,096 letters, 512 features, two cores)."""
+    """`nn.Embed` whose gradient is summed in float32, whatever the compute dtype.
+
+    The gradient of a frequent token is a sum of thousands of numbers, which bfloat16 cannot
+    represent. Usually it is a scatter-add. A GPU performs the additions to one row one after
+    another, so there the gradient of a small vocabulary is a product with one-hot vectors.
+    """
 
     def __call__(self, tokens: Int[Array, "*b"]) -> Float[Array, "*b d"]:
         few = self.num_embeddings <= FEW and jax.default_backend() != "cpu"
@@ -36,7 +35,7 @@ def _forward(embedding: Array, tokens: Array) -> tuple[Array, tuple[Array, Array
 def _backward(read: tuple[Array, Array], gradient: Array) -> tuple[Array, None]:
     embedding, tokens = read
     chosen = jax.nn.one_hot(tokens, len(embedding), dtype=gradient.dtype)
-    exact = jax.lax.Precision.HIGHEST  # as additions are
+    exact = jax.lax.Precision.HIGHEST  # as exact as the additions of a scatter-add
     return jnp.einsum("...v,...d->vd", chosen, gradient, precision=exact), None
 
 

@@ -1,4 +1,4 @@
-"""How weights start, by the papers' names."""
+"""Initializers of weights, by the names that configs use."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,16 +10,16 @@ from jax.nn.initializers import Initializer
 
 
 class Initializers(NamedTuple):
-    """One rule for each kind of weight; most papers have the same for all."""
+    """One initializer per kind of weight; most papers use the same for all kinds."""
 
     kernel: Initializer
     recurrent: Initializer
-    score: Initializer  # the matrices of attention,
-    v: Initializer  # and the vector of its additive score
+    score: Initializer  # matrices of attention scores
+    v: Initializer  # the vector v_a of the concat score
 
 
 def _uniform(scale: float) -> Initializers:
-    """U(−scale, scale): .1 in Luong 2015, .08 in Sutskever 2014."""
+    """U(−scale, scale), with scale .1 in Luong 2015 and .08 in Sutskever 2014."""
 
     def init(key, shape, dtype=None, out_sharding=None):
         return jax.random.uniform(key, shape, dtype, -scale, scale)
@@ -36,7 +36,8 @@ def _xavier(scale: float) -> Initializers:
 
 
 def _bahdanau(scale: float) -> Initializers:
-    """Bahdanau 2015 B.1: N(0, .01²) but for orthogonal recurrence, N(0, .001²) and zero scores."""
+    """Bahdanau 2015 B.1, at scale 1: N(0, .01²) for kernels, orthogonal recurrent matrices,
+    N(0, .001²) for the matrices of the score and zeros for v_a."""
     normal = nn.initializers.normal
     return Initializers(
         normal(0.01 * scale), nn.initializers.orthogonal(), normal(0.001 * scale),
@@ -59,7 +60,7 @@ def make_initializers(name: str, scale: float) -> Initializers:
 
 
 def in_blocks(init: Initializer, blocks: int) -> Initializer:
-    """Gates share a matrix; each one's block of columns starts by itself."""
+    """Initialize each of several equal blocks of columns, one per gate, independently."""
 
     def blockwise(key, shape, dtype=None, out_sharding=None):
         block = (shape[0], shape[1] // blocks)
@@ -70,7 +71,7 @@ def in_blocks(init: Initializer, blocks: int) -> Initializer:
 
 
 def with_zeros(init: Initializer, rows: slice) -> Initializer:
-    """The same start but for rows that begin at zero (Mino 2017's unsplit network)."""
+    """Initialize the given rows with zeros and the others with `init` (Mino 2017)."""
 
     def partly_zero(key, shape, dtype=None, out_sharding=None):
         return init(key, shape, dtype).at[rows].set(0)

@@ -1,4 +1,4 @@
-"""Layers of cells over time: uni- or bidirectional, stacked, with dropout and residuals."""
+"""Stacks of recurrent layers: uni- or bidirectional, with dropout and residual connections."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ def run(
     cell: Cell,
     xs: Float[Array, "b t i"],
     mask: Bool[Array, "b t"],
-    carry: Carry,
+    carry: tuple[Float[Array, "b h"], ...],
     reverse: bool = False,
 ) -> tuple[Float[Array, "b t h"], Carry]:
-    """Runs a cell along a padded batch; outputs at padding are zero, the carry skips it.
+    """Run a cell along a padded batch and return its outputs and its last carry.
 
-    Because padding leaves the carry alone, running backwards needs no reversal of the sentences:
-    the carry stays at its start until the last real token.
+    Padding leaves the carry unchanged and has outputs of zero. Running backwards therefore needs no
+    reversal of the sentences: the carry keeps its initial value until the last real token.
     """
 
     def step(cell: Cell, carry: Carry, inputs: tuple[Array, Array]) -> tuple[Carry, Array]:
@@ -42,34 +42,35 @@ def run_both_ways(
     backward: Cell,
     xs: Float[Array, "b t i"],
     mask: Bool[Array, "b t"],
-    carry: Carry,
-) -> tuple[Float[Array, "b t 2h"], Carry]:
-    """`run` of two cells, one of them in reverse, side by side: each step is one product for both.
-    Outputs and carries are concatenated forward, backward."""
+    carry: tuple[Float[Array, "b h"], ...],
+) -> tuple[Float[Array, "b t 2*h"], tuple[Float[Array, "b 2*h"], ...]]:
+    """`run` two cells, the second one in reverse, and concatenate their outputs and carries.
+
+    The cells run in one loop, in which each time step computes one batched product for both.
+    """
     if forward.is_initializing():
-        pair = run(forward, xs, mask, carry), run(backward, xs, mask, carry, reverse=True)
-        outputs, carries = jax.tree.map(lambda *both: jnp.stack(both), *pair)
-    else:
-        alone, _ = forward.unbind()
-        weights = (cell.variables["params"] for cell in (forward, backward))
+        for cell in (forward, backward):
+            cell.step(carry, xs[:, 0], None)  # creates the parameters
+    unbound, _ = forward.unbind()
 
-        def one(weights: Any, xs: Array, mask: Array) -> Any:
-            return alone.apply({"params": weights}, xs, mask, carry, method=run)
+    def run_one(params: Any, xs: Array, mask: Array) -> Any:
+        return unbound.apply({"params": params}, xs, mask, carry, method=run)
 
-        outputs, carries = jax.vmap(one)(
-            jax.tree.map(lambda *both: jnp.stack(both), *weights),
-            jnp.stack([xs, xs[:, ::-1]]),
-            jnp.stack([mask, mask[:, ::-1]]),
-        )
-        outputs = jnp.stack([outputs[0], outputs[1, :, ::-1]])
+    params = (cell.variables["params"] for cell in (forward, backward))
+    outputs, carries = jax.vmap(run_one)(
+        jax.tree.map(lambda *both: jnp.stack(both), *params),
+        jnp.stack([xs, xs[:, ::-1]]),
+        jnp.stack([mask, mask[:, ::-1]]),
+    )
+    outputs = jnp.stack([outputs[0], outputs[1, :, ::-1]])
     return jax.tree.map(lambda x: jnp.concatenate([*x], axis=-1), (outputs, carries))
 
 
 class Stack(nn.Module):
-    """Layers of one kind of cell.
+    """A stack of recurrent layers with the same kind of cell.
 
-    Dropout acts on every layer's input, never on the recurrent path (Zaremba 2014). A residual
-    connection adds a layer's input to its output from the second layer on.
+    Dropout is applied to the input of every layer, never to the recurrent path (Zaremba 2014).
+    Residual connections add the input of a layer to its output, from the second layer on.
     """
 
     cell: str
@@ -83,7 +84,7 @@ class Stack(nn.Module):
     dtype: DTypeLike = jnp.float32
 
     def setup(self) -> None:
-        assert not (self.bidirectional and self.reverse), "both ways have no reverse"
+        assert not (self.bidirectional and self.reverse), "a bidirectional stack has no reverse"
 
         def cells(direction: str) -> list[Cell]:
             make = CELLS[self.cell]
@@ -109,9 +110,9 @@ class Stack(nn.Module):
         carries: tuple[Carry, ...] | None = None,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b t h"], tuple[Carry, ...]]:
-        """Outputs of the top layer and every layer's final carry.
+        """Return the outputs of the top layer and the last carry of every layer.
 
-        With two directions, outputs and carries are the concatenation forward, backward.
+        The outputs and carries of a bidirectional stack are the concatenation forward, backward.
         """
         carries = carries or self.start(len(x))
         finals = []
@@ -132,7 +133,7 @@ class Stack(nn.Module):
         fed: Float[Array, "b j"] | None = None,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b h"], tuple[Carry, ...]]:
-        """One time step through all layers, for decoders. The first layer reads x and `fed`."""
+        """Advance all layers of a decoder by one time step. The first layer reads x and `fed`."""
 
         def drop(part: Array) -> Array:
             return self.drop(part, deterministic=deterministic)

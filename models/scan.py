@@ -1,28 +1,27 @@
-"""A scan that does in its loop only what must be done there.
+"""A `jax.lax.scan` that computes as little as possible inside its loop.
 
-A recurrent step is small, and a device waits for its kernels one after the other: what a loop costs
-is how much stands in it. So `scan` sorts the operations of a step by what they need.
+The time steps of a recurrent model run one after another, so its speed depends on how much work
+each of them does. `scan` traces a step and sorts its operations by `Stage`: operations that do not
+depend on the carry run before the loop, either once or for all time steps in parallel.
 
-- What needs only weights and other things that all steps share (a cast, two kernels as one) is
-  computed once, before the loop.
-- What needs the inputs of its step but no carry (the input's projection, a dropout mask) is
-  computed for all steps at once, before the loop.
-- The rest is the loop. Its products with something shared, xₜ W, have gradients of two kinds. That
-  of xₜ belongs to the backward loop. That of W is Σₜ xₜᵀ gₜ, with gₜ the gradient of the product: a
-  plain scan adds up a matrix of W's size at every step. Here the forward loop keeps every xₜ, the
-  backward loop every gₜ, and one contraction over all steps follows. Keys and values that attention
-  reads at every step are shared things like weights; biases are alike, with a sum in place of the
-  contraction.
+Weight gradients are computed after the loop. Let the loop contain the product yₜ = xₜ W, where W is
+shared by all time steps, and let gₜ be the gradient of the loss with respect to yₜ. Then
 
-Steps are written as if none of this existed; but what they print comes in no order of steps, and
-only the first derivative is right, by reverse mode. The price is memory: some gₜ are written twice,
-for they are the gradients of a step's inputs as well (376 instead of 277 MB for a 2 × 256 model and
-64 sentences of 50 words).
+    dxₜ = gₜ Wᵀ       belongs to the backward loop, because time step t − 1 needs it;
+    dW = Σₜ xₜᵀ gₜ    does not.
+
+`jax.lax.scan` adds xₜᵀ gₜ to an array of W's size at every time step. Here the forward loop stores
+every xₜ, the backward loop stores every gₜ, and one contraction over all time steps follows. The
+keys and values of attention are shared by all time steps and are treated like weights. For a bias,
+which is added instead of multiplied, the contraction is the sum Σₜ gₜ.
+
+Steps are written as for `jax.lax.scan`, with two limits: only first derivatives in reverse mode are
+correct, and side effects such as `jax.debug.print` are not ordered by time step. Storing every gₜ
+costs memory. docs/speed.md compares both scans.
 """
 
-import dataclasses
-import functools
-from collections.abc import Callable, Iterable, Sequence
+import enum
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -33,49 +32,45 @@ from jax import Array
 from jax.extend import core
 from jax.extend.core import primitives
 
-# What a value needs. Something made of numbers alone is made again wherever it is read.
-NOTHING, SHARED, INPUT, CARRY = range(4)
+UNROLL = 5  # time steps per iteration of a loop on a GPU: more compile longer and gain little
 
-# Steps in a loop's body. A GPU is sent a body's kernels together, as one graph: on an H200 a step
-# of training a 2 × 512 LSTM takes 10.3 ms with 2, 8.8 with 5 and 8.7 with 10, and 3.6, 5.0 and 8.4
-# seconds to compile.
-UNROLL = 5
+
+def unroll() -> int:
+    """Return the number of time steps per iteration of a loop on this machine."""
+    return 1 if jax.default_backend() == "cpu" else UNROLL
+
+
+class Stage(enum.IntEnum):
+    """When a value can be computed. An operation has the latest stage among its operands."""
+
+    CONSTANT = 0  # depends on literals only: computed wherever it is used
+    SHARED = 1  # the same for all time steps, such as a cast weight: computed once, before the loop
+    INPUT = 2  # depends on its time step's input: computed for all time steps before the loop
+    CARRY = 3  # depends on the carry: computed in the loop
 
 
 def scan(
     step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any, reverse: bool = False
 ) -> tuple[Any, Any]:
-    """`jax.lax.scan(step, carry, xs, reverse=reverse)`, faster."""
-    first = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
-    jaxpr, shapes = jax.make_jaxpr(step, return_shape=True)(carry, first)
-    if jax.tree.structure(shapes[0]) != jax.tree.structure(carry):
-        raise TypeError("a step must return a carry of the structure that it was given")
-    carried, inputs = jax.tree.leaves(carry), jax.tree.leaves(xs)
-    constants = [Value(SHARED) for _ in jaxpr.consts]
-    carries, own = [Value(CARRY) for _ in carried], [Value(INPUT) for _ in inputs]
-    operations: list[Operation] = []
-    outputs = _flatten(jaxpr.jaxpr, [*constants, *carries, *own], operations)
+    """Compute `jax.lax.scan(step, carry, xs, reverse=reverse)`."""
+    x = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
+    with jax.disable_jit():  # inlines jitted functions such as jnp.einsum
+        traced, shapes = jax.make_jaxpr(step, return_shape=True)(carry, x)
+    given, returned = jax.tree.structure((carry, shapes[0])).children()
+    if given != returned:
+        raise TypeError(f"a step was given the carry {given} but returned the carry {returned}")
+    carries, inputs = jax.tree.leaves(carry), jax.tree.leaves(xs)
+    before_all, before_each, body = _split(traced.jaxpr, len(carries))
+    shared = dict(zip(before_all.outvars, _call(before_all, traced.consts), strict=True))
 
-    def needing(*needs: int) -> list[Operation]:
-        return [op for op in operations if op.needs in needs]
+    def prepare(inputs: list[Array]) -> list[Array]:
+        shared_by_inputs = [shared[x] for x in before_each.invars if x in shared]
+        return _call(before_each, [*shared_by_inputs, *inputs])
 
-    read = [x for op in needing(CARRY) for x in op.inputs] + outputs
-
-    def wanted(needs: int) -> list[Value]:
-        return list(dict.fromkeys(x for x in read if _needs(x) == needs))
-
-    shared = dict(zip(constants, jaxpr.consts, strict=True))
-    _perform(needing(NOTHING, SHARED), shared)
-
-    def before(inputs: list[Array]) -> list[Array]:
-        known = shared | dict(zip(own, inputs, strict=True))
-        _perform(needing(NOTHING, INPUT), known)
-        return [known[x] for x in wanted(INPUT)]
-
-    inner = needing(NOTHING, CARRY)
-    loop = Loop(carries, wanted(SHARED), wanted(INPUT), outputs, inner, len(inputs[0]), reverse)
-    flat = loop([shared[x] for x in loop.shared], carried, jax.vmap(before)(inputs))
-    return jax.tree.unflatten(jax.tree.structure(shapes), flat)
+    shared_by_loop = [shared[x] for x in body.invars if x in shared]
+    prepared = jax.vmap(prepare)(inputs)
+    results = _loop(body, shared_by_loop, carries, prepared, len(inputs[0]), reverse)
+    return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
 def scan_module(
@@ -85,240 +80,206 @@ def scan_module(
     xs: Any,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
-    """`scan` of `step(module, carry, x)` along axis 1 of `xs`. Each step draws numbers of its own
-    (dropout, samples); what it sows for REINFORCE, once by each name, is sown for all steps. Of
-    variables it has parameters alone."""
+    """Scan `step(module, carry, x)` along axis 1 of `xs`, the time axis of inputs and outputs.
+
+    Every time step has random keys of its own for dropout and sampling. Values that a step sows in
+    the collection "reinforce" (at most one per name) are sown by `module` for all time steps. The
+    step may read no other variables than parameters.
+    """
+    if module.is_initializing():  # one call creates the parameters, which a loop could not do
+        step(module, carry, jax.tree.map(lambda x: x[:, 0], xs))
+    unbound, variables = module.unbind()
     length = jax.tree.leaves(xs)[0].shape[1]
-    if module.is_initializing():  # one step makes all weights, which a loop could not do
-        carry, y = step(module, carry, jax.tree.map(lambda x: x[:, 0], xs))
-        return carry, jax.tree.map(lambda x: jnp.stack([x] * length, axis=1), y)
-    alone, variables = module.unbind()
-    rngs = {
+    keys = {
         name: jax.random.split(module.make_rng(name), length)
         for name in ("dropout", "sample")
         if module.has_rng(name)
     }
 
-    def body(carry: Any, inputs: Any) -> tuple[Any, Any]:
-        x, rngs = inputs
-        (carry, y), sown = alone.apply(
-            {"params": variables["params"]}, carry, x, rngs=rngs, method=step, mutable="reinforce"
+    def apply_step(carry: Any, x_and_keys: Any) -> tuple[Any, Any]:
+        x, keys = x_and_keys
+        (carry, y), sown = unbound.apply(
+            {"params": variables["params"]}, carry, x, rngs=keys, method=step, mutable="reinforce"
         )
         return carry, (y, sown)
 
-    by_step = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), xs)
-    carry, (ys, sown) = scan(body, carry, (by_step, rngs), reverse)
+    time_first = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), xs)
+    carry, results = scan(apply_step, carry, (time_first, keys), reverse)
+    ys, sown = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), results)
     flat: Any = traverse_util.flatten_dict(sown.get("reinforce", {}))
     for path, values in flat.items():
-        module.sow("reinforce", path[-1], jnp.swapaxes(values[0], 0, 1))
-    return carry, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), ys)
+        module.sow("reinforce", path[-1], values[0])
+    return carry, ys
 
 
-# A step taken apart.
+def _split(jaxpr: core.Jaxpr, carries: int) -> tuple[core.Jaxpr, core.Jaxpr, core.Jaxpr]:
+    """Split a step, whose first inputs are its `carries`, into three jaxprs without constants:
 
-
-class Value:
-    """A variable of a step."""
-
-    def __init__(self, needs: int):
-        self.needs = needs
-
-
-def _needs(value: Any) -> int:
-    return value.needs if isinstance(value, Value) else NOTHING
-
-
-class Operation(NamedTuple):
-    equation: core.JaxprEqn
-    call: Callable[..., list[Any]]
-    inputs: list[Any]  # Values, or numbers
-    outputs: list[Value]
-    needs: int
-
-    @property
-    def shapes(self) -> list[jax.ShapeDtypeStruct]:
-        """Of inputs, then of outputs."""
-        avals: list[Any] = [x.aval for x in (*self.equation.invars, *self.equation.outvars)]
-        return [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-
-
-def _flatten(jaxpr: core.Jaxpr, inputs: Sequence[Any], operations: list[Operation]) -> list[Any]:
-    """Adds a jaxpr's operations and, in their place, those of the functions that it calls; its
-    outputs."""
-    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], inputs, strict=True))
-
-    def value(x: Any) -> Any:
-        return x.val if isinstance(x, core.Literal) else values[x]
-
+    - from the step's constants to shared values,
+    - from shared values and the inputs of a time step to the inputs of the loop's body,
+    - the loop's body: from shared values, carries and these inputs to the results of the step.
+    """
+    stages = dict.fromkeys(jaxpr.constvars, Stage.SHARED)
+    stages |= dict.fromkeys(jaxpr.invars[:carries], Stage.CARRY)
+    stages |= dict.fromkeys(jaxpr.invars[carries:], Stage.INPUT)
+    equations: dict[Stage, list[core.JaxprEqn]] = {stage: [] for stage in Stage}
     for equation in jaxpr.eqns:
-        own = [value(x) for x in equation.invars]
-        if equation.primitive is primitives.jit_p:
-            called = equation.params["jaxpr"]
-            outputs = _flatten(called.jaxpr, [*called.consts, *own], operations)
-        else:
-            needs = max(map(_needs, own), default=NOTHING)
-            outputs = [Value(needs) for _ in equation.outvars]
-            variables = list(dict.fromkeys(x for x in equation.invars if isinstance(x, core.Var)))
-            alone = jaxpr.replace(
-                constvars=[], invars=variables, outvars=equation.outvars, eqns=[equation]
-            )
-            call = core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))
-            read = [values[x] for x in variables]
-            operations.append(Operation(equation, call, read, outputs, needs))
-        values.update(zip(equation.outvars, outputs, strict=True))
-    return [value(x) for x in jaxpr.outvars]
+        stage = max((stages[x] for x in _variables(equation.invars)), default=Stage.CONSTANT)
+        equations[stage].append(equation)
+        stages |= dict.fromkeys(equation.outvars, stage)
+
+    def read(stage: Stage, by: Stage) -> list[core.Var]:
+        """The values of one stage that another stage reads; the body also returns values."""
+        operands = [x for equation in equations[by] for x in equation.invars]
+        operands += jaxpr.outvars if by is Stage.CARRY else []
+        return [x for x in _variables(operands) if stages[x] is stage]
+
+    def part(stage: Stage, inputs: list[Any], outputs: list[Any]) -> core.Jaxpr:
+        kept = equations[Stage.CONSTANT] + equations[stage]
+        return jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=kept)
+
+    shared_by_inputs, shared_by_loop = (read(Stage.SHARED, s) for s in (Stage.INPUT, Stage.CARRY))
+    inputs = read(Stage.INPUT, by=Stage.CARRY)
+    return (
+        part(Stage.SHARED, jaxpr.constvars, _variables(shared_by_inputs + shared_by_loop)),
+        part(Stage.INPUT, shared_by_inputs + jaxpr.invars[carries:], inputs),
+        part(Stage.CARRY, shared_by_loop + jaxpr.invars[:carries] + inputs, jaxpr.outvars),
+    )
 
 
-def _perform(operations: Iterable[Operation], known: dict[Value, Any]) -> None:
-    for op in operations:
-        known.update(zip(op.outputs, op.call(*_look_up(op.inputs, known)), strict=True))
+def _variables(operands: list[Any]) -> list[core.Var]:
+    """Return each variable once, without literals."""
+    return list(dict.fromkeys(x for x in operands if isinstance(x, core.Var)))
 
 
-def _look_up(values: list[Any], known: dict[Value, Any]) -> list[Any]:
-    return [known[x] if isinstance(x, Value) else x for x in values]
+def _call(jaxpr: core.Jaxpr, arguments: Sequence[Any]) -> list[Any]:
+    return core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ()))(*arguments)
 
 
-# What is left of it.
+def _loop(
+    body: core.Jaxpr,
+    shared: list[Array],
+    carry: list[Array],
+    inputs: list[Array],
+    length: int,
+    reverse: bool,
+) -> list[Array]:
+    """Return the last carry and the outputs of all time steps.
 
+    The gradients gₜ of `Linear` operations leave the backward loop through slots: zeros of shape
+    [time, ...], one array per operation, which the operation ignores and whose gradient is gₜ.
+    """
+    linears = [_linear(equation, body.invars[: len(shared)]) for equation in body.eqns]
 
-@dataclasses.dataclass(frozen=True)
-class Loop:
-    carry: list[Value]
-    shared: list[Value]
-    inputs: list[Value]
-    outputs: list[Any]  # the next carry, and what the step returns
-    operations: list[Operation]
-    length: int
-    reverse: bool
+    def run(shared: list, carry: list, inputs: list, slots: list) -> tuple[list, list]:
+        """Return the results of the loop, and every xₜ of the operations that have a slot."""
+        frozen = dict(zip(body.invars, map(jax.lax.stop_gradient, shared), strict=False))
 
-    @functools.cached_property
-    def linears(self) -> list["Linear | None"]:
-        return [_as_linear(op) for op in self.operations]
-
-    def __call__(self, shared: list[Array], carry: list[Array], inputs: list[Array]) -> list[Array]:
-        """The last carry and the outputs of all steps."""
-        linears = [linear for linear in self.linears if linear is not None]
-
-        @jax.custom_vjp
-        def run(shared: list[Array], carry: list[Array], inputs: list[Array]) -> list[Array]:
-            return self._run(shared, carry, inputs, None)[0]
-
-        def forward(*arguments: list[Array]) -> tuple[list[Array], Any]:
-            sinks = [jnp.zeros((self.length, *x.sink.shape), x.sink.dtype) for x in linears]
-            outputs, backward, kept = jax.vjp(self._run, *arguments, sinks, has_aux=True)
-            return outputs, (backward, kept, arguments[0])
-
-        def backward(residuals: Any, gradients: list[Array]) -> tuple[list[Array], ...]:
-            run_backward, kept, shared = residuals
-            of_shared, of_carry, of_inputs, of_sinks = run_backward(gradients)
-            for linear, xs, gs in zip(linears, kept, of_sinks, strict=True):
-                i = self.shared.index(linear.shared)
-                of_shared[i] += linear.shared_gradient(xs, gs, shared[i])
-            return of_shared, of_carry, of_inputs
-
-        run.defvjp(forward, backward)
-        return run(shared, carry, inputs)
-
-    def _run(
-        self,
-        shared: list[Array],
-        carry: list[Array],
-        inputs: list[Array],
-        sinks: list[Array] | None,
-    ) -> tuple[list[Array], list[Array | None]]:
-        """With sinks, `Linear` operations leave their gradients gₜ there, and none in what is
-        shared; the xₜ of products are returned beside the outputs."""
-        fixed = dict(zip(self.shared, map(jax.lax.stop_gradient, shared), strict=True))
-
-        def step(carry: list[Array], own: Any) -> tuple[list[Array], Any]:
-            inputs, sinks = own
-            known: dict[Value, Any] = dict(zip(self.shared, shared, strict=True))
-            known.update(zip(self.carry, carry, strict=True))
-            known.update(zip(self.inputs, inputs, strict=True))
-            kept = []
-            for op, linear in zip(self.operations, self.linears, strict=True):
-                values = _look_up(op.inputs, known)
-                if linear is None or sinks is None:
-                    outputs = op.call(*values)
+        def step(carry: list[Array], inputs_and_slots: Any) -> tuple[list[Array], Any]:
+            inputs, slots = inputs_and_slots
+            values = dict(zip(body.invars, [*shared, *carry, *inputs], strict=True))
+            stored: list[Array | None] = [None] * len(slots)
+            for i, equation in enumerate(body.eqns):
+                linear, slot = linears[i], slots[i]
+                if linear is None or slot is None:
+                    results = _perform(equation, body, values)
                 else:
-                    x = values[1 - linear.side]
-                    outputs = [linear.with_sink(x, fixed[linear.shared], sinks[len(kept)])]
-                    kept.append(None if linear.adds else x)
-                known.update(zip(op.outputs, outputs, strict=True))
-            results = _look_up(self.outputs, known)
-            return results[: len(carry)], (results[len(carry) :], kept)
+                    x = values[linear.x]
+                    results = [linear.perform(x, frozen[linear.W], slot)]
+                    stored[i] = None if linear.is_bias else x
+                values.update(zip(equation.outvars, results, strict=True))
+            results = [x.val if isinstance(x, core.Literal) else values[x] for x in body.outvars]
+            return results[: len(carry)], (results[len(carry) :], stored)
 
-        unroll = 1 if jax.default_backend() == "cpu" else UNROLL
-        carry, (outputs, kept) = jax.lax.scan(
-            step, carry, (inputs, sinks), length=self.length, reverse=self.reverse, unroll=unroll
+        carry, (outputs, stored) = jax.lax.scan(
+            step, carry, (inputs, slots), length=length, reverse=reverse, unroll=unroll()
         )
-        return [*carry, *outputs], kept
+        return [*carry, *outputs], stored
+
+    @jax.custom_vjp
+    def loop(*arguments: list[Array]) -> list[Array]:
+        return run(*arguments, slots=[None] * len(linears))[0]
+
+    def forward(*arguments: list[Array]) -> tuple[list[Array], Any]:
+        slots = [x and jnp.zeros((length, *x.g.shape), x.g.dtype) for x in linears]
+        results, pull_back, stored = jax.vjp(run, *arguments, slots, has_aux=True)
+        return results, (pull_back, stored, arguments[0])
+
+    def backward(residuals: Any, gradients: list[Array]) -> tuple[list[Array], ...]:
+        pull_back, stored, shared = residuals
+        of_shared, of_carry, of_inputs, of_slots = pull_back(gradients)
+        for linear, xs, gs in zip(linears, stored, of_slots, strict=True):
+            if linear is not None:
+                i = body.invars.index(linear.W)
+                of_shared[i] += linear.gradient(xs, gs, shared[i])
+        return of_shared, of_carry, of_inputs
+
+    loop.defvjp(forward, backward)
+    return loop(shared, carry, inputs)
+
+
+def _perform(equation: core.JaxprEqn, jaxpr: core.Jaxpr, values: dict[core.Var, Any]) -> list[Any]:
+    """Perform one operation of a jaxpr."""
+    operands = _variables(equation.invars)
+    single = jaxpr.replace(constvars=[], invars=operands, outvars=equation.outvars, eqns=[equation])
+    return _call(single, [values[x] for x in operands])
 
 
 class Linear(NamedTuple):
-    """An operation between xₜ and something shared, linear in it: a product, or adding a bias."""
+    """A product of a time step's xₜ with a shared W, or the addition of a shared bias W to xₜ."""
 
-    operation: Operation
-    side: int  # of what is shared
+    equation: core.JaxprEqn
+    side: int  # the position of W among the two operands
 
-    @property
-    def shared(self) -> Value:
-        return self.operation.inputs[self.side]
-
-    @property
-    def sink(self) -> jax.ShapeDtypeStruct:
-        """The shape of gₜ. It has xₜ's type, though the product may be of a finer one."""
-        return jax.ShapeDtypeStruct(self.operation.shapes[-1].shape, self._own.dtype)
+    W = property(lambda self: self.equation.invars[self.side])
+    x = property(lambda self: self.equation.invars[1 - self.side])
+    is_bias = property(lambda self: self.equation.primitive is primitives.add_p)
 
     @property
-    def _own(self) -> jax.ShapeDtypeStruct:
-        """The shape of xₜ."""
-        return self.operation.shapes[1 - self.side]
+    def g(self) -> jax.ShapeDtypeStruct:
+        """The shape of gₜ, which has the dtype of xₜ even where products are float32."""
+        result: Any = self.equation.outvars[0].aval
+        return jax.ShapeDtypeStruct(result.shape, self.x.aval.dtype)
 
-    @property
-    def adds(self) -> bool:
-        return self.operation.equation.primitive is primitives.add_p
+    def perform(self, x: Array, W: Array, slot: Array) -> Array:
+        """Perform the operation; its gradient goes to xₜ and to the slot, but not to W."""
 
-    def with_sink(self, x: Array, shared: Array, sink: Array) -> Array:
-        def forward(x: Array, shared: Array, sink: Array) -> tuple[Array, Array]:
-            sides = (shared, x) if self.side == 0 else (x, shared)
-            return self.operation.call(*sides)[0], shared
+        def forward(x: Array, W: Array, slot: Array) -> tuple[Array, Array]:
+            operands = (W, x) if self.side == 0 else (x, W)
+            return self.equation.primitive.bind(*operands, **self.equation.params), W
 
-        def backward(shared: Array, g: Array) -> tuple[Array, None, Array]:
-            g = g.astype(self.sink.dtype)
-            if self.adds:
+        def backward(W: Array, g: Array) -> tuple[Array, None, Array]:
+            g = g.astype(self.g.dtype)
+            if self.is_bias:
                 return g, None, g
-            of_x = jax.linear_transpose(lambda x: self._multiply(x, shared), self._own)
-            return of_x(g)[0], None, g
+            return jax.linear_transpose(lambda x: self._multiply(x, W), x)(g)[0], None, g
 
-        result = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
-        result.defvjp(forward, backward)
-        return result(x, shared, sink)
+        operation = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
+        operation.defvjp(forward, backward)
+        return operation(x, W, slot)
 
-    def shared_gradient(self, xs: Array | None, gs: Array, shared: Array) -> Array:
-        """From every xₜ, where it is a product's, and gₜ."""
-        if xs is None:  # summed in float32: thousands of bfloat16 do not add up
-            broad = lambda x: jnp.broadcast_to(x, gs.shape)  # noqa: E731
-            fine = jax.ShapeDtypeStruct(shared.shape, jnp.float32)
-            return jax.linear_transpose(broad, fine)(gs.astype(fine.dtype))[0].astype(shared.dtype)
-        products = jax.vmap(self._multiply, in_axes=(0, None))
-        return jax.linear_transpose(lambda x: products(xs, x), shared)(gs)[0]
+    def gradient(self, xs: Array | None, gs: Array, W: Array) -> Array:
+        """Compute dW from every xₜ and gₜ."""
+        if xs is None:  # a bias: sum in float32, because bfloat16 cannot sum thousands of numbers
+            summed = [0] + [1 + axis for axis, size in enumerate(W.shape) if size == 1]
+            return jnp.sum(gs, summed, dtype=jnp.float32).reshape(W.shape).astype(W.dtype)
+        multiply_all = jax.vmap(self._multiply, in_axes=(0, None))
+        return jax.linear_transpose(lambda W: multiply_all(xs, W), W)(gs)[0]
 
-    def _multiply(self, x: Array, shared: Array) -> Array:
-        params = self.operation.equation.params
-        sides = (shared, x) if self.side == 0 else (x, shared)
-        return jax.lax.dot_general(*sides, params["dimension_numbers"], params["precision"])
+    def _multiply(self, x: Array, W: Array) -> Array:
+        params = self.equation.params
+        operands = (W, x) if self.side == 0 else (x, W)
+        return jax.lax.dot_general(*operands, params["dimension_numbers"], params["precision"])
 
 
-def _as_linear(op: Operation) -> Linear | None:
-    sides = [_needs(x) for x in op.inputs]
-    if sorted(sides) != [SHARED, CARRY]:
+def _linear(equation: core.JaxprEqn, shared: list[core.Var]) -> Linear | None:
+    """Return the equation as a `Linear` operation if it is one that is worth a slot."""
+    sides = [side for side, x in enumerate(equation.invars) if x in shared]
+    if equation.primitive not in (primitives.dot_general_p, primitives.add_p) or len(sides) != 1:
         return None
-    linear = Linear(op, sides.index(SHARED))
-    if not jnp.issubdtype(linear.sink.dtype, jnp.inexact):
-        return None  # numbers that have no gradients
-    if linear.adds:
-        # A bias. Of something as large as the sum, every step's gₜ would be as large as their sum.
-        shared, own, result = op.shapes[linear.side], op.shapes[1 - linear.side], op.shapes[-1]
-        return linear if shared.size < own.size == result.size else None
-    return linear if op.equation.primitive is primitives.dot_general_p else None
+    linear = Linear(equation, sides[0])
+    if not jnp.issubdtype(linear.g.dtype, jnp.inexact):
+        return None  # integers have no gradients
+    if linear.is_bias and not linear.W.aval.size < linear.x.aval.size == linear.g.size:
+        return None  # every gₜ would be as large as their sum
+    return linear

@@ -1,0 +1,308 @@
+"""Compare `models.scan.scan` with `jax.lax.scan` in whole training steps.
+
+    python -m benchmarks.scan
+
+Each row compiles the loss and gradients of one recurrent model twice: with `models.scan.scan`, and
+with `jax.lax.scan` (unrolled as often) in its place. The two programs take turns, so that a busy
+machine slows both, and the table shows medians over the rounds. Losses and gradients of both must
+agree up to rounding. A CPU measures small models in float32, a GPU larger ones in bfloat16.
+
+Results go to `<out>/<machine>.json` and `<out>/<machine>.md`. Beyond the models, this module needs
+only jax, flax, ml_collections, numpy and absl, so it runs on machines without the data pipeline.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import app, flags
+from jax import Array
+
+import models.scan
+from configs import bahdanau2015, lin2017, luong2015
+from configs.base import Config
+from data.vocabulary import PAD, SPECIALS
+from evaluation.tables import table
+from models.classifiers import make_sentence
+from models.embedding import Embed
+from models.encoders import RecurrentEncoder
+from models.recurrent import Stack
+from models.seq2seq import make_seq2seq
+from tasks.losses import class_values, cross_entropy
+
+_OUT = flags.DEFINE_string("out", "docs/speed/scan", "Folder for the results.")
+_ROWS = flags.DEFINE_string("rows", "", "Regular expression: measure only rows whose name matches.")
+
+ROUNDS = 7
+ROUND_SECONDS = 0.3  # shortest duration of one round of one program
+DROPOUT = 0.1
+# Largest relative distance between the two gradients. jax.lax.scan sums in the model's dtype.
+TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}
+# A copy of training.devices.GPU_OPTIONS, whose module imports the data pipeline.
+GPU_OPTIONS = {
+    "xla_gpu_enable_triton_gemm": False,
+    "xla_gpu_autotune_level": 0,
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,CONDITIONAL,WHILE,"
+    "DYNAMIC_SLICE_FUSION",
+}
+
+Loss = Callable[[Any, dict[str, Array], Array], Array]  # of parameters, batch and dropout key
+
+
+class Subject(NamedTuple):
+    """A model to measure: its loss, its parameters, and the shape of its batches."""
+
+    make: Callable[["Subject"], tuple[Loss, Any]]
+    vocabulary: int
+    batch: int
+    length: int
+    dtype: str
+
+    def tokens(self, seed: int) -> np.ndarray:
+        rng = np.random.default_rng(seed)
+        shape = (self.batch, self.length)
+        return rng.integers(len(SPECIALS), self.vocabulary, shape, dtype=np.int32)
+
+
+def translator(config: Config, layers: int, features: int) -> Callable[[Subject], Any]:
+    """A recurrent translator under teacher forcing, with cross-entropy over the vocabulary."""
+    model = config.unlock().model
+    for stack in (model.encoder, model.decoder):
+        stack.layers, stack.features, stack.embedding = layers, features, features
+    model.decoder.maxout = features // 2
+    model.dropout = DROPOUT
+
+    def make(subject: Subject) -> tuple[Loss, Any]:
+        model.dtype = subject.dtype
+        size = subject.vocabulary
+        module = make_seq2seq(model, size, size, reverse_source=False)
+
+        def loss(params: Any, batch: dict[str, Array], key: Array) -> Array:
+            source, target = batch["source"], batch["target"]
+
+            def forward(module: Any) -> tuple[Array, Array]:
+                memory = module.encode(source, source != PAD, False)
+                inputs = jnp.roll(target, 1, axis=1)
+                return module.decode(memory, inputs, False)[0], module.output_kernel()
+
+            apply = nn.apply(forward, module)
+            features, kernel = apply({"params": params}, rngs={"dropout": key})
+            return cross_entropy(features, kernel, target, smoothing=0.0)[1]["loss"] / target.size
+
+        token = jnp.ones((1, 1), jnp.int32)
+        return loss, jax.jit(module.init)(jax.random.key(0), token, token > 0, token)["params"]
+
+    return make
+
+
+def encoder(features: int) -> Callable[[Subject], Any]:
+    """A bidirectional LSTM over embeddings; the loss is the mean square of its states."""
+
+    def make(subject: Subject) -> tuple[Loss, Any]:
+        dtype = jnp.dtype(subject.dtype)
+        stack = Stack("lstm", features, 1, bidirectional=True, dropout=DROPOUT, dtype=dtype)
+        module = RecurrentEncoder(Embed(subject.vocabulary, features, dtype=dtype), stack)
+
+        def loss(params: Any, batch: dict[str, Array], key: Array) -> Array:
+            source = batch["source"]
+            states, _ = module.apply(
+                {"params": params}, source, source != PAD, False, rngs={"dropout": key}
+            )
+            return jnp.mean(states.astype(jnp.float32) ** 2)
+
+        token = jnp.ones((1, 1), jnp.int32)
+        return loss, jax.jit(module.init)(jax.random.key(0), token, token > 0)["params"]
+
+    return make
+
+
+def classifier(features: int, classes: int = 5) -> Callable[[Subject], Any]:
+    """The self-attentive BiLSTM of lin2017 with cross-entropy over its classes."""
+    model = lin2017.get_config().unlock().model
+    model.features = model.embedding = features
+
+    def make(subject: Subject) -> tuple[Loss, Any]:
+        model.dtype = subject.dtype
+        module = make_sentence(model, subject.vocabulary, classes)
+
+        def loss(params: Any, batch: dict[str, Array], key: Array) -> Array:
+            rngs = {"dropout": key}
+            logits, _ = module.apply({"params": params}, batch["source"], False, rngs=rngs)
+            return class_values(logits, batch["target"][:, 0] % classes)["loss"].mean()
+
+        token = jnp.ones((1, 1), jnp.int32)
+        return loss, jax.jit(module.init)(jax.random.key(0), token)["params"]
+
+    return make
+
+
+def luong(layers: int, features: int) -> Callable[[Subject], Any]:
+    """Global attention, general score, input feeding, a unidirectional encoder."""
+    config = luong2015.get_config("feed=yes").unlock()
+    config.model.encoder.bidirectional = False
+    return translator(config, layers, features)
+
+
+def bahdanau(features: int) -> Callable[[Subject], Any]:
+    """Concat attention before a GRU, a bidirectional encoder."""
+    return translator(bahdanau2015.get_config(), 1, features)
+
+
+SUBJECTS: dict[str, dict[str, Subject]] = {
+    "cpu": {
+        "luong2015 1 × 128": Subject(luong(1, 128), 2000, 32, 20, "float32"),
+        "luong2015 2 × 256": Subject(luong(2, 256), 2000, 32, 20, "float32"),
+        "luong2015 2 × 512": Subject(luong(2, 512), 2000, 16, 20, "float32"),
+        "bidirectional encoder 1 × 256": Subject(encoder(256), 2000, 32, 20, "float32"),
+        "lin2017 BiLSTM 150": Subject(classifier(150), 2000, 64, 20, "float32"),
+    },
+    "gpu": {
+        "luong2015 1 × 128": Subject(luong(1, 128), 10_000, 128, 50, "bfloat16"),
+        "luong2015 2 × 256": Subject(luong(2, 256), 10_000, 128, 50, "bfloat16"),
+        "luong2015 2 × 512": Subject(luong(2, 512), 17_000, 128, 50, "bfloat16"),
+        "luong2015 4 × 1024": Subject(luong(4, 1024), 50_000, 128, 50, "bfloat16"),
+        "bahdanau2015 1 × 512": Subject(bahdanau(512), 17_000, 128, 50, "bfloat16"),
+        "bidirectional encoder 1 × 512": Subject(encoder(512), 17_000, 128, 50, "bfloat16"),
+        "lin2017 BiLSTM 150": Subject(classifier(150), 17_000, 64, 50, "bfloat16"),
+    },
+}
+
+
+@contextlib.contextmanager
+def lax_scan() -> Iterator[None]:
+    """Replace `models.scan.scan` by `jax.lax.scan` with the same number of unrolled steps."""
+
+    def scan(step: Any, carry: Any, xs: Any, reverse: bool = False) -> Any:
+        return jax.lax.scan(step, carry, xs, reverse=reverse, unroll=models.scan.unroll())
+
+    with mock.patch.object(models.scan, "scan", scan):
+        yield
+
+
+VARIANTS: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
+    "ours": contextlib.nullcontext,
+    "lax": lax_scan,
+}
+
+
+def measure(subject: Subject) -> dict[str, Any]:
+    """Measure time, compilation time and temporary memory of every variant of a training step."""
+    loss, params = subject.make(subject)
+    batch = jax.device_put({"source": subject.tokens(0), "target": subject.tokens(1)})
+    arguments = (params, batch, jax.random.key(1))
+    lower(loss, arguments)  # fills the caches that all variants share, before anything is timed
+    row: dict[str, Any] = subject._asdict() | {"unroll": models.scan.unroll()}
+    del row["make"]
+    programs = {}
+    for name, variant in VARIANTS.items():
+        with variant():
+            began = time.perf_counter()
+            programs[name] = lower(loss, arguments).compile()
+            row[f"{name}_compile_seconds"] = time.perf_counter() - began
+        memory = programs[name].memory_analysis()
+        row[f"{name}_temporary_bytes"] = memory.temp_size_in_bytes
+    results = {name: jax.device_get(program(*arguments)) for name, program in programs.items()}
+    row |= differences(results["ours"], results["lax"])
+    if max(row["loss_difference"], row["gradient_difference"]) > TOLERANCE[subject.dtype]:
+        raise AssertionError(f"models.scan.scan and jax.lax.scan disagree: {row}")
+    for name, seconds in rounds(programs, arguments).items():
+        row[f"{name}_milliseconds"] = 1e3 * statistics.median(seconds)
+    return row | {"ratio": row["lax_milliseconds"] / row["ours_milliseconds"]}
+
+
+def lower(loss: Loss, arguments: tuple) -> Any:
+    """Trace a training step anew: a function that was traced before would come from a cache."""
+
+    def step(params: Any, batch: dict[str, Array], key: Array) -> tuple[Array, Any]:
+        return jax.value_and_grad(lambda params: loss(params, batch, key))(params)
+
+    options = GPU_OPTIONS if jax.default_backend() == "gpu" else None
+    return jax.jit(step, compiler_options=options).lower(*arguments)
+
+
+def differences(first: Any, second: Any) -> dict[str, float]:
+    """Relative distances between two losses and between two gradients, each as one vector."""
+    vectors = [
+        [np.float64(loss).ravel(), np.concatenate([np.float64(x).ravel() for x in leaves])]
+        for loss, leaves in ((loss, jax.tree.leaves(grads)) for loss, grads in (first, second))
+    ]
+    distances = (
+        float(np.linalg.norm(x - y) / np.linalg.norm(y)) for x, y in zip(*vectors, strict=True)
+    )
+    return dict(zip(("loss_difference", "gradient_difference"), distances, strict=True))
+
+
+def rounds(programs: dict[str, Any], arguments: tuple) -> dict[str, list[float]]:
+    """Seconds per call of each program in each round; the programs take turns."""
+
+    def seconds(program: Any, calls: int) -> float:
+        began = time.perf_counter()
+        results = [program(*arguments)[0] for _ in range(calls)]  # losses; gradients are freed
+        jax.block_until_ready(results)
+        return (time.perf_counter() - began) / calls
+
+    calls = {
+        name: max(1, round(ROUND_SECONDS / seconds(program, 1)))
+        for name, program in programs.items()
+    }
+    found: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(ROUNDS):
+        for name, program in programs.items():
+            found[name].append(seconds(program, calls[name]))
+    return found
+
+
+def render(rows: dict[str, dict[str, Any]]) -> str:
+    head = [
+        "training step", "batch × length", "ms", "ms, lax.scan", "ratio", "compile s",
+        "compile s, lax.scan", "temporary MB", "temporary MB, lax.scan", "gradient difference",
+    ]  # fmt: skip
+    return table(head, (
+        [
+            name, f"{row['batch']} × {row['length']}",
+            f"{row['ours_milliseconds']:.1f}", f"{row['lax_milliseconds']:.1f}",
+            f"{row['ratio']:.2f} ×",
+            f"{row['ours_compile_seconds']:.1f}", f"{row['lax_compile_seconds']:.1f}",
+            f"{row['ours_temporary_bytes'] / 1e6:.1f}", f"{row['lax_temporary_bytes'] / 1e6:.1f}",
+            f"{row['gradient_difference']:.0e}",
+        ]
+        for name, row in rows.items()
+    ))  # fmt: skip
+
+
+def main(_: list[str]) -> None:
+    device = jax.devices()[0]
+    gpu = device.platform == "gpu"
+    machine = re.sub(r"\W+", "-", device.device_kind if gpu else "cpu").strip("-").lower()
+    path = Path(_OUT.value) / f"{machine}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = {}
+    for name, subject in SUBJECTS["gpu" if gpu else "cpu"].items():
+        if re.search(_ROWS.value, name):
+            rows[name] = measure(subject)
+            print(render({name: rows[name]}).splitlines()[-1], flush=True)
+    cores = f"{platform.machine()}, {os.cpu_count()} CPU cores"
+    results = {
+        "device": device.device_kind if gpu else cores,
+        "versions": f"jax {jax.__version__}",
+        "scan": rows,
+    }
+    path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    path.with_suffix(".md").write_text(render(rows), "utf-8")
+    print(f"\n{results['device']}, {results['versions']}\n\n{render(rows)}")
+
+
+if __name__ == "__main__":
+    app.run(main)
