@@ -33,14 +33,14 @@ speed: .venv/installed  ## measures speed here, beside PyTorch where it is insta
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.report
 
-.venv/installed: requirements.txt
+.venv/installed: requirements-core.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "Alignax needs Python 3.11 or later: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-core.txt
 	@touch $@
 
-.venv/installed-dev: requirements-dev.txt .venv/installed
+.venv/installed-dev: requirements-dev.txt requirements.txt .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
 

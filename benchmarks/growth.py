@@ -12,6 +12,7 @@
 Writes docs/speed/<machine>-growth.json; `python -m benchmarks.report` plots it.
 """
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import jax
 from benchmarks import corpus_memory
 from benchmarks.measure import Results, measure, show, wanted
 from benchmarks.subjects import Subject, recurrent
+from data.vocabulary import PAD
 from program import run
 
 ALIGNMENTS = ("global", "local_m", "local_p")
@@ -54,11 +56,18 @@ def _decoding_step(subject: Subject) -> tuple[Any, ...]:
     task = subject.task()
     params = jax.jit(task.init)(jax.random.key(0))
     source = jax.device_put(subject.sentences())
-    memory = jax.jit(task.encode)(params, source)
-    state = jax.jit(task.start, static_argnums=2)(params, memory, 1)
+
+    def start(params: Any, source: Any) -> tuple[Any, Any]:
+        apply = functools.partial(task.model.apply, {"params": params})
+        memory = apply(source, source != PAD, method="encode")
+        return memory, apply(memory, 1, method="start")
 
     def step(params: Any, memory: Any, state: Any, words: Any) -> Any:
-        return task.step(params, memory, state, words)[:2]  # the attention weights are not used
+        variables = {"params": params}
+        # Without the attention weights, which are not used.
+        return task.model.apply(variables, memory, state, words, method="step")[:2]
+
+    memory, state = jax.jit(start)(params, source)
 
     return step, params, memory, state, source[:, 0]
 

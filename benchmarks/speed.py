@@ -43,7 +43,7 @@ from configs import luong2015, vaswani2017
 from configs.base import Config
 from decoding.translator import Translator
 from experiment import train_run
-from models import transformer
+from models import multihead
 from program import run
 from tasks.translation import Translation
 from training.checkpoints import Checkpoints
@@ -64,7 +64,7 @@ def training(subject: Subject, rate: float) -> dict[str, Any]:
     tokens = subject.batch * subject.length
     found = measure(step, params, batch, key)
     # FLOPs are counted without cuDNN attention, which hides its matrix products.
-    with mock.patch.object(transformer, "FLASH_FROM", 2**30):
+    with mock.patch.object(multihead, "FLASH_FROM", 2**30):
         count = operations(step, params, batch, key)
     row = {
         "parameters": sum(x.size for x in jax.tree.leaves(params)),
@@ -217,11 +217,11 @@ def wholes(gpu: bool) -> dict[str, tuple[Config, int]]:
     folder = Path(_CORPORA.value)
     luong = luong2015.get_config("data=multi30k_de_en,size=small").unlock()
     luong.data.dir = str(folder / "multi30k")
-    vaswani = vaswani2017.get_config("data=multi30k_bpe_en_de,size=tiny,norm=pre").unlock()
+    vaswani = vaswani2017.get_config("data=multi30k_bpe_en_de,size=small,norm=pre").unlock()
     vaswani.data.dir = str(folder / "multi30k_bpe")
     return {
         "luong2015, Multi30k": (luong, 3000),
-        "vaswani2017 tiny, Multi30k": (vaswani, 3000),
+        "vaswani2017 small, Multi30k": (vaswani, 3000),
     }
 
 

@@ -93,12 +93,12 @@ SUBJECTS: dict[str, dict[str, Subject]] = {
     "gpu": {
         "recurrent 4 × 1024": recurrent(4, 1024, 50_000, 128, 50, "bfloat16"),
         "recurrent 2 × 512": recurrent(2, 512, 17_000, 128, 50, "bfloat16"),
-        "Transformer base": transformer("base", 37_000, 256, 64, "bfloat16"),
-        "Transformer tiny": transformer("tiny", 10_000, 256, 32, "bfloat16"),
+        "Transformer base": transformer("paper", 37_000, 256, 64, "bfloat16"),
+        "Transformer small": transformer("small", 10_000, 256, 32, "bfloat16"),
     },
     "cpu": {
         "recurrent 2 × 256": recurrent(2, 256, 5_000, 32, 20, "float32"),
         "recurrent 1 × 128": recurrent(1, 128, 5_000, 32, 20, "float32"),
-        "Transformer tiny": transformer("tiny", 5_000, 32, 20, "float32"),
+        "Transformer small": transformer("small", 5_000, 32, 20, "float32"),
     },
 }

@@ -37,9 +37,15 @@ def read_catalogue(data: Config, split: str, features: dict[str, str]) -> Iterat
 
 
 def _builder(data: Config) -> Any:
-    import tensorflow_datasets as tfds
-    import tensorflow_datasets.text
-    import tensorflow_datasets.translate
+    try:
+        import tensorflow_datasets as tfds
+        import tensorflow_datasets.text
+        import tensorflow_datasets.translate
+    except ImportError as error:
+        raise UserError(
+            f"data.corpus=tfds needs {error.name}, which is not installed: "
+            "pip install -r requirements.txt"
+        ) from error
 
     try:
         folder: Any = data.dir or None

@@ -9,7 +9,7 @@ import itertools
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from configs.base import Config
 from data.tokenizers import Tokenizer, make_tokenizer
@@ -24,6 +24,7 @@ UNKNOWN = "⁇"
 SENTENCEPIECE_SAMPLE = 1_000_000  # sentences that SentencePiece learns from; bounds its memory
 
 
+@runtime_checkable
 class Vocabulary(Protocol):
     """What the vocabularies below have in common."""
 

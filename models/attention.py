@@ -170,7 +170,7 @@ class LocalPredictive(Local):
 
     @nn.compact
     def center(self, query: Array, source: Source, steps: Array) -> Array:
-        init, dtype, width = self.score.start_weights.score, self.score.dtype, query.shape[-1]
+        init, dtype, width = self.score.initializers.score, self.score.dtype, query.shape[-1]
         hidden = jnp.tanh(nn.Dense(width, False, dtype, kernel_init=init, name="W_p")(query))
         logit = nn.Dense(1, False, dtype, kernel_init=init, name="v_p")(hidden)[..., 0]
         return source.mask.sum(axis=1)[:, None] * nn.sigmoid(logit.astype(jnp.float32))
@@ -234,7 +234,7 @@ def make_alignment(model: Config, initializers: Initializers, dtype: DTypeLike) 
         attention,
         query_width=model.decoder.features,
         key_width=memory_width(model) // (2 if attention.key_value == "split" else 1),
-        start_weights=initializers,
+        initializers=initializers,
         dtype=dtype,
         zero_half=attention.key_value == "zero",
     )

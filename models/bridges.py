@@ -56,7 +56,7 @@ class Backward(Dense):
 
 def _dense(kind: type[Dense]) -> Callable[[Stack], Dense]:
     def make(stack: Stack) -> Dense:
-        states, init = CELLS[stack.cell].states, stack.start_weights.kernel
+        states, init = CELLS[stack.cell].states, stack.initializers.kernel
         return kind(stack.layers, states, stack.features, init, stack.dtype)
 
     return make

@@ -24,7 +24,7 @@ class Cell(nn.Module):
     """
 
     features: int
-    start_weights: Initializers = XAVIER
+    initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
 
     gates = 1
@@ -51,7 +51,7 @@ class Cell(nn.Module):
     ) -> tuple[Float[Array, "_ c"], Float[Array, "_ c"], Float[Array, "_ c"]]:
         """Return W x + b, the rows of W that multiply `fed`, and U."""
         known, made = (0 if part is None else part.shape[-1] for part in (x, fed))
-        start, columns = self.start_weights, self.gates * self.features
+        start, columns = self.initializers, self.gates * self.features
         W = self.param("W", in_blocks(start.kernel, self.gates), (known + made, columns))
         U = self.param("U", in_blocks(start.recurrent, self.gates), (self.features, columns))
         W, U = W.astype(self.dtype), U.astype(self.dtype)

@@ -22,14 +22,14 @@ class SelfAttention(nn.Module):
 
     hops: int  # r
     features: int  # d_a
-    start_weights: Initializers = XAVIER
+    initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(
         self, states: Float[Array, "b t h"], mask: Bool[Array, "b t"]
     ) -> tuple[Float[Array, "b r h"], Float[Array, "b r t"]]:
-        init = self.start_weights.score
+        init = self.initializers.score
         hidden = nn.Dense(self.features, False, self.dtype, kernel_init=init, name="W_1")(states)
         scores = nn.Dense(self.hops, False, self.dtype, kernel_init=init, name="W_2")(
             jnp.tanh(hidden)
@@ -42,14 +42,14 @@ class ContextAttention(nn.Module):
     """u_t = tanh(W h_t + b), α = softmax(u_tᵀ u), s = Σ α_t h_t (Yang 2016 eqs. 5 to 7)."""
 
     features: int
-    start_weights: Initializers = XAVIER
+    initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(
         self, states: Float[Array, "b t h"], mask: Bool[Array, "b t"]
     ) -> tuple[Float[Array, "b h"], Float[Array, "b t"]]:
-        init = self.start_weights.score
+        init = self.initializers.score
         hidden = jnp.tanh(
             nn.Dense(self.features, dtype=self.dtype, kernel_init=init, name="W")(states)
         )
@@ -68,7 +68,7 @@ class Sentence(nn.Module):
     hidden: int
     classes: int
     dropout: float
-    start_weights: Initializers = XAVIER
+    initializers: Initializers = XAVIER
 
     @nn.compact
     def __call__(
@@ -78,7 +78,7 @@ class Sentence(nn.Module):
         mask = words > 0
         states, carries = self.stack(self.embed(words), mask, deterministic=deterministic)
         vector, weights = POOLINGS[self.pooling](self, states, mask, carries[-1][-1])
-        drop, init = nn.Dropout(self.dropout), self.start_weights.kernel
+        drop, init = nn.Dropout(self.dropout), self.initializers.kernel
         vector = drop(vector, deterministic=deterministic)
         if self.hidden:
             dense = nn.Dense(self.hidden, kernel_init=init, dtype=vector.dtype, name="hidden")
@@ -135,7 +135,7 @@ class HAN(nn.Module):
     sentence_attention: ContextAttention
     classes: int
     dropout: float
-    start_weights: Initializers = XAVIER
+    initializers: Initializers = XAVIER
 
     @nn.compact
     def __call__(
@@ -150,7 +150,7 @@ class HAN(nn.Module):
         states, _ = self.sentences(vectors, real, deterministic=deterministic)
         document, of_sentences = self.sentence_attention(states, real)
         document = nn.Dropout(self.dropout)(document, deterministic=deterministic)
-        output = nn.Dense(self.classes, kernel_init=self.start_weights.kernel, name="output")
+        output = nn.Dense(self.classes, kernel_init=self.initializers.kernel, name="output")
         weights = {"words": of_words.reshape(words.shape), "sentences": of_sentences}
         return output(document.astype(jnp.float32)), weights
 
@@ -162,7 +162,7 @@ def make_sentence(model: Config, words: int, classes: int) -> Sentence:
         Embed(words, model.embedding, dtype=dtype),
         Stack(
             model.cell, model.features, model.layers, bidirectional=True, dropout=model.dropout,
-            start_weights=init, dtype=dtype,
+            initializers=init, dtype=dtype,
         ),
         model.pooling,
         SelfAttention(model.hops, model.attention_features, init, dtype),
@@ -180,7 +180,7 @@ def make_han(model: Config, words: int, classes: int) -> HAN:
     def stack() -> Stack:
         return Stack(
             model.cell, model.features, 1, bidirectional=True, dropout=model.dropout,
-            start_weights=init, dtype=dtype,
+            initializers=init, dtype=dtype,
         )  # fmt: skip
 
     def attention() -> ContextAttention:

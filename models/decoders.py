@@ -50,7 +50,7 @@ class Maxout(nn.Module):
 
 
 def make_maxout(model: Config, stack: Stack) -> Maxout:
-    return Maxout(model.decoder.maxout, stack.start_weights.kernel, stack.dtype)
+    return Maxout(model.decoder.maxout, stack.initializers.kernel, stack.dtype)
 
 
 class PlainDecoder(nn.Module):
@@ -151,7 +151,7 @@ class BahdanauDecoder(PlainDecoder):
 
     @classmethod
     def from_config(cls, model: Config, embed: Embed, stack: Stack) -> Self:
-        attention = make_alignment(model, stack.start_weights, stack.dtype)
+        attention = make_alignment(model, stack.initializers, stack.dtype)
         return cls(embed, stack, attention, make_maxout(model, stack))
 
     @property
@@ -212,8 +212,8 @@ class LuongDecoder(PlainDecoder):
 
     @classmethod
     def from_config(cls, model: Config, embed: Embed, stack: Stack) -> Self:
-        attention = make_alignment(model, stack.start_weights, stack.dtype)
-        init = stack.start_weights.kernel
+        attention = make_alignment(model, stack.initializers, stack.dtype)
+        init = stack.initializers.kernel
         if model.attention.key_value == "zero":  # the keys' half starts without weight in c_t
             init = with_zeros(init, rows=slice(memory_width(model) // 2))
         return cls(embed, stack, attention, model.attention.input_feeding, init)

@@ -84,6 +84,6 @@ def make_reader(model: Config, words: int) -> Reader:
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
     stack = Stack(
         model.cell, model.features, model.layers, bidirectional=True, dropout=model.dropout,
-        start_weights=init, dtype=dtype,
+        initializers=init, dtype=dtype,
     )  # fmt: skip
     return READERS[model.reader](Embed(words, model.embedding, dtype=dtype), stack)

@@ -80,7 +80,7 @@ class Stack(nn.Module):
     reverse: bool = False
     residual: bool = False
     dropout: float = 0.0
-    start_weights: Initializers = XAVIER
+    initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
 
     def setup(self) -> None:
@@ -89,7 +89,7 @@ class Stack(nn.Module):
         def cells(direction: str) -> list[Cell]:
             make = CELLS[self.cell]
             return [
-                make(self.features, self.start_weights, self.dtype, name=f"{direction}{i}")
+                make(self.features, self.initializers, self.dtype, name=f"{direction}{i}")
                 for i in range(self.layers)
             ]
 

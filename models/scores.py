@@ -27,7 +27,7 @@ class Score(nn.Module):
 
     query_width: int
     key_width: int
-    start_weights: Initializers = XAVIER
+    initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
     zero_half: bool = False  # rows of the keys' second half start at zero (Mino 2017)
 
@@ -49,12 +49,12 @@ class Score(nn.Module):
         raise NotImplementedError
 
     def dense(self, features: int, name: str, init: Initializer | None = None) -> nn.Dense:
-        init = init or self.start_weights.score
+        init = init or self.initializers.score
         return nn.Dense(features, False, self.dtype, kernel_init=init, name=name)
 
     def key_init(self) -> Initializer:
         """The initializer of a matrix that is applied to the source states."""
-        init = self.start_weights.score
+        init = self.initializers.score
         return with_zeros(init, slice(self.key_width // 2, None)) if self.zero_half else init
 
 
@@ -96,7 +96,7 @@ class Concat(Score):
     def setup(self) -> None:
         self.query_half = self.dense(self.query_width, "W_a_query")
         self.memory_half = self.dense(self.query_width, "W_a_memory", self.key_init())
-        self.v_a = self.dense(1, "v_a", self.start_weights.v)
+        self.v_a = self.dense(1, "v_a", self.initializers.v)
 
     def keys(self, states: Array) -> Array:
         return self.memory_half(states)

@@ -92,7 +92,7 @@ def make_seq2seq(
     )  # fmt: skip
     stack = Stack(
         dec.cell, dec.features, dec.layers, residual=dec.residual, dropout=model.dropout,
-        start_weights=init, dtype=dtype,
+        initializers=init, dtype=dtype,
     )  # fmt: skip
     decoder = DECODERS[dec.type].from_config(model, embed(target_size, dec.embedding), stack)
     output = Output(decoder.output_width, target_size, init.kernel)

@@ -66,7 +66,7 @@ class Windows(nn.Module):
     features: int
     windows: Sequence[int]
     dropout: float = 0.0
-    start_weights: Initializers = XAVIER
+    initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
@@ -77,7 +77,7 @@ class Windows(nn.Module):
         for i, window in enumerate(self.windows):
             layer = nn.Conv(
                 self.features, (2 * window + 1,), dtype=self.dtype, name=f"layer{i}",
-                kernel_init=self.start_weights.kernel,
+                kernel_init=self.initializers.kernel,
             )  # fmt: skip
             x = jnp.tanh(layer(drop(x, deterministic=deterministic))) * mask[..., None]
         return x
@@ -124,7 +124,7 @@ class Tagger(nn.Module):
     network: nn.Module
     outputs: int
     dropout: float = 0.0
-    start_weights: Initializers = XAVIER
+    initializers: Initializers = XAVIER
 
     @nn.compact
     def __call__(
@@ -134,7 +134,7 @@ class Tagger(nn.Module):
         features = nn.Dropout(self.dropout)(
             features.astype(jnp.float32), deterministic=deterministic
         )
-        init = self.start_weights.kernel
+        init = self.initializers.kernel
         return nn.Dense(self.outputs, kernel_init=init, name="output")(features)[None]
 
 
@@ -158,7 +158,7 @@ class Merged(nn.Module):
 def _stack(model: Config, bidirectional: bool = False, reverse: bool = False) -> Stack:
     return Stack(
         model.cell, model.features, model.layers, bidirectional, reverse, dropout=model.dropout,
-        start_weights=make_initializers(model.init, model.init_scale),
+        initializers=make_initializers(model.init, model.init_scale),
         dtype=jnp.dtype(model.dtype),
     )  # fmt: skip
 

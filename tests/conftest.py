@@ -1,4 +1,7 @@
-"""Tests run strict: eight devices, no silent broadcasting, warnings are errors (pyproject.toml)."""
+"""Tests run strict: eight devices, no rank promotion, warnings are errors (pyproject.toml), and
+annotations of arrays and other arguments are checked at every call."""
+
+# ruff: noqa: E402  (the import hook comes before the imports that it checks)
 
 import os
 
@@ -6,6 +9,11 @@ from tests.programs import ENVIRONMENT, FAST
 
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=8 {FAST}"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+from jaxtyping import install_import_hook
+
+# Before the first import of these packages.
+install_import_hook(["models", "tasks", "decoding", "training"], "beartype.beartype")
 
 from pathlib import Path
 

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +44,7 @@ logger = logging.getLogger("alignax")
 AHEAD = 8
 
 
+@runtime_checkable
 class BatchSource(Protocol):
     """An endless sequence of batches by index, such as `data.batches.Batches`."""
 
@@ -57,6 +58,7 @@ class BatchSource(Protocol):
     def __getitem__(self, index: int, /) -> dict[str, Any]: ...
 
 
+@runtime_checkable
 class Trainable(Protocol):
     """The part of a task that the trainer uses."""
 

@@ -18,8 +18,8 @@ TARGET_IN = jnp.array([[1, 4, 5, 6], [1, 7, 0, 0]])
 
 
 def tiny(
-    cell="lstm", decoder="luong", align="global", score="general", feeding=None, bidirectional=False,
-    bridge="copy", residual=False, reverse=False, key_value="none",
+    cell="lstm", decoder="luong", align="global", score="general", feeding=None,
+    bidirectional=False, bridge="copy", residual=False, reverse=False, key_value="none",
 ):  # fmt: skip
     model = base_config().model
     model.decoder.type, model.bridge = decoder, bridge
