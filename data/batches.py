@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import grain
 import numpy as np
 
-from data.store import Fields, Split, shapes
+from data.store import ArrayFields, Split, shapes
 
 Batch = dict[str, np.ndarray]
 LEVELS = 512  # number of distinct example sizes considered when buckets are planned
@@ -27,7 +27,7 @@ class Bucket(NamedTuple):
 
 
 def plan_buckets(
-    fields: Fields, lengths: np.ndarray, count: int, batch_size: int, unit: str, multiple: int
+    fields: ArrayFields, lengths: np.ndarray, count: int, batch_size: int, unit: str, multiple: int
 ) -> tuple[list[Bucket], np.ndarray]:
     """Return at most `count` buckets with the fewest padded tokens, and every example's bucket.
 
@@ -64,7 +64,7 @@ def plan_buckets(
     return buckets, np.searchsorted(ends, level_of)
 
 
-def _tokens(fields: Fields, lengths: np.ndarray) -> np.ndarray:
+def _tokens(fields: ArrayFields, lengths: np.ndarray) -> np.ndarray:
     """Return the number of tokens [n, fields] in every field that has a named axis.
 
     An axis of fixed length does not count: a vector is one token.

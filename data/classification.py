@@ -16,7 +16,7 @@ from data.catalogue import read_catalogue
 from data.corpus import Corpus, Encoded
 from data.files import find, lines
 from data.labels import Labels
-from data.store import Field, Fields, Prepared, rectangle
+from data.store import ArrayField, ArrayFields, Prepared, rectangle
 from data.vocabulary import VOCABULARIES, Vocabulary
 from errors import UserError
 
@@ -104,9 +104,9 @@ class ClassificationCorpus(Corpus[Text]):
         return f"texts-{self.data.corpus}"
 
     @property
-    def fields(self) -> Fields:
+    def fields(self) -> ArrayFields:
         axes = ("sentence", "word") if self.data.documents else ("word",)
-        return {"words": Field(axes), "label": Field()}
+        return {"words": ArrayField(axes), "label": ArrayField()}
 
     def holdout_key(self, example: Text) -> str:
         return example.text

@@ -16,16 +16,18 @@ import numpy as np
 from configs.base import Config
 from data.corpus import Corpus, Encoded
 from data.files import find, lines
-from data.store import Field, Fields, Prepared
+from data.store import ArrayField, ArrayFields, Prepared
 from data.vocabulary import UNK, WordVocabulary
 from errors import UserError
 
 BLANK = "XXXXX"
 FIELDS = {
-    "passage": Field(("passage",)),
-    "candidate": Field(("passage",)),  # number of the candidate at each position, from 1; 0: none
-    "query": Field(("query",)),
-    "answer": Field(),  # number of the candidate that is the answer
+    "passage": ArrayField(("passage",)),
+    "candidate": ArrayField(
+        ("passage",)
+    ),  # number of the candidate at each position, from 1; 0: none
+    "query": ArrayField(("query",)),
+    "answer": ArrayField(),  # number of the candidate that is the answer
 }
 
 
@@ -99,7 +101,7 @@ class ClozeCorpus(Corpus[Question]):
         return "cloze"
 
     @property
-    def fields(self) -> Fields:
+    def fields(self) -> ArrayFields:
         return FIELDS
 
     def holdout_key(self, example: Question) -> str:

@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from configs.base import Config
 from data.files import fingerprint, split_files
-from data.store import FORMAT, Fields, Prepared, Writer
+from data.store import FORMAT, ArrayFields, Prepared, Writer
 from errors import UserError
 
 logger = logging.getLogger("alignax")
@@ -60,7 +60,7 @@ class Corpus(abc.ABC, Generic[T]):
 
     @property
     @abc.abstractmethod
-    def fields(self) -> Fields:
+    def fields(self) -> ArrayFields:
         """The arrays that make up an example."""
 
     @abc.abstractmethod

@@ -16,7 +16,7 @@ from configs.base import Config
 from data.corpus import Corpus, Encoded
 from data.files import find, lines
 from data.labels import Labels
-from data.store import Field, Fields, Prepared, rectangle
+from data.store import ArrayField, ArrayFields, Prepared, rectangle
 from data.tokenizers import make_tokenizer
 from data.vocabulary import WordVocabulary
 from errors import UserError
@@ -153,17 +153,17 @@ class LabellingCorpus(Corpus[Labelled]):
         return self.data.corpus
 
     @property
-    def fields(self) -> Fields:
-        step = Field(("step",))
+    def fields(self) -> ArrayFields:
+        step = ArrayField(("step",))
         if self.kind == "notes":  # labels are the next frames, so frames are stored once
-            return {"length": Field(), "label": Field(("step", NOTES), np.uint8)}
+            return {"length": ArrayField(), "label": ArrayField(("step", NOTES), np.uint8)}
         if self.data.corpus == "columns":
             inputs = dict.fromkeys(self.inputs, step)
             if "characters" in inputs:
-                inputs["characters"] = Field(("step", "character"))
-            return {"length": Field(), **inputs, "label": step}
-        label = Field(("step", 1), np.float32) if self.kind == "values" else step
-        return {"length": Field(), "x": Field(("step", 1), np.float32), "label": label}
+                inputs["characters"] = ArrayField(("step", "character"))
+            return {"length": ArrayField(), **inputs, "label": step}
+        label = ArrayField(("step", 1), np.float32) if self.kind == "values" else step
+        return {"length": ArrayField(), "x": ArrayField(("step", 1), np.float32), "label": label}
 
     def holdout_key(self, example: Labelled) -> str:
         return " ".join(example.columns["word"])

@@ -31,24 +31,24 @@ from errors import UserError
 FORMAT = 5  # version of the files above; a higher number prepares every corpus again
 
 
-class Field(NamedTuple):
+class ArrayField(NamedTuple):
     """The axes and the dtype of one array of an example, without the batch axis."""
 
     axes: tuple[str | int, ...] = ()  # a name where the length differs between examples
     dtype: DTypeLike = np.int32
 
 
-Fields = Mapping[str, Field]
+ArrayFields = Mapping[str, ArrayField]
 Example = dict[str, np.ndarray]
 
 
-def axes(fields: Fields) -> list[str]:
+def axes(fields: ArrayFields) -> list[str]:
     """Return the named axes, in the order of the columns of `Split.lengths`."""
     names = [axis for field in fields.values() for axis in field.axes if isinstance(axis, str)]
     return list(dict.fromkeys(names))
 
 
-def shapes(fields: Fields, lengths: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
+def shapes(fields: ArrayFields, lengths: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
     """Return the shape of every field, given the lengths of the named axes.
 
     A length may also be an array with one entry per example; then a shape holds such arrays.
@@ -72,7 +72,7 @@ class Prepared(NamedTuple):
     """A prepared corpus: its folder, the fields of its examples and its vocabularies."""
 
     folder: Path
-    fields: Fields
+    fields: ArrayFields
     vocabularies: dict[str, Any]
 
     def copy_vocabularies(self, folder: Path) -> None:
@@ -90,7 +90,7 @@ class Prepared(NamedTuple):
 class Split:
     """The examples of one split. Lengths are in memory, all other values mapped from disk."""
 
-    def __init__(self, folder: Path, name: str, fields: Fields):
+    def __init__(self, folder: Path, name: str, fields: ArrayFields):
         self.fields = fields
         self.lengths = _load(folder / f"{name}.lengths.npy")
         self._texts = folder / f"{name}.jsonl"
@@ -192,7 +192,7 @@ def _damaged(path: Path) -> UserError:
 class Writer:
     """Writes the files of one split, example by example."""
 
-    def __init__(self, folder: Path, split: str, fields: Fields):
+    def __init__(self, folder: Path, split: str, fields: ArrayFields):
         self.fields, self.lengths, self._axes = fields, array.array("i"), axes(fields)
         self._path = folder / f"{split}.lengths.npy"
         self._files = {name: (folder / f"{split}.{name}.bin").open("wb") for name in fields}

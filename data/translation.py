@@ -13,11 +13,11 @@ from data.catalogue import read_catalogue
 from data.corpus import Corpus, Encoded
 from data.files import find, lines, split_files
 from data.pair import Pair, read_alignments
-from data.store import Field, Fields, Prepared
+from data.store import ArrayField, ArrayFields, Prepared
 from data.vocabulary import EOS, VOCABULARIES, Vocabulary
 from errors import UserError
 
-FIELDS = {"source": Field(("source",)), "target": Field(("target",))}
+FIELDS = {"source": ArrayField(("source",)), "target": ArrayField(("target",))}
 
 
 def prepare(data: Config) -> Prepared:
@@ -118,7 +118,7 @@ class TranslationCorpus(Corpus[Pair]):
         return f"{self.data.corpus}-{self.data.source}-{self.data.target}"
 
     @property
-    def fields(self) -> Fields:
+    def fields(self) -> ArrayFields:
         return FIELDS
 
     def local_files(self) -> list[Path]:

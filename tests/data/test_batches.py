@@ -17,7 +17,7 @@ from data.batches import (
     plan_buckets,
     train_iterator,
 )
-from data.store import Field, Prepared
+from data.store import ArrayField, Prepared
 from data.translation import FIELDS, prepare
 from data.vocabulary import EOS, PAD
 from errors import UserError
@@ -150,7 +150,7 @@ def test_buckets_of_long_texts() -> None:
 
 def test_buckets_of_documents() -> None:
     """The size of a document is sentences × words; labels are not counted."""
-    fields = {"words": Field(("sentence", "word")), "label": Field()}
+    fields = {"words": ArrayField(("sentence", "word")), "label": ArrayField()}
     lengths = np.array([(1, 50), (50, 1), (10, 10), (2, 3)])
     buckets, bucket_of = plan_buckets(fields, lengths, 2, 500, "tokens", 1)
     for bucket in buckets:

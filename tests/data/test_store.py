@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.store import Field, Prepared, Writer, rectangle, shapes
+from data.store import ArrayField, Prepared, Writer, rectangle, shapes
 from errors import UserError
 
 FIELDS = {
-    "words": Field(("sentence", "word")),
-    "frames": Field(("step", 3), np.float32),
-    "mark": Field(("sentence",), np.uint8),
-    "label": Field(),
+    "words": ArrayField(("sentence", "word")),
+    "frames": ArrayField(("step", 3), np.float32),
+    "mark": ArrayField(("sentence",), np.uint8),
+    "label": ArrayField(),
 }
 SIZES = [(2, 3, 4), (1, 1, 1), (0, 2, 5), (3, 2, 0)]  # sentences, words, steps
 

@@ -1,0 +1,126 @@
+"""CONTRIBUTING.md, followed to the letter: a new score, model and table in a copy of the project."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.programs import ENVIRONMENT, ROOT
+
+_EDIT = re.compile(
+    r"^\*\*`(?P<file>[^`]+)`\*\*, (?:(?P<new>new file)|(?P<where>before|instead of) `(?P<line>.+)`):"
+    r"\n\n```python\n(?P<code>.*?)```$",
+    re.M | re.S,
+)
+
+
+class Edit(NamedTuple):
+    section: str
+    file: str
+    new: bool
+    replaces: bool
+    line: str
+    code: str
+
+
+def edits() -> list[Edit]:
+    found = []
+    for section in (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("\n## ")[1:]:
+        for match in _EDIT.finditer(section):
+            found.append(Edit(
+                section.partition("\n")[0], match["file"], bool(match["new"]),
+                match["where"] == "instead of", match["line"] or "", match["code"],
+            ))  # fmt: skip
+    return found
+
+
+def apply(edit: Edit, root: Path) -> None:
+    path = root / edit.file
+    if edit.new:
+        assert not path.exists()
+        path.write_text(edit.code, "utf-8")
+        return
+    text = path.read_text("utf-8")
+    assert text.count(f"{edit.line}\n") == 1, f"{edit.file} has not exactly one {edit.line!r}"
+    rest = "" if edit.replaces else f"{edit.line}\n"
+    path.write_text(text.replace(f"{edit.line}\n", edit.code + rest), "utf-8")
+
+
+def test_extensions_touch_as_few_files_as_stated():
+    files = {}
+    for edit in edits():
+        files.setdefault(edit.section, set()).add(edit.file)
+    score, model, table = files.values()
+    assert score == {"models/scores.py", "configs/schema/seq2seq.py"}
+    assert len(model) == 3 and sum(file.startswith("configs/schema") for file in model) == 1
+    assert len(table) == 1
+
+
+# Trains the new score and the new model for two steps, scores the model, and plans the new table.
+SCRIPT = """
+from pathlib import Path
+import sys
+from configs.base import choices
+from configs.check import check
+from configs.load import load_config_file
+from models.scores import SCORES
+from papers.plan import make_plan
+from papers.registry import find_targets
+
+assert set(choices("seq2seq", "model.attention.score")) == set(SCORES)
+folder = Path(sys.argv[1])
+table = find_targets()["bag2026.baseline"]
+assert len(make_plan("bag2026.baseline", table, "", "", folder, 1, "").runs()) == 2
+
+def small(file, arguments):
+    config = load_config_file(file, arguments)
+    config.update_from_flattened_dict({
+        "data.cache": str(folder / "cache"), "data.buckets": 1, "data.batch_size": 8,
+        "data.examples.train": 16, "data.examples.valid": 8, "data.examples.test": 8,
+        "train.steps": 2, "train.eval_every": 2, "train.log_every": 2, "train.samples": 0,
+    })
+    check(config)
+    return config
+
+from evaluation.results import Wanted
+from experiment import score_run, train_run
+from training.devices import make_mesh
+
+score = small("configs/luong2015.py", "data=dates,score=cosine,feed=no")
+train_run(score, folder / "score", make_mesh())
+bag = small("configs/bag2026.py", "data=dates")
+train_run(bag, folder / "bag", make_mesh())
+bag.decode.beam = 2
+wanted = Wanted("test", folder / "report", pictures=1, page=1, decode=bag.decode, ter=False)
+score_run(bag, folder / "bag", make_mesh(), "best", wanted)
+assert (folder / "report" / "report.html").exists()
+"""
+
+
+def test_following_the_page_gives_a_working_score_model_and_table(tmp_path):
+    copy = tmp_path / "copy"
+    skipped = shutil.ignore_patterns(".git", ".venv", "docs", "tests", "cache", "runs", "corpora",
+                                     "__pycache__", ".site", "results", "sweeps")  # fmt: skip
+    shutil.copytree(ROOT, copy, ignore=lambda folder, names: _top_level(skipped, folder, names))
+    for edit in edits():
+        apply(edit, copy)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path)],
+        cwd=copy, capture_output=True, text=True, timeout=500, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def _top_level(skipped, folder, names):
+    """`sweeps` and `docs` are skipped at the top only: configs/sweeps is source."""
+    return skipped(folder, names) if Path(folder) == ROOT else {"__pycache__"} & {*names}
+
+
+@pytest.mark.parametrize("file", ["models/scores.py", "configs/schema/seq2seq.py"])
+def test_the_page_quotes_the_files_as_they_are(file):
+    text = (ROOT / file).read_text("utf-8")
+    assert all(text.count(f"{e.line}\n") == 1 for e in edits() if e.file == file and not e.new)

@@ -1,0 +1,120 @@
+"""The layout of the project: imports run one way, files and functions are short, names are unique."""
+
+import ast
+import collections
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# From the bottom to the top; a module imports from its own layer and from those before it.
+LAYERS = [
+    ("errors",), ("configs",), ("data",), ("models",), ("tasks",), ("training",), ("decoding",),
+    ("evaluation",), ("experiment",), ("papers", "sweeping"), ("program",),
+    ("train", "eval", "translate", "sweep", "reproduce", "benchmarks"),
+]  # fmt: skip
+LAYER_OF = {name: i for i, names in enumerate(LAYERS) for name in names}
+SOURCES = sorted(
+    path.relative_to(ROOT)
+    for path in ROOT.rglob("*.py")
+    if path.relative_to(ROOT).parts[0].removesuffix(".py") in LAYER_OF
+)
+MOST_LINES, LONGEST_FUNCTION = 400, 60
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse((ROOT / path).read_text("utf-8"))
+
+
+def package(path: Path) -> str:
+    return path.parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level packages that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def test_all_source_is_in_a_layer():
+    known = {*LAYER_OF, "tests"}
+    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert folders | {path.stem for path in ROOT.glob("*.py")} <= known
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_imports_run_one_way(path):
+    allowed = LAYER_OF[package(path)]
+    backwards = {name for name in imported(path) if LAYER_OF.get(name, -1) > allowed}
+    assert not backwards
+
+
+def test_no_module_imports_itself_through_others():
+    """No cycles within a package either."""
+    names = {".".join(path.with_suffix("").parts): path for path in SOURCES}
+    graph = {}
+    for name, path in names.items():
+        edges = set()
+        for node in tree(path).body:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                parts = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+                edges |= {part for part in parts if part in names}
+        graph[name] = edges - {name}
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, f"import cycle: {' → '.join([*path, name])}"
+        if name not in done:
+            for other in sorted(graph[name]):
+                visit(other, (*path, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_files_and_functions_are_short(path):
+    assert len((ROOT / path).read_text("utf-8").splitlines()) <= MOST_LINES
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, node.name
+
+
+def test_a_class_name_has_one_meaning():
+    places = collections.defaultdict(list)
+    for path in SOURCES:
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_variables_say_what_they_hold():
+    """`own` was the name of 89 different things."""
+    for path in SOURCES:
+        names = {node.id for node in ast.walk(tree(path)) if isinstance(node, ast.Name)}
+        assert "own" not in names, path
+
+
+def test_mistakes_are_answered_before_jax_is_imported():
+    """The programs, the config files and all declarations load without JAX."""
+    code = (
+        "import sys, program, sweep, papers.plan, training.workdir\n"
+        "from configs.load import load_config_file\n"
+        "from configs.check import check\n"
+        "from papers.registry import find_targets\n"
+        "from pathlib import Path\n"
+        "[check(load_config_file(str(p))) for p in Path('configs').glob('*[0-9].py')]\n"
+        "find_targets()\n"
+        "print('jax' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
