@@ -181,14 +181,14 @@ def test_gradients_of_whole_models_are_those_of_a_plain_scan(name, monkeypatch):
         config.update_from_flattened_dict(MODELS[name])
     model = make_seq2seq(config, 10, 10, reverse_source=False)
     rng = np.random.default_rng(0)
-    source, words = rng.integers(4, 10, (3, 5)), rng.integers(4, 10, (3, 4))
-    source[1, 3:] = source[2, 1:] = 0
-    params = random_params(model.init, source, source != 0, words)
+    source, target = (jnp.array(rng.integers(4, 10, (3, length))) for length in (5, 4))
+    source = source.at[1, 3:].set(0).at[2, 1:].set(0)
+    params = random_params(model.init, source, source != 0, target)
 
     def loss(params):
         def forward(model):
             memory = model.encode(source, source != 0, False)
-            return model.decode(memory, words, False, attention=True)
+            return model.decode(memory, target, False, attention=True)
 
         rngs = {"dropout": jax.random.key(1), "sample": jax.random.key(2)}
         (features, weights), sown = model.apply(
