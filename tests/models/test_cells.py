@@ -57,8 +57,21 @@ def test_stack_equals_its_equations_under_padding(cell, shape):
                 np.testing.assert_allclose(ours[row], theirs, atol=5e-6)
 
 
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_initialization_and_application_compute_the_same_outputs(bidirectional):
+    stack = Stack("lstm", features=4, layers=2, bidirectional=bidirectional)
+    x = jnp.array(np.random.default_rng(4).normal(size=(2, 5, 3)), jnp.float32)
+    mask = jnp.arange(5)[None] < jnp.array([5, 3])[:, None]
+    outputs, variables = stack.init_with_output(jax.random.key(0), x, mask)
+    expected = stack.apply(variables, x, mask)
+    jax.tree.map(np.testing.assert_array_equal, outputs, expected)
+    # The length of the batch that initializes a model does not change its parameters.
+    short = stack.init(jax.random.key(0), x[:, :1], mask[:, :1])
+    jax.tree.map(np.testing.assert_array_equal, variables, short)
+
+
 @pytest.mark.parametrize("cell", CELLS)
-def test_steps_equal_the_whole(cell):
+def test_steps_equal_a_run_over_the_sequence(cell):
     stack = Stack(cell, features=4, layers=2, residual=True)
     x = jnp.array(np.random.default_rng(3).normal(size=(2, 5, 4)), jnp.float32)
     mask = jnp.ones((2, 5), bool)
