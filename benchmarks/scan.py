@@ -4,10 +4,13 @@
 
 Each row compiles the loss and gradients of one recurrent model twice: with `models.scan.scan`, and
 with `jax.lax.scan` (unrolled as often) in its place. The two programs take turns, so that a busy
-machine slows both, and the table shows medians over the rounds. Losses and gradients of both must
-agree up to rounding. A CPU measures small models in float32, a GPU larger ones in bfloat16.
+machine slows both. Times are medians over the rounds; the ratio is the median over the rounds of
+the time with `jax.lax.scan` divided by ours. Losses and gradients must agree up to rounding. A CPU
+measures small models in float32, a GPU larger ones in bfloat16. --ablate adds ratios of variants
+of `models.scan.scan` that leave a part of the weight gradients in the loop.
 
-Results go to `<out>/<machine>.json` and `<out>/<machine>.md`.
+Results go to `<out>/<machine>.json` and `<out>/<machine>.md`. Beyond the models, this module needs
+only jax, flax, ml_collections, numpy and absl, so it runs on machines without the data pipeline.
 """
 
 import contextlib
@@ -17,7 +20,7 @@ import platform
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -40,24 +43,31 @@ from models.encoders import RecurrentEncoder
 from models.recurrent import Stack
 from models.seq2seq import make_seq2seq
 from tasks.losses import class_values, cross_entropy
-from training.devices import GPU_OPTIONS
 
 _OUT = flags.DEFINE_string("out", "docs/speed/scan", "Folder for the results.")
+_ABLATE = flags.DEFINE_bool("ablate", False, "Also measure `models.scan.scan` without its parts.")
 _ROWS = flags.DEFINE_string("rows", "", "Regular expression: measure only rows whose name matches.")
 
-ROUNDS = 7
+ROUNDS = 9
 ROUND_SECONDS = 0.3  # shortest duration of one round of one program
 DROPOUT = 0.1
 # Largest relative distance between the two gradients. jax.lax.scan sums in the model's dtype.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}
+# A copy of training.devices.GPU_OPTIONS, whose module imports the data pipeline.
+GPU_OPTIONS = {
+    "xla_gpu_enable_triton_gemm": False,
+    "xla_gpu_autotune_level": 0,
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,CONDITIONAL,WHILE,"
+    "DYNAMIC_SLICE_FUSION",
+}
 
 Loss = Callable[[Any, dict[str, Array], Array], Array]  # of parameters, batch and dropout key
 
 
-class Case(NamedTuple):
+class Subject(NamedTuple):
     """A model to measure: its loss, its parameters, and the shape of its batches."""
 
-    make: Callable[["Case"], tuple[Loss, Any]]
+    make: Callable[["Subject"], tuple[Loss, Any]]
     vocabulary: int
     batch: int
     length: int
@@ -69,7 +79,7 @@ class Case(NamedTuple):
         return rng.integers(len(SPECIALS), self.vocabulary, shape, dtype=np.int32)
 
 
-def translator(config: Config, layers: int, features: int) -> Callable[[Case], Any]:
+def translator(config: Config, layers: int, features: int) -> Callable[[Subject], Any]:
     """A recurrent translator under teacher forcing, with cross-entropy over the vocabulary."""
     model = config.unlock().model
     for stack in (model.encoder, model.decoder):
@@ -77,7 +87,7 @@ def translator(config: Config, layers: int, features: int) -> Callable[[Case], A
     model.decoder.maxout = features // 2
     model.dropout = DROPOUT
 
-    def make(subject: Case) -> tuple[Loss, Any]:
+    def make(subject: Subject) -> tuple[Loss, Any]:
         model.dtype = subject.dtype
         size = subject.vocabulary
         module = make_seq2seq(model, size, size, reverse_source=False)
@@ -100,10 +110,10 @@ def translator(config: Config, layers: int, features: int) -> Callable[[Case], A
     return make
 
 
-def encoder(features: int) -> Callable[[Case], Any]:
+def encoder(features: int) -> Callable[[Subject], Any]:
     """A bidirectional LSTM over embeddings; the loss is the mean square of its states."""
 
-    def make(subject: Case) -> tuple[Loss, Any]:
+    def make(subject: Subject) -> tuple[Loss, Any]:
         dtype = jnp.dtype(subject.dtype)
         stack = Stack("lstm", features, 1, bidirectional=True, dropout=DROPOUT, dtype=dtype)
         module = RecurrentEncoder(Embed(subject.vocabulary, features, dtype=dtype), stack)
@@ -121,12 +131,12 @@ def encoder(features: int) -> Callable[[Case], Any]:
     return make
 
 
-def classifier(features: int, classes: int = 5) -> Callable[[Case], Any]:
+def classifier(features: int, classes: int = 5) -> Callable[[Subject], Any]:
     """The self-attentive BiLSTM of lin2017 with cross-entropy over its classes."""
     model = lin2017.get_config().unlock().model
     model.features = model.embedding = features
 
-    def make(subject: Case) -> tuple[Loss, Any]:
+    def make(subject: Subject) -> tuple[Loss, Any]:
         model.dtype = subject.dtype
         module = make_sentence(model, subject.vocabulary, classes)
 
@@ -141,34 +151,34 @@ def classifier(features: int, classes: int = 5) -> Callable[[Case], Any]:
     return make
 
 
-def luong(layers: int, features: int) -> Callable[[Case], Any]:
+def luong(layers: int, features: int) -> Callable[[Subject], Any]:
     """Global attention, general score, input feeding, a unidirectional encoder."""
     config = luong2015.get_config("feed=yes").unlock()
     config.model.encoder.bidirectional = False
     return translator(config, layers, features)
 
 
-def bahdanau(features: int) -> Callable[[Case], Any]:
+def bahdanau(features: int) -> Callable[[Subject], Any]:
     """Concat attention before a GRU, a bidirectional encoder."""
     return translator(bahdanau2015.get_config(), 1, features)
 
 
-SUBJECTS: dict[str, dict[str, Case]] = {
+SUBJECTS: dict[str, dict[str, Subject]] = {
     "cpu": {
-        "luong2015 1 × 128": Case(luong(1, 128), 2000, 32, 20, "float32"),
-        "luong2015 2 × 256": Case(luong(2, 256), 2000, 32, 20, "float32"),
-        "luong2015 2 × 512": Case(luong(2, 512), 2000, 16, 20, "float32"),
-        "bidirectional encoder 1 × 256": Case(encoder(256), 2000, 32, 20, "float32"),
-        "lin2017 BiLSTM 150": Case(classifier(150), 2000, 64, 20, "float32"),
+        "luong2015 1 × 128": Subject(luong(1, 128), 2000, 32, 20, "float32"),
+        "luong2015 2 × 256": Subject(luong(2, 256), 2000, 32, 20, "float32"),
+        "luong2015 2 × 512": Subject(luong(2, 512), 2000, 16, 20, "float32"),
+        "bidirectional encoder 1 × 256": Subject(encoder(256), 2000, 32, 20, "float32"),
+        "lin2017 BiLSTM 150": Subject(classifier(150), 2000, 64, 20, "float32"),
     },
     "gpu": {
-        "luong2015 1 × 128": Case(luong(1, 128), 10_000, 128, 50, "bfloat16"),
-        "luong2015 2 × 256": Case(luong(2, 256), 10_000, 128, 50, "bfloat16"),
-        "luong2015 2 × 512": Case(luong(2, 512), 17_000, 128, 50, "bfloat16"),
-        "luong2015 4 × 1024": Case(luong(4, 1024), 50_000, 128, 50, "bfloat16"),
-        "bahdanau2015 1 × 512": Case(bahdanau(512), 17_000, 128, 50, "bfloat16"),
-        "bidirectional encoder 1 × 512": Case(encoder(512), 17_000, 128, 50, "bfloat16"),
-        "lin2017 BiLSTM 150": Case(classifier(150), 17_000, 64, 50, "bfloat16"),
+        "luong2015 1 × 128": Subject(luong(1, 128), 10_000, 128, 50, "bfloat16"),
+        "luong2015 2 × 256": Subject(luong(2, 256), 10_000, 128, 50, "bfloat16"),
+        "luong2015 2 × 512": Subject(luong(2, 512), 17_000, 128, 50, "bfloat16"),
+        "luong2015 4 × 1024": Subject(luong(4, 1024), 50_000, 128, 50, "bfloat16"),
+        "bahdanau2015 1 × 512": Subject(bahdanau(512), 17_000, 128, 50, "bfloat16"),
+        "bidirectional encoder 1 × 512": Subject(encoder(512), 17_000, 128, 50, "bfloat16"),
+        "lin2017 BiLSTM 150": Subject(classifier(150), 17_000, 64, 50, "bfloat16"),
     },
 }
 
@@ -184,13 +194,34 @@ def lax_scan() -> Iterator[None]:
         yield
 
 
-VARIANTS: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
-    "ours": contextlib.nullcontext,
-    "lax": lax_scan,
+@contextlib.contextmanager
+def only(kept: Callable[[models.scan.Linear], bool]) -> Iterator[None]:
+    """Compute after the loop only the gradients of those shared values that are `kept`."""
+    linear = models.scan._linear
+
+    def filtered(*arguments: Any) -> models.scan.Linear | None:
+        found = linear(*arguments)
+        return found if found is not None and kept(found) else None
+
+    with mock.patch.object(models.scan, "_linear", filtered):
+        yield
+
+
+def is_attention(linear: models.scan.Linear) -> bool:
+    """Whether a product is one of a query or of attention weights: it has a batch axis."""
+    return not linear.is_bias and bool(linear.equation.params["dimension_numbers"][1][0])
+
+
+Variants = dict[str, Callable[[], contextlib.AbstractContextManager]]
+VARIANTS: Variants = {"ours": contextlib.nullcontext, "lax": lax_scan}
+ABLATIONS: Variants = {
+    "bias gradients in the loop": lambda: only(lambda linear: not linear.is_bias),
+    "attention gradients in the loop": lambda: only(lambda linear: not is_attention(linear)),
+    "all gradients in the loop": lambda: only(lambda linear: False),
 }
 
 
-def measure(subject: Case) -> dict[str, Any]:
+def measure(subject: Subject, variants: Variants = VARIANTS) -> dict[str, Any]:
     """Measure time, compilation time and temporary memory of every variant of a training step."""
     loss, params = subject.make(subject)
     batch = jax.device_put({"source": subject.tokens(0), "target": subject.tokens(1)})
@@ -199,7 +230,7 @@ def measure(subject: Case) -> dict[str, Any]:
     row: dict[str, Any] = subject._asdict() | {"unroll": models.scan.unroll()}
     del row["make"]
     programs = {}
-    for name, variant in VARIANTS.items():
+    for name, variant in variants.items():
         with variant():
             began = time.perf_counter()
             programs[name] = lower(loss, arguments).compile()
@@ -210,9 +241,11 @@ def measure(subject: Case) -> dict[str, Any]:
     row |= differences(results["ours"], results["lax"])
     if max(row["loss_difference"], row["gradient_difference"]) > TOLERANCE[subject.dtype]:
         raise AssertionError(f"models.scan.scan and jax.lax.scan disagree: {row}")
-    for name, seconds in rounds(programs, arguments).items():
-        row[f"{name}_milliseconds"] = 1e3 * statistics.median(seconds)
-    return row | {"ratio": row["lax_milliseconds"] / row["ours_milliseconds"]}
+    seconds = rounds(programs, arguments)
+    for name in variants:
+        row[f"{name}_milliseconds"] = 1e3 * statistics.median(seconds[name])
+        row[f"{name}_ratio"] = statistics.median(np.divide(seconds["lax"], seconds[name]))
+    return row
 
 
 def lower(loss: Loss, arguments: tuple) -> Any:
@@ -257,19 +290,21 @@ def rounds(programs: dict[str, Any], arguments: tuple) -> dict[str, list[float]]
     return found
 
 
-def render(rows: dict[str, dict[str, Any]]) -> str:
+def render(rows: dict[str, dict[str, Any]], ablations: Iterable[str] = ()) -> str:
     head = [
         "training step", "batch × length", "ms", "ms, lax.scan", "ratio", "compile s",
         "compile s, lax.scan", "temporary MB", "temporary MB, lax.scan", "gradient difference",
+        *(f"ratio, {name}" for name in ablations),
     ]  # fmt: skip
     return table(head, (
         [
             name, f"{row['batch']} × {row['length']}",
             f"{row['ours_milliseconds']:.1f}", f"{row['lax_milliseconds']:.1f}",
-            f"{row['ratio']:.2f} ×",
+            f"{row['ours_ratio']:.2f} ×",
             f"{row['ours_compile_seconds']:.1f}", f"{row['lax_compile_seconds']:.1f}",
             f"{row['ours_temporary_bytes'] / 1e6:.1f}", f"{row['lax_temporary_bytes'] / 1e6:.1f}",
             f"{row['gradient_difference']:.0e}",
+            *(f"{row[f'{name}_ratio']:.2f} ×" for name in ablations),
         ]
         for name, row in rows.items()
     ))  # fmt: skip
@@ -279,22 +314,23 @@ def main(_: list[str]) -> None:
     device = jax.devices()[0]
     gpu = device.platform == "gpu"
     machine = re.sub(r"\W+", "-", device.device_kind if gpu else "cpu").strip("-").lower()
-    path = Path(_OUT.value) / f"{machine}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    ablations = ABLATIONS if _ABLATE.value else {}
     rows = {}
     for name, subject in SUBJECTS["gpu" if gpu else "cpu"].items():
         if re.search(_ROWS.value, name):
-            rows[name] = measure(subject)
-            print(render({name: rows[name]}).splitlines()[-1], flush=True)
+            rows[name] = measure(subject, VARIANTS | ablations)
+            print(render({name: rows[name]}, ablations).splitlines()[-1], flush=True)
     cores = f"{platform.machine()}, {os.cpu_count()} CPU cores"
     results = {
         "device": device.device_kind if gpu else cores,
         "versions": f"jax {jax.__version__}",
         "scan": rows,
     }
+    path = Path(_OUT.value) / f"{machine}{'-ablation' if ablations else ''}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    path.with_suffix(".md").write_text(render(rows), "utf-8")
-    print(f"\n{results['device']}, {results['versions']}\n\n{render(rows)}")
+    path.with_suffix(".md").write_text(render(rows, ablations), "utf-8")
+    print(f"\n{results['device']}, {results['versions']}\n\n{render(rows, ablations)}")
 
 
 if __name__ == "__main__":

@@ -4,18 +4,29 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.nn.initializers import Initializer
+from jax.typing import DTypeLike
 from jaxtyping import Float, Int
 
 FEW = 256  # largest vocabulary (letters, phonemes, bytes) whose gradient is a product on a GPU
 
 
-class Embed(nn.Embed):
-    """`nn.Embed` whose gradient is summed in float32, whatever the compute dtype.
+class Embed(nn.Module):
+    """Like `nn.Embed`, but its gradient is summed in float32, whatever the compute dtype.
 
     The gradient of a frequent token is a sum of thousands of numbers, which bfloat16 cannot
     represent. Usually it is a scatter-add. A GPU performs the additions to one row one after
     another, so there the gradient of a small vocabulary is a product with one-hot vectors.
     """
+
+    num_embeddings: int
+    features: int
+    dtype: DTypeLike = jnp.float32
+    embedding_init: Initializer = nn.linear.default_embed_init
+
+    def setup(self) -> None:
+        shape = (self.num_embeddings, self.features)
+        self.embedding = self.param("embedding", self.embedding_init, shape)
 
     def __call__(self, tokens: Int[Array, "*b"]) -> Float[Array, "*b d"]:
         few = self.num_embeddings <= FEW and jax.default_backend() != "cpu"

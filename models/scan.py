@@ -152,6 +152,10 @@ def _variables(operands: list[Any]) -> list[core.Var]:
     return list(dict.fromkeys(x for x in operands if isinstance(x, core.Var)))
 
 
+def _shape(variable: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(variable.aval.shape, variable.aval.dtype)
+
+
 def _call(jaxpr: core.Jaxpr, arguments: Sequence[Any]) -> list[Any]:
     return core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ()))(*arguments)
 
@@ -172,40 +176,27 @@ def _loop(
     linears = [_linear(equation, body.invars[: len(shared)]) for equation in body.eqns]
 
     def run(shared: list, carry: list, inputs: list, slots: list) -> tuple[list, list]:
-        """Return the results of the loop, and every xₜ of the operations that have a slot."""
-        frozen = dict(zip(body.invars, map(jax.lax.stop_gradient, shared), strict=False))
-
-        def step(carry: list[Array], inputs_and_slots: Any) -> tuple[list[Array], Any]:
-            inputs, slots = inputs_and_slots
-            values = dict(zip(body.invars, [*shared, *carry, *inputs], strict=True))
-            stored: list[Array | None] = [None] * len(slots)
-            for i, equation in enumerate(body.eqns):
-                linear, slot = linears[i], slots[i]
-                if linear is None or slot is None:
-                    results = _perform(equation, body, values)
-                else:
-                    x = values[linear.x]
-                    results = [linear.perform(x, frozen[linear.W], slot)]
-                    stored[i] = None if linear.is_bias else x
-                values.update(zip(equation.outvars, results, strict=True))
-            results = [x.val if isinstance(x, core.Literal) else values[x] for x in body.outvars]
-            return results[: len(carry)], (results[len(carry) :], stored)
-
+        """Return the results of the loop and, for operations with a slot, every xₜ."""
         carry, (outputs, stored) = jax.lax.scan(
-            step, carry, (inputs, slots), length=length, reverse=reverse, unroll=unroll()
+            lambda carry, x: _step(body, linears, shared, carry, *x),
+            carry,
+            (inputs, slots),
+            length=length,
+            reverse=reverse,
+            unroll=unroll(),
         )
         return [*carry, *outputs], stored
 
     @jax.custom_vjp
-    def loop(*arguments: list[Array]) -> list[Array]:
-        return run(*arguments, slots=[None] * len(linears))[0]
+    def loop(shared: list[Array], carry: list[Array], inputs: list[Array]) -> list[Array]:
+        return run(shared, carry, inputs, slots=[None] * len(linears))[0]
 
     def forward(*arguments: list[Array]) -> tuple[list[Array], Any]:
-        slots = [x and jnp.zeros((length, *x.g.shape), x.g.dtype) for x in linears]
+        slots = [None if x is None else x.slot(length) for x in linears]
         results, pull_back, stored = jax.vjp(run, *arguments, slots, has_aux=True)
         return results, (pull_back, stored, arguments[0])
 
-    def backward(residuals: Any, gradients: list[Array]) -> tuple[list[Array], ...]:
+    def backward(residuals: Any, gradients: list[Any]) -> tuple[list[Any], ...]:
         pull_back, stored, shared = residuals
         of_shared, of_carry, of_inputs, of_slots = pull_back(gradients)
         for linear, xs, gs in zip(linears, stored, of_slots, strict=True):
@@ -218,11 +209,29 @@ def _loop(
     return loop(shared, carry, inputs)
 
 
-def _perform(equation: core.JaxprEqn, jaxpr: core.Jaxpr, values: dict[core.Var, Any]) -> list[Any]:
-    """Perform one operation of a jaxpr."""
-    operands = _variables(equation.invars)
-    single = jaxpr.replace(constvars=[], invars=operands, outvars=equation.outvars, eqns=[equation])
-    return _call(single, [values[x] for x in operands])
+def _step(
+    body: core.Jaxpr,
+    linears: list["Linear | None"],
+    shared: list[Array],
+    carry: list[Array],
+    inputs: list[Array],
+    slots: list[Array | None],
+) -> tuple[list[Array], tuple[list[Array], list[Array | None]]]:
+    """Evaluate the body of the loop; return the next carry, the outputs and the xₜ to store."""
+    values = dict(zip(body.invars, [*shared, *carry, *inputs], strict=True))
+    stored: list[Array | None] = [None] * len(slots)
+    for i, (equation, linear, slot) in enumerate(zip(body.eqns, linears, slots, strict=True)):
+        if linear is None or slot is None:
+            operands = _variables(equation.invars)
+            single = body.replace(invars=operands, outvars=equation.outvars, eqns=[equation])
+            results = _call(single, [values[x] for x in operands])
+        else:
+            x, W = values[linear.x], jax.lax.stop_gradient(values[linear.W])
+            results = [linear.perform(x, W, slot)]
+            stored[i] = None if linear.is_bias else x
+        values.update(zip(equation.outvars, results, strict=True))
+    results = [x.val if isinstance(x, core.Literal) else values[x] for x in body.outvars]
+    return results[: len(carry)], (results[len(carry) :], stored)
 
 
 class Linear(NamedTuple):
@@ -235,11 +244,9 @@ class Linear(NamedTuple):
     x = property(lambda self: self.equation.invars[1 - self.side])
     is_bias = property(lambda self: self.equation.primitive is primitives.add_p)
 
-    @property
-    def g(self) -> jax.ShapeDtypeStruct:
-        """The shape of gₜ, which has the dtype of xₜ even where products are float32."""
-        result: Any = self.equation.outvars[0].aval
-        return jax.ShapeDtypeStruct(result.shape, self.x.aval.dtype)
+    def slot(self, length: int) -> Array:
+        """Return zeros for all gₜ, which are stored in the dtype of xₜ."""
+        return jnp.zeros((length, *_shape(self.equation.outvars[0]).shape), _shape(self.x).dtype)
 
     def perform(self, x: Array, W: Array, slot: Array) -> Array:
         """Perform the operation; its gradient goes to xₜ and to the slot, but not to W."""
@@ -249,10 +256,11 @@ class Linear(NamedTuple):
             return self.equation.primitive.bind(*operands, **self.equation.params), W
 
         def backward(W: Array, g: Array) -> tuple[Array, None, Array]:
-            g = g.astype(self.g.dtype)
+            g = g.astype(_shape(self.x).dtype)
             if self.is_bias:
                 return g, None, g
-            return jax.linear_transpose(lambda x: self._multiply(x, W), x)(g)[0], None, g
+            (of_x,) = jax.linear_transpose(lambda x: self._multiply(x, W), _shape(self.x))(g)
+            return of_x, None, g
 
         operation = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
         operation.defvjp(forward, backward)
@@ -278,8 +286,9 @@ def _linear(equation: core.JaxprEqn, shared: list[core.Var]) -> Linear | None:
     if equation.primitive not in (primitives.dot_general_p, primitives.add_p) or len(sides) != 1:
         return None
     linear = Linear(equation, sides[0])
-    if not jnp.issubdtype(linear.g.dtype, jnp.inexact):
+    x, W, y = (_shape(v) for v in (linear.x, linear.W, *equation.outvars))
+    if not jnp.issubdtype(x.dtype, jnp.inexact):
         return None  # integers have no gradients
-    if linear.is_bias and not linear.W.aval.size < linear.x.aval.size == linear.g.size:
+    if linear.is_bias and not W.size < x.size == y.size:
         return None  # every gₜ would be as large as their sum
     return linear

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md, followed to the letter: a new score, model and table in a copy of the project."""
+"""CONTRIBUTING.md, followed exactly: a new score, model and table in a copy of the project."""
 
 import re
 import shutil
@@ -12,7 +12,8 @@ import pytest
 from tests.programs import ENVIRONMENT, ROOT
 
 _EDIT = re.compile(
-    r"^\*\*`(?P<file>[^`]+)`\*\*, (?:(?P<new>new file)|(?P<where>before|instead of) `(?P<line>.+)`):"
+    r"^\*\*`(?P<file>[^`]+)`\*\*, "
+    r"(?:(?P<new>new file)|(?P<where>before|instead of) `(?P<line>[^`\n]+)`):"
     r"\n\n```python\n(?P<code>.*?)```$",
     re.M | re.S,
 )

@@ -1,4 +1,4 @@
-"""The layout of the project: imports run one way, files and functions are short, names are unique."""
+"""The layout of the project: imports run one way, files are short, names have one meaning."""
 
 import ast
 import collections

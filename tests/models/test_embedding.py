@@ -6,11 +6,11 @@ import pytest
 
 from models.embedding import FEW, Embed
 
-TOKENS = jnp.array([[3, 0, 3, 5], [0, 0, 1, 3]])  # words that are read again, and one never
+TOKENS = jnp.array([[3, 0, 3, 5], [0, 0, 1, 3]])  # some tokens repeat; 2 and 4 do not occur
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_few_words_are_looked_up_as_ever_and_have_the_same_gradient(monkeypatch, dtype):
+def test_small_vocabulary_equals_flax_embed(monkeypatch, dtype):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     params = {"params": {"embedding": jax.random.normal(jax.random.key(0), (6, 8))}}
     weights = jax.random.normal(jax.random.key(1), (*TOKENS.shape, 8))
@@ -27,14 +27,14 @@ def test_few_words_are_looked_up_as_ever_and_have_the_same_gradient(monkeypatch,
     expected_rows, expected = read(nn.Embed(6, 8, dtype=jnp.dtype(dtype)))
     assert rows.dtype == dtype
     np.testing.assert_array_equal(rows, expected_rows)
-    rough = {"float32": 1e-6, "bfloat16": 0.05}[dtype]  # nn.Embed adds up in bfloat16
-    np.testing.assert_allclose(gradient, expected, atol=rough)
+    tolerance = {"float32": 1e-6, "bfloat16": 0.05}[dtype]  # nn.Embed sums in bfloat16
+    np.testing.assert_allclose(gradient, expected, atol=tolerance)
     assert not gradient[2].any() and not gradient[4].any()
 
 
 @pytest.mark.parametrize("size, backend", [(FEW, "gpu"), (FEW + 1, "gpu"), (FEW, "cpu")])
-def test_gradients_of_a_frequent_word_add_up(monkeypatch, size, backend):
-    """Of 5,120 times .01 in bfloat16, which has 8 bits, 4 are left."""
+def test_gradient_of_a_frequent_token_is_summed_in_float32(monkeypatch, size, backend):
+    """The sum of 5,120 times .01; in bfloat16, whose mantissa has 8 bits, it would stop near 4."""
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     params = {"params": {"embedding": jnp.zeros((size, 2))}}
     embed = Embed(size, 2, dtype=jnp.bfloat16)
@@ -47,7 +47,7 @@ def test_gradients_of_a_frequent_word_add_up(monkeypatch, size, backend):
 
 
 @pytest.mark.parametrize("size, backend", [(FEW, "gpu"), (FEW + 1, "gpu"), (FEW, "cpu")])
-def test_only_few_words_have_products_for_a_gradient(monkeypatch, size, backend):
+def test_only_small_vocabularies_on_a_gpu_have_a_product_as_gradient(monkeypatch, size, backend):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     params = {"params": {"embedding": jnp.zeros((size, 8))}}
     program = str(jax.make_jaxpr(jax.grad(lambda p: Embed(size, 8).apply(p, TOKENS).sum()))(params))

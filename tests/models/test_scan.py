@@ -1,4 +1,4 @@
-"""models/scan.py against jax.lax.scan: the same numbers and gradients, and less in the loop."""
+"""models/scan.py against jax.lax.scan: equal results and gradients, less work in the loop."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from models.scan import scan
 from models.seq2seq import make_seq2seq
 from tests.models.test_cells import random_params
 
-STEPS, ROWS, WIDTH, PLACES = 6, 3, 4, 5
+STEPS, ROWS, WIDTH, POSITIONS = 6, 3, 4, 5
 
 
 def plain(step, carry, xs, reverse=False):
@@ -27,25 +27,26 @@ ARGUMENTS = {
     "W": drawn(WIDTH, WIDTH),
     "U": drawn(2 * WIDTH, WIDTH, seed=1),
     "b": drawn(WIDTH, seed=2),
-    "keys": drawn(ROWS, PLACES, WIDTH, seed=3),
+    "keys": drawn(ROWS, POSITIONS, WIDTH, seed=3),
     "h": drawn(ROWS, WIDTH, seed=4),
     "xs": drawn(STEPS, ROWS, WIDTH, seed=5),
 }
 
 
 def everything(scan, reverse, W, U, b, keys, h, xs):
-    """A step with all there is: noise, a shared factor on either side and used twice, a bias, a
-    shared sum that is no bias, a counter, outputs of every kind."""
+    """Scan a step with every kind of operation: random numbers, products with a shared value on
+    either side, a weight that is used twice, a bias, a shared summand that is too large for a bias,
+    a counter, and outputs of every stage."""
 
     def step(carry, inputs):
         h, t = carry
         x, key = inputs
         x = jnp.where(jax.random.bernoulli(key, 0.5, x.shape), x, 0)
-        ratings = jnp.einsum("bsd,bd->bs", keys, h @ W, preferred_element_type=jnp.float32)
-        weights = jax.nn.softmax(ratings)
+        logits = jnp.einsum("bsd,bd->bs", keys, h @ W, preferred_element_type=jnp.float32)
+        weights = jax.nn.softmax(logits)
         context = jnp.einsum("bs,bsd->bd", weights, keys)
-        made = jnp.concatenate([context, h], axis=-1) @ U + b[None]
-        h = jnp.tanh(x @ W + made + jnp.tanh(keys + h[:, None]).sum(axis=1))
+        recurrent = jnp.concatenate([context, h], axis=-1) @ U + b[None]
+        h = jnp.tanh(x @ W + recurrent + jnp.tanh(keys + h[:, None]).sum(axis=1))
         return (h, t + 1), (h * t, weights, x, jnp.ones(2), W[0])
 
     noise = jax.random.split(jax.random.key(0), STEPS)
@@ -54,7 +55,7 @@ def everything(scan, reverse, W, U, b, keys, h, xs):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_it_is_jaxs_scan(reverse):
+def test_results_and_gradients_equal_those_of_jaxs_scan(reverse):
     ours, theirs = (everything(s, reverse, **ARGUMENTS) for s in (scan, plain))
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), ours, theirs)
 
@@ -66,12 +67,12 @@ def test_it_is_jaxs_scan(reverse):
         return jax.jit(jax.grad(loss))(ARGUMENTS)
 
     ours, theirs = gradients(scan), gradients(plain)
-    for name, theirs_own in theirs.items():
-        np.testing.assert_allclose(ours[name], theirs_own, rtol=2e-5, atol=1e-5, err_msg=name)
+    for name, expected in theirs.items():
+        np.testing.assert_allclose(ours[name], expected, rtol=2e-5, atol=1e-5, err_msg=name)
 
 
-def test_integers_and_sums_that_spread_have_gradients_too():
-    """A shared integer has none, and a sum that spreads both of its sides is no bias."""
+def test_shared_integers_and_sums_that_broadcast_both_operands():
+    """Neither is a bias: integers have no gradients, and the sum is larger than both operands."""
     number, spread = jnp.array([2, 3]), drawn(1, 2, WIDTH)
 
     def loss(scan, h):
@@ -86,8 +87,8 @@ def test_integers_and_sums_that_spread_have_gradients_too():
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
-def test_many_small_gradients_add_up_in_bfloat16():
-    """3,200 equal ones to a bias, in the loop and in what is computed before it."""
+def test_bias_gradients_are_summed_in_float32():
+    """Sum 3,200 ones for a bias in the loop and one before it; a bfloat16 sum would stop at 256."""
     ones = jnp.ones((50, 64, 8), jnp.bfloat16)
 
     def loss(bias):
@@ -98,20 +99,20 @@ def test_many_small_gradients_add_up_in_bfloat16():
     cell = LSTM(8, dtype=jnp.bfloat16)
     variables = cell.init(jax.random.key(0), cell.start(64), ones[0], None, method="step")
 
-    def known(params):
+    def loss_before_loop(params):
         total, _, _ = cell.apply({"params": params}, ones.reshape(-1, 8), None, method="parts")
         return total.astype(jnp.float32).sum()
 
-    np.testing.assert_array_equal(jax.grad(known)(variables["params"])["b"], 3200)
+    np.testing.assert_array_equal(jax.grad(loss_before_loop)(variables["params"])["b"], 3200)
 
 
-def test_a_carry_of_another_structure_is_refused():
+def test_carry_of_another_structure_is_refused():
     with pytest.raises(TypeError, match=r"carry PyTreeDef\(\*\).*carry PyTreeDef\(\(\*, \*\)\)"):
         scan(lambda h, x: ((h, h), x), ARGUMENTS["h"], ARGUMENTS["xs"])
 
 
 def inner(jaxpr, looping=False):
-    """The equations in the loops of a jaxpr and in what they call."""
+    """Yield the equations inside the loops of a jaxpr, including those of called functions."""
     for equation in jaxpr.eqns:
         if looping:
             yield equation
@@ -119,7 +120,7 @@ def inner(jaxpr, looping=False):
             yield from inner(called, looping or equation.primitive.name == "scan")
 
 
-def test_the_loops_hold_what_they_must():
+def test_loops_hold_no_hoistable_work():
     def loss(scan, arguments):
         (h, _), outputs = everything(scan, False, **arguments)
         return h.sum() + (outputs[0] ** 2).sum()
@@ -131,14 +132,14 @@ def test_the_loops_hold_what_they_must():
         return sum(equation.primitive.name == name for equation in equations)
 
     ours, theirs = loops(scan), loops(plain)
-    # Forward h W, ratings, context and U; backward the gradients of what each step has of its own.
+    # Forward: h W, the attention logits, the context and U. Backward: the dxₜ of these four.
     assert count(ours, "dot_general") == 8 and count(theirs, "dot_general") > 12
     assert count(ours, "random_bits") == 0 and count(theirs, "random_bits") == 1
     sums = [e.outvars[0].aval.shape for e in ours if e.primitive.name == "add_any"]
     assert (WIDTH, WIDTH) not in sums and (2 * WIDTH, WIDTH) not in sums
 
 
-def test_a_scan_can_be_mapped():
+def test_scan_under_vmap():
     def run(scan, h):
         step = lambda h, x: (jnp.tanh(h @ ARGUMENTS["W"] + x), h)  # noqa: E731
         return scan(step, h, ARGUMENTS["xs"])[0].sum()
@@ -163,15 +164,14 @@ MODELS = {
     },
     "hard": {"attention.align": "hard", "attention.score": "location", "attention.max_source": 8},
 }  # fmt: skip
-# Those whose loops are most like the first one's are left to make slow.
-_ALIKE = ("elman, local_p", "hard")
+SLOW = ("elman, local_p", "hard")  # their loops are most similar to that of the first model
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in _ALIKE)) for n in MODELS]
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in MODELS]
 )
-def test_gradients_of_whole_models_are_those_of_a_plain_scan(name, monkeypatch):
-    """Under dropout and padding, in float32."""
+def test_gradients_of_models_equal_those_of_jaxs_scan(name, monkeypatch):
+    """With dropout and padding, in float32."""
     config = base_config().model
     with config.unlocked():
         for stack in (config.encoder, config.decoder):
@@ -181,14 +181,14 @@ def test_gradients_of_whole_models_are_those_of_a_plain_scan(name, monkeypatch):
         config.update_from_flattened_dict(MODELS[name])
     model = make_seq2seq(config, 10, 10, reverse_source=False)
     rng = np.random.default_rng(0)
-    source, words = rng.integers(4, 10, (3, 5)), rng.integers(4, 10, (3, 4))
-    source[1, 3:] = source[2, 1:] = 0
-    params = random_params(model.init, source, source != 0, words)
+    source, target = (jnp.array(rng.integers(4, 10, (3, length))) for length in (5, 4))
+    source = source.at[1, 3:].set(0).at[2, 1:].set(0)
+    params = random_params(model.init, source, source != 0, target)
 
     def loss(params):
         def forward(model):
             memory = model.encode(source, source != 0, False)
-            return model.decode(memory, words, False, attention=True)
+            return model.decode(memory, target, False, attention=True)
 
         rngs = {"dropout": jax.random.key(1), "sample": jax.random.key(2)}
         (features, weights), sown = model.apply(
@@ -208,6 +208,6 @@ def test_gradients_of_whole_models_are_those_of_a_plain_scan(name, monkeypatch):
         return np.concatenate([np.ravel(x) for x in jax.tree.leaves(gradients)])
 
     assert distance(joined(ours), joined(theirs)) < 1e-6
-    # A softmax's small gradients are differences of large ones, and rounded accordingly: by 3e-5
-    # of Bahdanau's model where jax 0.12 compiles it, by less than 1e-5 before.
+    # The small gradients of a softmax are differences of large numbers, so their relative error is
+    # larger: 3e-5 for Bahdanau's model under jax 0.12, less than 1e-5 under earlier versions.
     assert max(jax.tree.leaves(jax.tree.map(distance, ours, theirs))) < 1e-4
