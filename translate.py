@@ -152,8 +152,8 @@ def _score_all(translator: "Translator", params: list) -> None:
         raise UserError(f"cannot read {_SCORE.value}: {error.strerror}") from None
     if len(sources) != len(targets):
         raise UserError(
-            f"the input has {len(sources):,} lines, but {_SCORE.value} has {len(targets):,}: it must "
-            "have one translation per line of the input"
+            f"the input has {len(sources):,} lines, but {_SCORE.value} has {len(targets):,}: "
+            "it must have one translation per line of the input"
         )
     for log_p in translator.score(params, sources, targets):
         print(f"{log_p:.4f}")

@@ -47,13 +47,7 @@ def alone():
     return make_mesh(jax.devices()[:1])
 
 
-# The others of each task differ in their model alone, which is tested by itself.
-_FIRST = ("series", "columns", "reader")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in _FIRST)) for n in SCORES]
-)
+@pytest.mark.parametrize("name", SCORES)
 def test_a_run_from_corpus_to_page(name, tmp_path, alone):
     config, workdir = small_config(name, tmp_path / "corpus"), tmp_path / "run"
     workdir.mkdir()
