@@ -1,6 +1,7 @@
-"""The two ways in which a program ends before its end, and what libraries say in many lines."""
+"""Errors that programs report as one message, and checks that raise them."""
 
 import contextlib
+import importlib.util
 import signal
 import sys
 import threading
@@ -9,26 +10,37 @@ from typing import Any
 
 
 class UserError(Exception):
-    """Something a user can put right; programs print it as one sentence, without a traceback."""
+    """A mistake that a user can correct; programs print its message without a traceback."""
 
 
 class Stopped(Exception):
-    """A signal ended a run; all of it is saved."""
+    """A signal has stopped the program; its state is saved."""
 
     def __init__(self, number: int, saved: str):
         name = signal.Signals(number).name
-        super().__init__(f"{name}: {saved}; the same command goes on from here")
+        super().__init__(f"{name}: {saved}; the same command continues from here")
         self.number = number
 
 
 def first_line(error: BaseException) -> str:
-    """As much of an error as fits into a sentence."""
+    """Return the first line of an error's message, at most 200 characters."""
     return str(error).strip().partition("\n")[0][:200] or type(error).__name__
+
+
+def require_packages(user: str, *names: str) -> None:
+    """Raise a UserError if a package that `user` needs is not installed."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise UserError(
+            f"{user} needs {' and '.join(missing)}, which {verb} not installed: "
+            "pip install -r requirements.txt"
+        )
 
 
 @contextlib.contextmanager
 def stop_signals(message: str) -> Iterator[list[int]]:
-    """A list that SIGINT and SIGTERM put themselves into; a second signal acts at once."""
+    """Collect SIGINT and SIGTERM in the yielded list; a second signal acts immediately."""
     received: list[int] = []
     previous = {}
 
@@ -38,7 +50,7 @@ def stop_signals(message: str) -> Iterator[list[int]]:
         signal.signal(number, previous[number])
 
     try:
-        if threading.current_thread() is threading.main_thread():  # the only one to hear signals
+        if threading.current_thread() is threading.main_thread():  # only it can handle signals
             for number in (signal.SIGINT, signal.SIGTERM):
                 previous[number] = signal.signal(number, handle)
         yield received

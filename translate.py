@@ -1,9 +1,10 @@
-"""Translates lines of text with a trained run.
+"""Translates text with a trained run, one sentence per line.
 
 python translate.py --workdir=runs/a < in.txt > out.txt
 
-Several runs, as --workdir=runs/a,runs/b, or checkpoints are an ensemble. At a terminal it asks for
-a line at a time. How to decode is the run's config.decode; --decode.beam=5 and the like change it.
+Several runs (--workdir=runs/a,runs/b) or checkpoints form an ensemble. At a terminal, the program
+asks for one line at a time. The run's config.decode says how to decode; --decode.beam=5 and the
+like override it.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from absl import flags
 
@@ -20,22 +21,36 @@ import program
 from configs.base import Config
 from errors import UserError
 
-_WORKDIR = flags.DEFINE_list("workdir", [], "Folder of a run, or several with commas between.")
+if TYPE_CHECKING:  # modules that need JAX are imported where they are used
+    from jax.sharding import Mesh
+
+    from data.vocabulary import Vocabulary
+    from decoding.translator import Hypothesis, Translator
+
+_WORKDIR = flags.DEFINE_list("workdir", [], "Folder of a run, or several, separated by commas.")
 _CHECKPOINT = flags.DEFINE_list(
-    "checkpoint", ["best"], "best, last, a step's number, or average; several are an ensemble too."
+    "checkpoint",
+    ["best"],
+    "best, last, the number of a training step, or average; several form an ensemble.",
 )
 _SCORE = flags.DEFINE_string(
-    "score", "", "File of given translations, a line each: prints their log p in place of ours."
+    "score",
+    "",
+    "File of translations, one per line: print their log probabilities instead of translating.",
 )
-_ATTENTION = flags.DEFINE_string("attention", "", "File for tokens and attention, a JSON a line.")
+_ATTENTION = flags.DEFINE_string(
+    "attention", "", "File to write tokens and attention to, one JSON object per hypothesis."
+)
 _PICTURES = flags.DEFINE_string(
-    "pictures", "", "Folder for a picture of every line's attention: 0.png is the first's."
+    "pictures", "", "Folder to draw the attention of every line in: 0.png is that of the first."
 )
 _DICTIONARY = flags.DEFINE_string(
-    "dictionary", "", "TSV of source and target words, for --decode.replace_unknown=True."
+    "dictionary",
+    "",
+    "TSV file of source and target words, for --decode.replace_unknown=True.",
 )
 program.define_decode()
-BLOCK = 4096  # lines that are sorted by length together
+BLOCK = 4096  # number of lines that are read, and grouped by length, at a time
 
 
 def main() -> None:
@@ -55,26 +70,30 @@ def main() -> None:
 
 
 def _check_flags() -> Config:
-    """How to decode, once all that the command line says makes sense."""
+    """Check the command line; return the decode settings."""
     from training.workdir import load_config
 
     if not _WORKDIR.value:
-        raise UserError("--workdir is missing: name the folder of a run, as --workdir=runs/a")
+        raise UserError("--workdir is missing: name the folder of a run, such as --workdir=runs/a")
     if not _CHECKPOINT.value:
-        raise UserError("--checkpoint is empty: it can be best, last, average or a step's number")
+        raise UserError(
+            "--checkpoint is empty: use best, last, average or the number of a training step"
+        )
     for workdir in _WORKDIR.value:
         task = load_config(Path(workdir)).task
         if task != "translation":
-            raise UserError(f"{workdir} is a run of {task}: only translation runs can translate")
+            raise UserError(f"{workdir} is a {task} run: translate.py needs a translation run")
     settings = program.decode_settings(load_config(Path(_WORKDIR.value[0])))
     if _DICTIONARY.value and not settings.replace_unknown:
-        raise UserError("--dictionary is for unknown words: add --decode.replace_unknown=True")
+        raise UserError("--dictionary has no effect: add --decode.replace_unknown=True")
     if _SCORE.value and (_ATTENTION.value or _PICTURES.value or _DICTIONARY.value):
         raise UserError(
-            "--score translates nothing: leave --attention, --pictures and --dictionary out"
+            "--score does not translate: leave --attention, --pictures and --dictionary out"
         )
     if _ATTENTION.value and sys.stdin.isatty():
-        raise UserError("--attention is for lines of a file: give it one, as < in.txt")
+        raise UserError(
+            "--attention needs a file to translate: write < in.txt at the end of the command"
+        )
     if _PICTURES.value:
         try:
             Path(_PICTURES.value).mkdir(parents=True, exist_ok=True)
@@ -83,7 +102,7 @@ def _check_flags() -> Config:
     return settings
 
 
-def _restore_all(mesh) -> tuple[list, list]:
+def _restore_all(mesh: "Mesh") -> tuple[list, list]:
     """Return the task and the parameters of every checkpoint of every run."""
     from training.restore import restore_run
     from training.workdir import load_config
@@ -96,7 +115,8 @@ def _restore_all(mesh) -> tuple[list, list]:
     return [run.task for run in runs], [run.params for run in runs]
 
 
-def _converse(translator, params) -> None:
+def _converse(translator: "Translator", params: list) -> None:
+    """Translate the lines that a user types."""
     for number in itertools.count():
         try:
             line = input("> ")
@@ -111,17 +131,19 @@ def _converse(translator, params) -> None:
             _draw(number, translator.source.tokens(line), hypotheses[0])
 
 
-def _tell_unknown(vocabulary, line: str) -> None:
+def _tell_unknown(vocabulary: "Vocabulary", line: str) -> None:
+    """Say which tokens of a line are not in the vocabulary."""
     from data.vocabulary import UNK
 
     tokens = vocabulary.tokens(line)
     known = zip(tokens, vocabulary.ids(tokens), strict=True)
     unknown = [token for token, i in known if i == UNK]
     if unknown:
-        sys.stderr.write(f"never seen in training: {', '.join(unknown)}\n")
+        sys.stderr.write(f"not in the vocabulary: {', '.join(unknown)}\n")
 
 
-def _score_all(translator, params) -> None:
+def _score_all(translator: "Translator", params: list) -> None:
+    """Print the log probabilities of given translations."""
     sources = [line for block in _blocks(sys.stdin.buffer) for line in block]
     try:
         with Path(_SCORE.value).open("rb") as file:
@@ -130,14 +152,15 @@ def _score_all(translator, params) -> None:
         raise UserError(f"cannot read {_SCORE.value}: {error.strerror}") from None
     if len(sources) != len(targets):
         raise UserError(
-            f"there are {len(sources):,} lines to translate, {len(targets):,} in {_SCORE.value}: "
-            "each needs its own"
+            f"the input has {len(sources):,} lines, but {_SCORE.value} has {len(targets):,}: "
+            "it must have one translation per line of the input"
         )
     for log_p in translator.score(params, sources, targets):
         print(f"{log_p:.4f}")
 
 
-def _translate_all(translator, params) -> None:
+def _translate_all(translator: "Translator", params: list) -> None:
+    """Translate all lines of the input, in their order."""
     import tqdm
 
     with contextlib.ExitStack() as stack:
@@ -162,18 +185,19 @@ def _translate_all(translator, params) -> None:
             first += len(block)
 
 
-def _draw(line: int, source: list[str], hypothesis) -> None:
-    """The best hypothesis of a line, where pictures are wanted; an empty line has none."""
+def _draw(line: int, source: list[str], hypothesis: "Hypothesis") -> None:
+    """Draw the attention of a line's best hypothesis, with --pictures; empty lines have none."""
     if not (_PICTURES.value and hypothesis.tokens):
         return
     if hypothesis.attention is None:
-        raise UserError("this run has no attention to draw: leave --pictures out")
+        raise UserError("the model of this run has no attention to draw: leave --pictures out")
     from evaluation.translation import draw_hypothesis
 
     draw_hypothesis(source, hypothesis, Path(_PICTURES.value) / f"{line}.png")
 
 
 def _open(name: str) -> TextIO:
+    """Open a file for writing."""
     try:
         return Path(name).open("w", encoding="utf-8")
     except OSError as error:
@@ -181,14 +205,17 @@ def _open(name: str) -> TextIO:
 
 
 def _blocks(lines: BinaryIO, strict: bool = False) -> Iterator[list[str]]:
+    """Yield blocks of decoded lines; a line that is not UTF-8 is empty, or an error if `strict`."""
     block = []
     for number, line in enumerate(lines, 1):
         try:
             block.append(line.decode("utf-8").rstrip("\r\n"))
         except UnicodeDecodeError as error:
             if strict:
-                raise UserError(f"{lines.name}, line {number}: not UTF-8") from None
-            sys.stderr.write(f"line {number} is not UTF-8 ({error.reason}): left empty\n")
+                raise UserError(f"{lines.name}, line {number} is not UTF-8") from None
+            sys.stderr.write(
+                f"line {number} is not UTF-8 ({error.reason}): it is treated as empty\n"
+            )
             block.append("")
         if len(block) == BLOCK:
             yield block
@@ -197,13 +224,14 @@ def _blocks(lines: BinaryIO, strict: bool = False) -> Iterator[list[str]]:
         yield block
 
 
-def _shown(hypothesis, nbest: int, number: int) -> str:
-    """The text; where there are several, after the number of its line, from 0, and its score."""
+def _shown(hypothesis: "Hypothesis", nbest: int, number: int) -> str:
+    """Return the text; if there are several per line, with the line's number (from 0) and score."""
     text = hypothesis.text.replace("\n", " ")
     return f"{number}\t{hypothesis.score:.4f}\t{text}" if nbest > 1 else text
 
 
-def _record(line: int, rank: int, source: list[str], hypothesis) -> str:
+def _record(line: int, rank: int, source: list[str], hypothesis: "Hypothesis") -> str:
+    """Return the line of --attention for one hypothesis."""
     weights = hypothesis.attention
     record = {
         "line": line, "rank": rank, "score": hypothesis.score, "log_p": hypothesis.log_p,
@@ -214,6 +242,7 @@ def _record(line: int, rank: int, source: list[str], hypothesis) -> str:
 
 
 def _read_dictionary(name: str) -> dict[str, str]:
+    """Return target words by source word."""
     if not name:
         return {}
     try:
@@ -223,7 +252,9 @@ def _read_dictionary(name: str) -> dict[str, str]:
         raise UserError(f"cannot read the dictionary {name}: {reason}") from None
     pairs = [line.split("\t") for line in lines if line.strip()]
     if any(len(pair) != 2 for pair in pairs):
-        raise UserError(f"{name} is no dictionary: each line must be source word, tab, target word")
+        raise UserError(
+            f"{name}: each line of a dictionary must be a source word, a tab and a target word"
+        )
     return dict(pairs)
 
 

@@ -1,6 +1,6 @@
 """Corpora by task and name, for the `data=` argument of every config.
 
-A name sets fields of `config.data`; the folder is the user's to name (--config.data.dir).
+Each name stands for values of fields of `config.data`. --config.data.dir names another folder.
 """
 
 from configs.base import Config
@@ -12,7 +12,7 @@ _MULTI30K = {
     "source_vocab": {"size": 10_000, "min_count": 2, "lowercase": True},
     "target_vocab": {"size": 10_000, "min_count": 2, "lowercase": True},
 }
-_MULTI30K_BPE = {  # github.com/LividWo/Revisit-MMT: the same in byte pairs, lowercased
+_MULTI30K_BPE = {  # github.com/LividWo/Revisit-MMT: Multi30k in byte-pair tokens, lowercased
     "corpus": "text",
     "dir": "corpora/multi30k_bpe",
     "splits": {"train": "train", "valid": "valid", "test": "test.2016"},
@@ -20,7 +20,7 @@ _MULTI30K_BPE = {  # github.com/LividWo/Revisit-MMT: the same in byte pairs, low
     "target_vocab": {"tokenizer": "bpe"},
     "shared_vocab": True,
 }
-_TATOEBA = {  # sentence pairs of tatoeba.org (manythings.org/anki), in splits of your own
+_TATOEBA = {  # sentence pairs of tatoeba.org (manythings.org/anki); splits are up to you
     "corpus": "text",
     "splits": {"train": "train", "valid": "val", "test": "test"},
     "source_vocab": {"size": 20_000, "min_count": 2},
@@ -31,7 +31,7 @@ _DE_EN = {"source": "de", "target": "en"}
 _FR_EN = {"source": "fr", "target": "en"}
 
 _TRANSLATION: dict[str, dict] = {
-    # the embedded corpus: CLDR dates, times and numbers
+    # The corpus that is generated: CLDR dates, times and numbers.
     "dates": {
         "corpus": "dates",
         **_EN_DE,
@@ -43,8 +43,8 @@ _TRANSLATION: dict[str, dict] = {
     "multi30k_de_en": {**_MULTI30K, **_DE_EN},
     "multi30k_bpe_en_de": {**_MULTI30K_BPE, **_EN_DE},
     "multi30k_bpe_de_en": {**_MULTI30K_BPE, **_DE_EN},
-    # Text with gold word links, of sentences that it learns from: Europarl's last 200 (the links
-    # of Lambert et al. 2005), and all verses (the bible-alignments package).
+    # Corpora whose gold word links are of training sentences: the last 200 of Europarl (links of
+    # Lambert et al. 2005), and all verses of the Bible (the bible-alignments package).
     "europarl_es_en": {
         "corpus": "text",
         "dir": "corpora/es_en_europarl",
@@ -53,7 +53,8 @@ _TRANSLATION: dict[str, dict] = {
         "splits": {"train": "corpus", "valid": "", "test": "dev"},
         "alignment": "{split}.key",
         "alignment_base": 1,
-        "alignment_order": "target-source",  # whatever is said of it: only so do all links fit
+        # The corpus' documentation says otherwise, but only in this order are all links in range.
+        "alignment_order": "target-source",
         "source_vocab": {"tokenizer": "split", "min_count": 2},
         "target_vocab": {"tokenizer": "split", "min_count": 2},
     },
@@ -69,8 +70,8 @@ _TRANSLATION: dict[str, dict] = {
     },
     "tatoeba_de_en": {**_TATOEBA, **_DE_EN, "dir": "corpora/tatoeba_de_en"},
     "tatoeba_fr_en": {**_TATOEBA, **_FR_EN, "dir": "corpora/tatoeba_fr_en"},
-    # Spelling to phonemes: CMUdict in the split of Chen 2003, of which 12,000 words are for tests.
-    # There is no validation split, so one word in 50 is held out.
+    # Letters to phonemes: CMUdict in the split of Chen 2003, with 12,000 test words. It has no
+    # validation split, so one training word in 50 is held out.
     "cmudict": {
         "corpus": "tsv",
         "dir": "corpora/cmudict",
@@ -88,7 +89,7 @@ _TRANSLATION: dict[str, dict] = {
         **_EN_DE,
         "splits": {"train": "train", "valid": "validation", "test": "test"},
     },
-    # your own parallel text: {split}.{lang} files, or a two-column TSV
+    # Parallel text of the user: {split}.{lang} files, or a TSV file with two columns.
     "text": {},
     "tsv": {"corpus": "tsv", "files": "{split}.tsv"},
 }
@@ -100,8 +101,8 @@ _POLYMUSIC = {
     "splits": {"train": "traindata", "valid": "validdata", "test": "testdata"},
 }
 _LABELLING: dict[str, dict] = {
-    "series": {"corpus": "series"},  # Schuster 1997's artificial one: y(t), a number
-    "series_classes": {"corpus": "series_classes"},  # whether it is over .5
+    "series": {"corpus": "series"},  # the artificial series of Schuster 1997: numbers y(t)
+    "series_classes": {"corpus": "series_classes"},  # whether y(t) > 0.5
     "conll2000": {  # clips.uantwerpen.be/conll2000/chunking: train.txt, test.txt
         "corpus": "columns",
         "dir": "corpora/conll2000",
@@ -112,15 +113,16 @@ _LABELLING: dict[str, dict] = {
     "nottingham": {**_POLYMUSIC, "files": "Nottingham.mat"},
     "piano_midi": {**_POLYMUSIC, "files": "Piano_midi.mat"},
     "musedata": {**_POLYMUSIC, "files": "MuseData.mat"},
-    "columns": {"corpus": "columns"},  # your own: a word a line, a blank line between sentences
+    # Text of the user: one word per line, with a blank line between sentences.
+    "columns": {"corpus": "columns"},
 }
-_SST = {  # nlp.stanford.edu/sentiment, as lines of label and tokenised, lowercased text
+_SST = {  # nlp.stanford.edu/sentiment; each line: label, tokenized and lowercased text
     "corpus": "lines",
     "dir": "corpora/sst",
     "splits": {"train": "train", "valid": "dev", "test": "test"},
     "vocab": {"tokenizer": "split"},
 }
-_IMDB = {  # ai.stanford.edu/~amaas/data/sentiment, as lines of label, rating and text
+_IMDB = {  # ai.stanford.edu/~amaas/data/sentiment; each line: label, rating, text
     "corpus": "tsv",
     "dir": "corpora/imdb",
     "text": "2",
@@ -150,14 +152,14 @@ _CLASSIFICATION: dict[str, dict] = {
         "splits": {"train": "train", "valid": "", "test": "test"},
         "vocab": {"min_count": 2},
     },
-    # your own: label, tab, text; or label, space, text
+    # Texts of the user. Each line is: label, tab, text; or label, space, text.
     "tsv": {},
     "lines": {"corpus": "lines", "files": "{split}.txt"},
 }
 
 
 def _cbt(kind: str) -> dict:
-    """The Children's Book Test's own files (research.facebook.com/downloads/babi)."""
+    """The files of the Children's Book Test (research.facebook.com/downloads/babi)."""
     return {
         "dir": "corpora/cbt",
         "files": f"cbtest_{kind}_{{split}}.txt",
@@ -165,18 +167,19 @@ def _cbt(kind: str) -> dict:
     }
 
 
-# The names of a new book are new, or mean someone else.
+# A new book has other names, or uses the same names for other people.
 _NAMES = {"anonymous": "candidates", "vocab": {"min_count": 20}}
 _NOUNS = {"anonymous": "unknown", "vocab": {"min_count": 20}}
 _CLOZE: dict[str, dict] = {
-    # questions of the same form, made from public-domain novels; there is no public copy
+    # Questions in the format of the Children's Book Test, made from public-domain novels. There is
+    # no public copy.
     "novels_ne": {"dir": "corpora/cloze", "files": "cbt_style_NE_{split}.txt", **_NAMES},
     "novels_cn": {"dir": "corpora/cloze", "files": "cbt_style_CN_{split}.txt", **_NOUNS},
     "cbt_ne": _cbt("NE"),
     "cbt_cn": _cbt("CN"),
     "cbt_v": _cbt("V"),
     "cbt_p": _cbt("P"),
-    "cbt": {},  # your own, in that format
+    "cbt": {},  # questions of the user in this format
 }
 
 DATASETS: dict[str, dict[str, dict]] = {
@@ -188,5 +191,5 @@ DATASETS: dict[str, dict[str, dict]] = {
 
 
 def use_dataset(config: Config, name: str) -> None:
-    """Sets the fields of `config.data` that make it the corpus called `name`."""
+    """Set the fields of `config.data` to those of the corpus called `name`."""
     config.data.update(DATASETS[config.task][name])

@@ -1,4 +1,4 @@
-"""Points of a sweep: every combination of values."""
+"""All combinations of values, as the points of a sweep."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -8,13 +8,15 @@ from errors import UserError
 
 
 def grid(**values: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Names as in a sweep's points; ** takes those with dots.
+    """Yield one point per combination; pass names that contain dots with **.
 
     >>> list(grid(score=["dot", "concat"], **{"model.attention.D": [5]}))
     [{'score': 'dot', 'model.attention.D': 5}, {'score': 'concat', 'model.attention.D': 5}]
     """
     for name, several in values.items():
         if isinstance(several, str):
-            raise UserError(f"grid({name}={several!r}): give a list of values, as [{several!r}]")
+            raise UserError(
+                f"grid({name}={several!r}): write a list of values, such as [{several!r}]"
+            )
     for combination in itertools.product(*values.values()):
         yield dict(zip(values, combination, strict=True))

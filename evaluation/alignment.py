@@ -1,4 +1,4 @@
-"""Alignment error: does attention look at the words that a person would link?"""
+"""Alignment error rate: how well attention agrees with word links that people have annotated."""
 
 import itertools
 import unicodedata
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from data.tokenizers import JOINER
 
@@ -13,12 +14,14 @@ Link = tuple[int, int]  # source word, target word, counted from 0
 
 
 class Gold(NamedTuple):
+    """The annotated links of one sentence pair."""
+
     sure: set[Link]
-    possible: set[Link]  # sure ones included
+    possible: set[Link]  # includes the sure links
 
 
 def parse_links(text: str) -> Gold:
-    """Pharaoh notation: `2-3` is sure, `2?3` possible."""
+    """Parse links in Pharaoh notation: `2-3` is a sure link, `2?3` a possible one."""
     sure, possible = set(), set()
     for item in text.split():
         source, target = map(int, item.replace("?", "-").split("-"))
@@ -29,10 +32,11 @@ def parse_links(text: str) -> Gold:
 
 
 def words_of_tokens(tokens: list[str], words: list[str]) -> list[int]:
-    """For each token, be it a word or a piece of one, the number of the word it begins in.
+    """Return, for each token, the number of the word in which it begins.
 
-    Both come from one text, so their characters are the same, but for spaces, the marks of pieces
-    and Unicode's compatibility forms. Where a tokenizer changed more, places are in proportion.
+    Tokens and words come from one text, so they have the same characters, except for spaces,
+    subword marks and Unicode's compatibility forms. If a tokenizer changed more, character
+    positions are scaled proportionally.
     """
     owners = [i for i, word in enumerate(words) for _ in _bare(word)] or [0]
     lengths = [len(_bare(token)) for token in tokens]
@@ -42,30 +46,32 @@ def words_of_tokens(tokens: list[str], words: list[str]) -> list[int]:
 
 
 def _bare(token: str) -> str:
+    """Return the characters of a token without subword marks and spaces."""
     token = token.removeprefix(JOINER).removeprefix("▁").removesuffix("@@")
     return "".join(unicodedata.normalize("NFKC", token).split())
 
 
 def attention_links(
-    attention: np.ndarray, source_words: list[int], target_words: list[int]
+    attention: Float[np.ndarray, "t s"], source_words: list[int], target_words: list[int]
 ) -> set[Link]:
-    """Each target word to the source word it attends to most; </s> on either side has no links.
+    """Link each target word to the source word that it attends to most.
 
-    Of words in pieces, weights are summed over the source's pieces and averaged over the target's.
+    `source_words` and `target_words` are the word numbers of all tokens before </s>, which has no
+    links. Weights are summed over the tokens of a source word and over those of a target word.
     """
-    end = max(source_words, default=-1) + 1  # </s> is a word by itself
+    end = max(source_words, default=-1) + 1  # </s> counts as one more word
     words = sorted(set(target_words))
-    pieces = np.equal.outer(words, target_words).astype(float)  # of each target word
-    of_word = np.eye(end + 1)[[*source_words, end]]
-    sums = pieces @ attention[: len(target_words), : len(of_word)] @ of_word
-    heaviest = sums.argmax(axis=1)  # of a sum as of a mean
+    tokens = np.equal.outer(words, target_words).astype(float)  # [target word, target token]
+    of_word = np.eye(end + 1)[[*source_words, end]]  # [source token, source word]
+    sums = tokens @ attention[: len(target_words), : len(of_word)] @ of_word
+    heaviest = sums.argmax(axis=1)
     return {
         (int(s), t) for s, t, row in zip(heaviest, words, sums, strict=True) if s < end and row[s]
     }
 
 
 def alignment_error_rate(guesses: Iterable[set[Link]], golds: Iterable[Gold]) -> float:
-    """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|), over a whole corpus (Och & Ney 2003)."""
+    """Compute AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|) over a corpus (Och & Ney 2003)."""
     hits = total = 0
     for guess, gold in zip(guesses, golds, strict=True):
         hits += len(guess & gold.sure) + len(guess & gold.possible)

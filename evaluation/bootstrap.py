@@ -8,7 +8,7 @@ import numpy as np
 from evaluation.scores import TOKENISED
 
 ExampleStatistics = np.ndarray  # [examples, numbers]; a score is a function of the column sums
-ScoreFunction = Callable[[np.ndarray], np.ndarray]  # maps sums [..., numbers] to scores [...]
+ScoreFunction = Callable[[np.ndarray], np.ndarray | np.floating]  # [..., numbers] to [...]
 
 
 def paired_bootstrap_p(
@@ -46,13 +46,13 @@ def _sample_counts(count: int, samples: int, seed: int) -> np.ndarray:
     return counts
 
 
-def mean_statistics(values: Sequence[float]) -> ExampleStatistics:
+def mean_statistics(values: Sequence[float | bool]) -> ExampleStatistics:
     """Return the statistics of a score that is the mean of one value per example."""
     column = np.asarray(values, float)
     return np.stack([column, np.ones_like(column)], axis=1)
 
 
-def mean_score(sums: np.ndarray) -> np.ndarray:
+def mean_score(sums: np.ndarray) -> np.ndarray | np.floating:
     """Return the mean from the sums of `mean_statistics`."""
     return sums[..., 0] / sums[..., 1]
 
@@ -73,7 +73,7 @@ def bleu_statistics(
     return np.array(rows, float)
 
 
-def bleu_score(sums: np.ndarray) -> np.ndarray:
+def bleu_score(sums: np.ndarray) -> np.ndarray | np.floating:
     """Return BLEU-4 without smoothing from the sums of `bleu_statistics`."""
     counts, totals, ours, gold = sums[..., :4], sums[..., 4:8], sums[..., 8], sums[..., 9]
     with np.errstate(divide="ignore", invalid="ignore"):

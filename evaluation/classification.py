@@ -1,10 +1,11 @@
-"""Scores, predictions and pictures of texts that are given a class."""
+"""Validation and reports of classification runs: scores, predictions, pictures and report.html."""
 
 from textwrap import shorten
 from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
+from jaxtyping import Float
 
 from evaluation import predictions
 from evaluation.pictures import highlighted, over_text
@@ -14,11 +15,11 @@ from tasks.classification import Classification
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
 
-Shown = dict[str, Any]  # a text of the split as it was prepared: words and label
+Text = dict[str, Any]  # words, or sentences of words, and the label
 
 
 def make_evaluate(task: Classification, mesh: Mesh) -> Evaluate:
-    """What the trainer calls: scores and samples of the validation split."""
+    """Return the function that scores the validation split during training."""
 
     def describe(split: str, predicted: list[Prediction], count: int) -> Evaluation:
         return Evaluation({}, _samples(task, task.split(split)[0].texts(), predicted, count))
@@ -27,14 +28,15 @@ def make_evaluate(task: Classification, mesh: Mesh) -> Evaluate:
 
 
 def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> None:
-    """Scores a split, prints the scores, and writes them with all that was predicted."""
-    looks = max(wanted.pictures, wanted.page)
-    losses, predicted = Predictor(task, mesh)(params, wanted.split, looks)
+    """Score a split, print the scores, and write the report."""
+    attended = max(wanted.pictures, wanted.page)
+    losses, predicted = Predictor(task, mesh)(params, wanted.split, attended)
     texts = task.split(wanted.split)[0].texts()
     ours = [task.labels.names[int(p["label"])] for p in predicted]
     gold = [text["label"] for text in texts]
     lines = [
-        f"{own}\t{p['p']:.4f}\t{true}" for own, p, true in zip(ours, predicted, gold, strict=True)
+        f"{label}\t{p['p']:.4f}\t{true}"
+        for label, p, true in zip(ours, predicted, gold, strict=True)
     ]
     scores = losses | {"error": 1 - losses["accuracy"], "macro_f1": macro_f1(ours, gold)}
     result = keep(
@@ -58,7 +60,7 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
 
 
 def macro_f1(ours: list[str], gold: list[str]) -> float:
-    """The mean over the classes of gold of their F1."""
+    """Return the mean F1 of all classes that occur in `gold`."""
     scores = []
     for name in sorted(set(gold)):
         hits = sum(o == g == name for o, g in zip(ours, gold, strict=True))
@@ -67,20 +69,20 @@ def macro_f1(ours: list[str], gold: list[str]) -> float:
 
 
 def confusion(ours: list[str], gold: list[str], names: list[str]) -> dict[str, dict[str, int]]:
-    """How often each true class was given each class."""
+    """Count predictions by gold class and predicted class."""
     table = {name: dict.fromkeys(names, 0) for name in names}
-    for own, true in zip(ours, gold, strict=True):
-        table[true][own] += 1
+    for label, true in zip(ours, gold, strict=True):
+        table[true][label] += 1
     return table
 
 
-def _sentences(text: Shown) -> list[list[str]]:
+def _sentences(text: Text) -> list[list[str]]:
     words = text["words"]
     return words if isinstance(words[0], list) else [words]
 
 
 def _samples(
-    task: Classification, texts: list[Shown], predicted: list[Prediction], count: int
+    task: Classification, texts: list[Text], predicted: list[Prediction], count: int
 ) -> list[dict[str, str]]:
     return [
         {
@@ -92,16 +94,18 @@ def _samples(
     ]
 
 
-def two_levels(text: Shown, p: Prediction) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The weight of every sentence, and of the words of each."""
+def two_levels(
+    text: Text, p: Prediction
+) -> tuple[Float[np.ndarray, "sentences"], list[Float[np.ndarray, "_"]]]:
+    """Return the weight of every sentence, and the weights of the words of each sentence."""
     parts = _sentences(text)
-    own = [p["words"][i][: len(words)] for i, words in enumerate(parts)]
-    return p["sentences"][: len(parts)], own
+    of_words = [p["words"][i][: len(words)] for i, words in enumerate(parts)]
+    return p["sentences"][: len(parts)], of_words
 
 
-def _draw(task: Classification, text: Shown, p: Prediction, number: int, wanted: Wanted) -> None:
+def _draw(task: Classification, text: Text, p: Prediction, number: int, wanted: Wanted) -> None:
     path = wanted.folder / f"attention-{number}.png"
-    title = f"ours {task.labels.names[int(p['label'])]} ({p['p']:.2f}), gold {text['label']}"
+    title = f"predicted {task.labels.names[int(p['label'])]} ({p['p']:.2f}), gold {text['label']}"
     if "hops" in p:
         words = _sentences(text)[0]
         over_text(p["hops"][:, : len(words)], words, title, path)
@@ -110,8 +114,8 @@ def _draw(task: Classification, text: Shown, p: Prediction, number: int, wanted:
         highlighted(_sentences(text), of_words, of_sentences, title, path)
 
 
-def _for_page(text: Shown, p: Prediction, ours: str) -> dict[str, Any]:
-    """Rows over the words: the hops; or the document and each of its sentences."""
+def _for_page(text: Text, p: Prediction, ours: str) -> dict[str, Any]:
+    """Return an example of report.html: rows of weights for hops, or for a document's sentences."""
     words = [word for part in _sentences(text) for word in part]
     rows: dict[str, np.ndarray] = {}
     if "hops" in p:
@@ -123,11 +127,11 @@ def _for_page(text: Shown, p: Prediction, ours: str) -> dict[str, Any]:
             [s * w for s, w in zip(of_sentences, of_words, strict=True)]
         )
         start = 0
-        for i, (weight, own) in enumerate(zip(of_sentences, of_words, strict=True)):
+        for i, (weight, in_sentence) in enumerate(zip(of_sentences, of_words, strict=True)):
             row = np.zeros(len(words))
-            row[start : start + len(own)] = own
+            row[start : start + len(in_sentence)] = in_sentence
             rows[f"sentence {i + 1} ({weight:.2f})"] = row
-            start += len(own)
+            start += len(in_sentence)
     hypothesis = {
         "text": ours, "tokens": list(rows), "score": float(p["p"]),
         "attention": {"attention": [row.round(4).tolist() for row in rows.values()]},

@@ -1,9 +1,10 @@
-"""Scores, predictions and pictures of readers."""
+"""Validation and reports of cloze runs: scores, predictions, pictures and report.html."""
 
 from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
+from jaxtyping import Float
 
 from evaluation import predictions
 from evaluation.pictures import over_passage
@@ -13,11 +14,11 @@ from tasks.cloze import Cloze
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
 
-Shown = dict[str, Any]  # a question of the split as it was prepared
+Question = dict[str, Any]  # passage, query, candidates and answer, as words
 
 
 def make_evaluate(task: Cloze, mesh: Mesh) -> Evaluate:
-    """What the trainer calls: scores and samples of the validation split."""
+    """Return the function that scores the validation split during training."""
 
     def describe(split: str, predicted: list[Prediction], count: int) -> Evaluation:
         return Evaluation({}, _samples(task.split(split)[0].texts(), predicted, count))
@@ -26,9 +27,9 @@ def make_evaluate(task: Cloze, mesh: Mesh) -> Evaluate:
 
 
 def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
-    """Scores a split, prints the scores, and writes them with all that was answered."""
-    looks = max(wanted.pictures, wanted.page)
-    losses, predicted = Predictor(task, mesh)(params, wanted.split, looks)
+    """Score a split, print the scores, and write the report."""
+    attended = max(wanted.pictures, wanted.page)
+    losses, predicted = Predictor(task, mesh)(params, wanted.split, attended)
     questions = task.split(wanted.split)[0].texts()
     lines = [
         f"{answer(q, p)}\t{p['p']:.4f}\t{q['answer']}\t{' '.join(q['query'])}"
@@ -41,7 +42,7 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     for number, (q, p) in enumerate(zip(questions, predicted, strict=True)):
         if number < wanted.pictures:
             path = wanted.folder / f"attention-{number}.png"
-            title = f"ours {answer(q, p)} ({p['p']:.2f}), gold {q['answer']}"
+            title = f"predicted {answer(q, p)} ({p['p']:.2f}), gold {q['answer']}"
             title += "; s = Σ β·α, (β)" * ("alpha" in p)
             over_passage(rows(q, p), q["passage"], set(q["candidates"]), title, path)
     if wanted.page:
@@ -51,30 +52,33 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         write_report(wanted, result, title, terms, [_for_page(q, p) for q, p in shown])
 
 
-def most_frequent(questions: list[Shown]) -> float:
-    """How often the candidate that the passage names most often is the answer: what a reader that
-    learnt nothing would get."""
+def most_frequent(questions: list[Question]) -> float:
+    """Return the accuracy of a baseline: the candidate that is most frequent in the passage."""
     hits = [max(q["candidates"], key=q["passage"].count) == q["answer"] for q in questions]
     return sum(hits) / len(hits)
 
 
-def answer(question: Shown, p: Prediction) -> str:
+def answer(question: Question, p: Prediction) -> str:
+    """Return the predicted candidate."""
     return question["candidates"][int(p["answer"]) - 1]
 
 
-def rows(question: Shown, p: Prediction) -> dict[str, np.ndarray]:
-    """Weights over the passage: s, which is summed for the answer, and α of every query word, under
-    names that say how much the word counts (β)."""
+def rows(question: Question, p: Prediction) -> dict[str, Float[np.ndarray, "passage"]]:
+    """Return rows of weights over the passage, by label (Cui 2017).
+
+    The first is s, which is summed over the occurrences of a candidate; then α of every query word,
+    with the word's weight β in its label.
+    """
     length = len(question["passage"])
-    found = {"answer (s)": p["s"][:length]}
+    weights = {"answer (s)": p["s"][:length]}
     if "alpha" in p:
         for i, word in enumerate(question["query"]):
-            found[f"{i + 1} {word} ({p['beta'][i]:.2f})"] = p["alpha"][i, :length]
-    return found
+            weights[f"{i + 1} {word} ({p['beta'][i]:.2f})"] = p["alpha"][i, :length]
+    return weights
 
 
 def _samples(
-    questions: list[Shown], predicted: list[Prediction], count: int
+    questions: list[Question], predicted: list[Prediction], count: int
 ) -> list[dict[str, str]]:
     return [
         {
@@ -86,12 +90,13 @@ def _samples(
     ]
 
 
-def _for_page(question: Shown, p: Prediction) -> dict[str, Any]:
-    own = rows(question, p)
+def _for_page(question: Question, p: Prediction) -> dict[str, Any]:
+    """Return an example of report.html."""
+    weights = rows(question, p)
     hypothesis = {
         "text": answer(question, p),
-        "tokens": list(own), "score": float(p["p"]),
-        "attention": {"attention": [row.round(4).tolist() for row in own.values()]},
+        "tokens": list(weights), "score": float(p["p"]),
+        "attention": {"attention": [row.round(4).tolist() for row in weights.values()]},
     }  # fmt: skip
     text = [" ".join(question["query"]), question["answer"]]
     return {"text": text, "source": question["passage"], "hypotheses": [hypothesis]}

@@ -1,12 +1,13 @@
 """Losses, translations and attention of a split, for validation and for reports."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
+from jaxtyping import Float, Int
 
 from configs.base import Config
 from data.pair import Pair
@@ -18,7 +19,7 @@ from tasks.task import Params
 from tasks.translation import Translation
 from training.devices import compiled, put
 
-Attentions = dict[str, np.ndarray]  # [target, source] by name
+Attentions = dict[str, Float[np.ndarray, "t s"]]  # weights [target, source] of a sentence by name
 
 
 class Translated(NamedTuple):
@@ -30,6 +31,7 @@ class Translated(NamedTuple):
 
     @property
     def best(self) -> Hypothesis:
+        """The hypothesis with the best score."""
         return self.hypotheses[0]
 
 
@@ -45,10 +47,12 @@ class Evaluator:
 
     def _attentions(
         self, params: Params, batch: dict[str, jax.Array]
-    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    ) -> tuple[dict[str, jax.Array], dict[str, Float[jax.Array, "b t s"]]]:
+        """Return the batch and its attention, by name as in Translation.attentions."""
         return batch, self.task.attentions(params, batch["source"], batch["target"])
 
     def losses(self, params: Params, split: str) -> dict[str, float]:
+        """Return loss, perplexity and accuracy under teacher forcing, as means over tokens."""
         compile_for_split(self._loss, params, self.task, split, self.mesh)
         # All batches are dispatched first, so that the devices do not idle between them.
         batches = split_batches(self.task, split, self.mesh)
@@ -58,16 +62,18 @@ class Evaluator:
         return {"loss": loss, "perplexity": perplexity, "accuracy": values["accuracy"]}
 
     def forced_attention(self, params: Params, split: str) -> Iterator[tuple[int, Attentions]]:
-        """Yield pairs' numbers and their attention under teacher forcing with the reference, by
-        name as in Translation.attentions."""
+        """Yield the number of every pair and its attention under teacher forcing."""
         compile_for_split(self._force, params, self.task, split, self.mesh)
         for batch in split_batches(self.task, split, self.mesh):
             yield from self._forced(params, batch)
 
     def attention_of(
-        self, params: Params, sources: list[np.ndarray], targets: list[np.ndarray]
+        self,
+        params: Params,
+        sources: list[Int[np.ndarray, "_"]],
+        targets: list[Int[np.ndarray, "_"]],
     ) -> list[Attentions]:
-        """Return the same attention for any token ids, </s> included."""
+        """Return the attention under teacher forcing with given token ids, which end in </s>."""
         rows = -(-32 // self.mesh.size) * self.mesh.size
         widths = [-(-max(map(len, side)) // 8) * 8 for side in (sources, targets)]
         results: list[Any] = [None] * len(sources)
@@ -87,6 +93,7 @@ class Evaluator:
     def _forced(
         self, params: Params, batch: dict[str, jax.Array]
     ) -> Iterator[tuple[int, Attentions]]:
+        """Yield the number and the attention of every row that has a sentence, without padding."""
         whole, named = jax.device_get(self._force(params, batch))
         for row, i in enumerate(map(int, whole["index"])):
             if i >= 0:
@@ -94,12 +101,13 @@ class Evaluator:
                 yield i, {name: weights[row, :t, :s] for name, weights in named.items()}
 
     def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
+        """Translate every sentence of the split once, in the corpus' order."""
         return translate_split(self.translator, [params], self.task, split, attention)
 
 
 def translate_split(
     translator: Translator,
-    params: Sequence[Params],
+    params: list[Params],
     task: Translation,
     split: str,
     attention: bool = False,
@@ -124,11 +132,12 @@ def references(task: Translation, split: str) -> list[tuple[Pair, list[str]]]:
 
 
 def score(task: Translation, translated: list[Translated]) -> dict[str, float]:
-    """Return the scores that are quick to compute."""
+    """Return BLEU, chrF and exact match, which are quick to compute."""
     hypotheses = [t.best.text for t in translated]
     return text_scores(hypotheses, [t.references for t in translated], task.lowercase)
 
 
 def sample(task: Translation, t: Translated) -> dict[str, str]:
+    """Return the source, the best hypothesis and the references as text."""
     source = task.source.surface(t.pair.source)
     return {"source": source, "ours": t.best.text, "reference": " | ".join(t.references)}

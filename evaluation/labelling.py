@@ -1,4 +1,4 @@
-"""Scores, predictions and pictures of sequences that are labelled step by step."""
+"""Validation and reports of labelling runs: scores, predictions, pictures and report.html."""
 
 import itertools
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
-from nervaluate import Evaluator
 
+from errors import require_packages
 from evaluation import predictions
 from evaluation.pictures import piano_rolls, two_series
 from evaluation.predictions import Prediction, Predictor, evenly
@@ -16,57 +16,65 @@ from tasks.labelling import Labelling
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
 
-Labels = list[list[str]]
+Labels = list[list[str]]  # one list per sequence, one label per time step
 LOSSES = {
-    "values": "mean squared error a step",
-    "classes": "−log p a step",
-    "notes": "−log p a frame",
+    "values": "mean squared error per time step",
+    "classes": "−log p per time step",
+    "notes": "−log p per frame",
 }
 
 
 def make_evaluate(task: Labelling, mesh: Mesh) -> Evaluate:
-    """What the trainer calls: scores and samples of the validation split."""
+    """Return the function that scores the validation split during training."""
 
     def describe(split: str, predicted: list[Prediction], count: int) -> Evaluation:
         if task.kind != "classes":
             return Evaluation({})
         ours, gold = label_names(task, split, predicted)
-        return Evaluation(_more_scores(task, ours, gold), _samples(task, split, ours, gold, count))
+        return Evaluation(
+            _additional_scores(task, ours, gold), _samples(task, split, ours, gold, count)
+        )
 
     return predictions.make_evaluate(task, mesh, describe)
 
 
-def label_names(
-    task: Labelling, split: str, predictions: list[Prediction]
-) -> tuple[Labels, Labels]:
-    """Predicted and true classes, by name."""
+def label_names(task: Labelling, split: str, predicted: list[Prediction]) -> tuple[Labels, Labels]:
+    """Return the names of the predicted and of the gold classes."""
     known = np.array(task.prepared.vocabularies["label"].names)
     gold = [known[example["label"]].tolist() for example in _examples(task, split)]
     ours = [
-        known[prediction["label"][: len(own)]].tolist()
-        for prediction, own in zip(predictions, gold, strict=True)
+        known[prediction["label"][: len(labels)]].tolist()
+        for prediction, labels in zip(predicted, gold, strict=True)
     ]
     return ours, gold
 
 
-def _more_scores(task: Labelling, ours: Labels, gold: Labels) -> dict[str, float]:
-    kinds = task.prepared.vocabularies["label"].chunks
-    return chunk_scores(gold, ours, kinds) if kinds else {}
+def _additional_scores(task: Labelling, ours: Labels, gold: Labels) -> dict[str, float]:
+    """Return the scores of chunks; empty if the labels are not chunks."""
+    types = task.prepared.vocabularies["label"].chunks
+    return chunk_scores(gold, ours, types) if types else {}
 
 
 def _examples(task: Labelling, split: str) -> Any:
-    own = task.split(split)[0]
-    return own.examples(np.arange(len(own)))
+    """Return the arrays of all examples of a split."""
+    examples = task.split(split)[0]
+    return examples.examples(np.arange(len(examples)))
 
 
-def chunk_scores(gold: Labels, ours: Labels, kinds: list[str]) -> dict[str, float]:
-    """Precision, recall and F1 of whole chunks, borders and kind right, as by conlleval."""
-    strict = Evaluator(gold, ours, tags=kinds, loader="list").evaluate()["overall"]["strict"]
-    return {"precision": strict.precision, "recall": strict.recall, "f1": strict.f1}
+def chunk_scores(gold: Labels, ours: Labels, types: list[str]) -> dict[str, float]:
+    """Return precision, recall and F1 of chunks, as conlleval computes them.
+
+    A chunk is correct if both of its boundaries and its type are.
+    """
+    require_packages("chunk F1", "nervaluate")
+    from nervaluate import Evaluator
+
+    strict = Evaluator(gold, ours, tags=types, loader="list").evaluate()["overall"]["strict"]
+    return {name: float(getattr(strict, name)) for name in ("precision", "recall", "f1")}
 
 
 def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
-    """Scores a split, prints the scores, and writes them with all that was predicted."""
+    """Score a split, print the scores, and write the report."""
     losses, predicted = Predictor(task, mesh)(params, wanted.split)
     model = task.config.model
     title = f"{model.network} {model.cell}: {corpus_name(task.config.data)}"
@@ -82,18 +90,18 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     lines = [
         "".join(
             f"{' '.join(row)}\n"
-            for row in zip(text.get("word", ["-"] * len(own)), true, own, strict=True)
+            for row in zip(text.get("word", ["-"] * len(labels)), true, labels, strict=True)
         )
-        for text, own, true in zip(texts, ours, gold, strict=True)
+        for text, labels, true in zip(texts, ours, gold, strict=True)
     ]
-    scores = losses | _more_scores(task, ours, gold)
+    scores = losses | _additional_scores(task, ours, gold)
     result = keep(wanted, scores, LOSSES[task.kind], lines)
     show(result, _samples(task, wanted.split, ours, gold, 3))
     if "word" not in texts[0]:
         _draw(task, wanted, predicted)
     if wanted.page:
         shown = zip(texts, ours, gold, strict=True) if "word" in texts[0] else ()
-        terms = {"examples": "Sequences", "source": "steps", "target": "labels (gold where wrong)"}
+        terms = {"examples": "Sequences", "source": "words", "target": "labels (gold where wrong)"}
         examples = [_for_page(*x) for x in itertools.islice(shown, wanted.page)]
         write_report(wanted, result, title, terms, examples)
 
@@ -109,18 +117,18 @@ def _samples(
     ]
 
 
-def _numbers(task: Labelling, split: str, predictions: list[Prediction]) -> list[str]:
-    """A line a step and a blank one after a sequence: values, or probabilities of the notes."""
+def _numbers(task: Labelling, split: str, predicted: list[Prediction]) -> list[str]:
+    """Return one text per sequence, with one line per time step: values or notes' probabilities."""
     lines = []
-    for prediction, example in zip(predictions, _examples(task, split), strict=True):
+    for prediction, example in zip(predicted, _examples(task, split), strict=True):
         steps = len(example["label"]) - (task.kind == "notes")
         rows = prediction["label"][:steps].tolist()
         lines.append("".join("\t".join(f"{x:.4f}" for x in row) + "\n" for row in rows))
     return lines
 
 
-def _draw(task: Labelling, wanted: Wanted, predictions: list[Prediction]) -> None:
-    pairs = zip(predictions, _examples(task, wanted.split), strict=True)
+def _draw(task: Labelling, wanted: Wanted, predicted: list[Prediction]) -> None:
+    pairs = zip(predicted, _examples(task, wanted.split), strict=True)
     for number, (prediction, example) in enumerate(pairs):
         if number == wanted.pictures:
             return
@@ -133,11 +141,12 @@ def _draw(task: Labelling, wanted: Wanted, predictions: list[Prediction]) -> Non
 
 
 def _for_page(text: dict[str, list[str]], ours: Sequence[str], gold: Sequence[str]) -> dict:
+    """Return an example of report.html."""
     pairs = list(zip(ours, gold, strict=True))
-    right = sum(own == true for own, true in pairs)
+    right = sum(label == true for label, true in pairs)
     hypothesis = {
-        "text": f"{right} of {len(pairs)} right", "score": None, "attention": {},
-        "tokens": [own if own == true else f"{own} ({true})" for own, true in pairs],
+        "text": f"{right} of {len(pairs)} correct", "score": None, "attention": {},
+        "tokens": [label if label == true else f"{label} ({true})" for label, true in pairs],
     }  # fmt: skip
     text_of = [" ".join(text["word"]), " ".join(gold)]
     return {"text": text_of, "source": text["word"], "hypotheses": [hypothesis]}

@@ -1,4 +1,4 @@
-"""What eval.py is asked for, and how any task's results are kept and shown."""
+"""What a report contains, and how the results of a task are written and printed."""
 
 import base64
 import json
@@ -12,21 +12,23 @@ from evaluation.page import write_report_page
 
 
 class Wanted(NamedTuple):
-    """What a report is to be of."""
+    """What a report contains."""
 
     split: str
-    folder: Path
-    pictures: int  # PNG pictures of so many examples
-    page: int  # examples in the HTML page; 0: no page
-    checkpoints: Sequence[int] = ()
-    decode: Config = None  # translation's way to decode,
-    beams: Sequence[int] = ()  # widths to compare,
-    ter: bool = True  # TER too, which is slow,
-    against: Path | None = None  # a folder of other hypotheses, to compare with
+    folder: Path  # where it is written
+    pictures: int  # number of examples that are drawn as PNG files
+    page: int  # number of examples in report.html; 0: no page
+    # Training steps of the checkpoints that are averaged; for an ensemble, one list per member.
+    checkpoints: Sequence[int] | Sequence[list[int]] = ()
+    # For translation only:
+    decode: Config = None  # decode settings
+    beams: Sequence[int] = ()  # beam widths to compare
+    ter: bool = True  # compute TER, which is slow
+    against: Path | None = None  # report folder of another run, to compare with
 
 
 def corpus_name(data: Config) -> str:
-    """How a person would call it: its name in a catalogue, its folder and files, or its kind."""
+    """Return a corpus' name in a catalogue, the name of its folder and files, or its format."""
     files = re.sub(r"{split}|\.\w+$", "", data.files).strip("._-") if data.dir else ""
     return data.get("name") or f"{Path(data.dir).name} {files}".strip() or data.corpus
 
@@ -34,8 +36,10 @@ def corpus_name(data: Config) -> str:
 def keep(
     wanted: Wanted, scores: dict[str, float], loss: str, predictions: Sequence[str], **more: Any
 ) -> dict[str, Any]:
-    """Writes scores.json and a line for every example; clears away an earlier report. `loss` says
-    what the loss is."""
+    """Write scores.json and predictions.txt, and remove an earlier report.
+
+    `loss` describes the loss in words. Return the content of scores.json.
+    """
     folder = wanted.folder
     for pattern in ("attention-*.png", "prediction-*.png", "report.html"):
         for old in folder.glob(pattern):
@@ -51,6 +55,7 @@ def keep(
 
 
 def show(result: dict[str, Any], samples: Sequence[dict[str, str]]) -> None:
+    """Print samples, the checkpoints and the scores."""
     for sample in samples:
         print("\n".join(f"{name:>15}: {text}" for name, text in sample.items()), end="\n\n")
     print(f"{'checkpoint':>15}: {', '.join(map(str, result['checkpoints']))}")
@@ -65,7 +70,7 @@ def write_report(
     terms: dict[str, str] | None = None,
     examples: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """The page: scores, pictures, and examples that are words with rows of weights over them."""
+    """Write report.html: scores, pictures, and examples with rows of weights over their words."""
     about = f"{result['examples']:,} examples, checkpoint {', '.join(map(str, wanted.checkpoints))}"
     scores = [
         {"name": name, "value": value, "signature": result["signatures"].get(name, "")}
@@ -82,6 +87,6 @@ def write_report(
 
 
 def _inline(picture: Path) -> tuple[str, str]:
-    """Its name, and the picture itself as an address, so that the page needs no other file."""
+    """Return a picture's name and its content as a data URL, so that the page is one file."""
     data = base64.b64encode(picture.read_bytes()).decode()
     return picture.name, f"data:image/png;base64,{data}"

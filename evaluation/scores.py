@@ -1,6 +1,6 @@
-"""Scores of hypotheses against references, with signatures where they have one.
+"""Scores of hypotheses against references, with the signatures of those that sacreBLEU computes.
 
-A sentence may have several references: the pronunciations of a word, other translations.
+A sentence may have several references, such as all pronunciations of a word.
 """
 
 import itertools
@@ -12,13 +12,13 @@ from rapidfuzz.distance import Levenshtein
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-References = Sequence[Sequence[str]]  # one or several a sentence
+References = Sequence[Sequence[str]]  # one or several per sentence
 
 
 def text_scores(
     hypotheses: Sequence[str], references: References, lowercase: bool = False
 ) -> dict[str, float]:
-    """Corpus BLEU and chrF (0–100) and the share of exact matches with any reference (0–1)."""
+    """Return corpus BLEU and chrF (0–100) and the exact-match rate (0–1)."""
     scores = {
         name: metric.corpus_score(hypotheses, _streams(references)).score
         for name, metric in _metrics(lowercase).items()
@@ -29,11 +29,14 @@ def text_scores(
 def exact_match(
     hypotheses: Sequence[str], references: References, lowercase: bool = False
 ) -> float:
+    """Return the fraction of hypotheses that equal one of their references."""
     matches = exact_matches(hypotheses, references, lowercase)
     return sum(matches) / max(1, len(matches))
 
 
 def exact_matches(hypotheses: Sequence[str], references: References, lowercase: bool) -> list[bool]:
+    """Return, for each hypothesis, whether it equals one of its references."""
+
     def plain(text: str) -> str:
         return text.lower() if lowercase else text
 
@@ -42,8 +45,10 @@ def exact_matches(hypotheses: Sequence[str], references: References, lowercase: 
 
 
 def edit_rate(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> float:
-    """TER (0–100): edits, shifts of phrases among them, a reference word. It takes a second
-    for a hundred sentences or two, where the other scores take one for thousands."""
+    """Return TER (0–100): edits, including shifts of phrases, per reference word.
+
+    It is by far the slowest of the scores.
+    """
     metric = sacrebleu.TER(case_sensitive=not lowercase)
     return metric.corpus_score(hypotheses, _streams(references)).score
 
@@ -51,7 +56,7 @@ def edit_rate(hypotheses: Sequence[str], references: References, lowercase: bool
 def tokenised_bleu(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> float:
-    """Lowercased BLEU-4 over given words (multi-bleu.perl -lc), as many papers report it."""
+    """Return lowercased BLEU-4 over the given words (multi-bleu.perl -lc), as many papers do."""
     joined = [" ".join(words) for words in hypotheses]
     streams = _streams([[" ".join(words) for words in several] for several in references])
     return TOKENISED.corpus_score(joined, streams).score
@@ -60,18 +65,20 @@ def tokenised_bleu(
 def token_error_rate(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> float:
-    """Insertions, deletions and substitutions a reference token, to the closest reference: the word
-    error rate of a text, the phoneme error rate of a pronunciation."""
+    """Return insertions, deletions and substitutions per token of the closest reference.
+
+    This is the word error rate of texts and the phoneme error rate of pronunciations.
+    """
     edits = length = 0
     for hypothesis, several in zip(hypotheses, references, strict=True):
-        counts = [(Levenshtein.distance(hypothesis, own), len(own)) for own in several]
+        counts = [(Levenshtein.distance(hypothesis, one), len(one)) for one in several]
         closest = min(counts, key=lambda c: c[0] / max(1, c[1]))
         edits, length = edits + closest[0], length + closest[1]
     return edits / max(1, length)
 
 
 def signatures(lowercase: bool = False, references: int = 1) -> dict[str, str]:
-    """How sacreBLEU computes the scores above: references, tokenisation, case, version."""
+    """Return sacreBLEU's signatures: references, tokenization, case, version."""
     ter = sacrebleu.TER(case_sensitive=not lowercase)
     metrics = _metrics(lowercase) | {"tokenised_bleu": TOKENISED, "ter": ter}
     for metric in metrics.values():
@@ -85,8 +92,11 @@ def paired_bootstrap(
     lowercase: bool = False,
     samples: int = 1000,
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Each metric's score of each system, the half width of its 95 % interval, and the p-value of
-    its difference to the first (Koehn 2004, by sacreBLEU)."""
+    """Compare systems with the first one by paired bootstrap (Koehn 2004, by sacreBLEU).
+
+    Return, by metric and system, the score, the half width of its 95 % confidence interval
+    ("interval"), and the p-value of the difference from the first system ("p").
+    """
     test = PairedTest(
         [(name, list(texts)) for name, texts in systems.items()], _metrics(lowercase),
         _streams(references), test_type="bs", n_samples=samples,
@@ -94,7 +104,7 @@ def paired_bootstrap(
     scores: Any = test()[1]
 
     def p(result: Any, first: Any) -> float:
-        # The first has none; and sacreBLEU's, of equals, is as small as it can be.
+        # sacreBLEU gives the first system none, and equal systems the smallest possible p-value.
         return 1.0 if result.score == first.score else float(result.p_value)
 
     return {
@@ -112,12 +122,12 @@ def paired_bootstrap(
 
 
 def _streams(references: References) -> Any:
-    """sacreBLEU's order: first references of all sentences, second ones, ..."""
+    """Return the references in sacreBLEU's order: all first references, all second ones, ..."""
     return [list(stream) for stream in itertools.zip_longest(*references)]
 
 
 def _metrics(lowercase: bool) -> dict[str, Metric]:
-    # force: no warnings of text in tokens, whose score is tokenised_bleu anyway.
+    # force: do not warn about tokenized text, for which tokenised_bleu is the score to read.
     bleu = sacrebleu.BLEU(lowercase, force=True)
     return {"bleu": bleu, "chrf": sacrebleu.CHRF(lowercase=lowercase)}
 

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     folder = wanted.folder
     _keep(folder, result, translated)
     _print(task, translated, result)
-    for pattern in ("attention-*.png", "heads-*.png", "report.html"):  # of an earlier report
+    for pattern in ("attention-*.png", "heads-*.png", "report.html"):  # an earlier report's
         for old in folder.glob(pattern):
             old.unlink()
     _draw(task, translated, folder, wanted.pictures)
@@ -88,7 +88,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
 
 
 def report_ensemble(
-    tasks: Sequence[Translation], params: Sequence[Params], mesh: Mesh, wanted: Wanted
+    tasks: list[Translation], params: list[Params], mesh: Mesh, wanted: Wanted
 ) -> None:
     """Score an ensemble, whose attention is the mean of its models'."""
     task, translator = tasks[0], Translator(tasks, mesh, wanted.decode)
@@ -136,6 +136,7 @@ def _result(
 
 
 def _keep(folder: Path, result: dict[str, Any], translated: list[Translated]) -> None:
+    """Write scores.json and hypotheses.txt."""
     content = json.dumps(result, indent=2, ensure_ascii=False)
     (folder / "scores.json").write_text(content + "\n", "utf-8")
     lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
@@ -143,6 +144,7 @@ def _keep(folder: Path, result: dict[str, Any], translated: list[Translated]) ->
 
 
 def all_scores(task: Translation, translated: list[Translated], ter: bool) -> dict[str, float]:
+    """Return all scores of the hypotheses; TER, which is slow, only if `ter` is set."""
     scores = score(task, translated) | word_scores(task, translated)
     if ter:
         ours, references = [t.best.text for t in translated], [t.references for t in translated]
@@ -163,6 +165,7 @@ def word_scores(task: Translation, translated: list[Translated]) -> dict[str, fl
 
 
 def read_hypotheses(folder: Path) -> list[str]:
+    """Read the hypotheses of a report, one per sentence."""
     try:
         return (folder / "hypotheses.txt").read_text("utf-8").split("\n")[:-1]
     except OSError:
@@ -207,6 +210,7 @@ def beams(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Part
 
 
 def _print(task: Translation, translated: list[Translated], result: dict[str, Any]) -> None:
+    """Print samples, the checkpoints, the scores and all comparisons."""
     for t in translated[:: max(1, len(translated) // 5)][:5]:
         print(
             "\n".join(f"{name:>15}: {text}" for name, text in sample(task, t).items()), end="\n\n"
@@ -234,6 +238,7 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
 
 
 def _draw(task: Translation, translated: list[Translated], folder: Path, count: int) -> None:
+    """Draw the attention of the first `count` translations."""
     for number, t in enumerate(translated[:count]):
         if t.best.attention is None:
             return  # a model without attention
@@ -280,6 +285,7 @@ def page_content(
     result: dict[str, Any],
     sentences: list[dict[str, Any]],
 ) -> dict[str, Any]:
+    """Return the content of report.html."""
     data, model = task.config.data, task.config.model
     decode, name = result["decode"], model.name
     if name == "seq2seq":

@@ -1,4 +1,4 @@
-"""The programs as a user runs them, in processes of their own."""
+"""Runs the programs as a user does, each in a new process."""
 
 import os
 import subprocess
@@ -7,9 +7,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-# Compiling takes most of the time here, so code is compiled fast rather than to be fast.
+# Most of the time is spent in compiling, so the compiler does not optimize.
 FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-if version("jaxlib").startswith("0.10."):  # its older way to fuse compiles in a third of the time
+if version("jaxlib").startswith("0.10."):  # its older fusion compiles three times as fast
     FAST += " --xla_cpu_use_fusion_emitters=false"
 SMALL = [
     "--config=configs/luong2015.py:score=dot,data=dates,feed=no",
@@ -22,8 +22,8 @@ SMALL = [
     "--config.train.eval_every=2",
 ]
 
-# For what processes do to each other: a network that compiles in a moment, with dropout, and a
-# matrix that is large enough to be divided over devices.
+# For tests of several processes: a network that compiles quickly, has dropout, and has a matrix
+# that is large enough to be sharded over devices.
 QUICK = [
     "--config=configs/schuster1997.py:network=brnn",
     "--config.data.examples.train=32",
@@ -35,17 +35,16 @@ QUICK = [
     "--config.model.dropout=0.2",
 ]
 
-# conftest.py adds where compilations are kept.
-ENVIRONMENT = os.environ | {
-    "XLA_FLAGS": FAST,
-}
+ENVIRONMENT = os.environ | {"XLA_FLAGS": FAST}  # conftest.py adds the compilation cache
 
 
-def call(program, *flags, check=True):
+def call(program, *flags, check=True, **environment):
+    """Run a program; with `check`, it must succeed."""
     command = [sys.executable, program, *flags]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=ENVIRONMENT
-    )
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300,
+        env=ENVIRONMENT | environment,
+    )  # fmt: skip
     if check:
         assert done.returncode == 0, done.stderr
     return done

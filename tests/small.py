@@ -1,4 +1,4 @@
-"""The smallest corpora and models of the tasks beside translation."""
+"""Minimal corpora and configs for all tasks except translation."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def music(folder: Path, rng: np.random.Generator) -> None:
         return cell
 
     names = ("traindata", "validdata", "testdata")
-    scipy.io.savemat(folder / "own.mat", {name: pieces() for name in names})
+    scipy.io.savemat(folder / "all.mat", {name: pieces() for name in names})
 
 
 def texts(folder: Path, rng: np.random.Generator) -> None:
@@ -57,12 +57,12 @@ def questions(folder: Path, rng: np.random.Generator) -> None:
 
 
 SPLITS = {"train": "traindata", "valid": "validdata", "test": "testdata"}
-TASKS = {  # a config, what writes its corpus, changes
+TASKS = {  # config module, its arguments, function that writes a corpus, changed fields
     "series": (schuster1997, "data=series,network=merged", None, {}),
     "classes": (schuster1997, "data=series_classes,network=tdnn", None, {}),
     "columns": (schuster1997, "data=columns,cell=lstm", columns, {}),
     "music": (
-        schuster1997, "data=jsb,cell=gru", music, {"data.files": "own.mat", "data.splits": SPLITS},
+        schuster1997, "data=jsb,cell=gru", music, {"data.files": "all.mat", "data.splits": SPLITS},
     ),
     "sentence": (lin2017, "data=tsv", texts, {"model.hops": 2, "model.attention_features": 3}),
     "pooled": (lin2017, "data=tsv,pooling=max", texts, {}),
@@ -73,7 +73,7 @@ TASKS = {  # a config, what writes its corpus, changes
 
 
 def small_config(name: str, folder: Path) -> Config:
-    """A config of two steps, its corpus in `folder`."""
+    """Return a config that trains for two steps; its corpus is written to `folder`."""
     module, arguments, write, changes = TASKS[name]
     config = module.get_config(arguments)
     folder.mkdir(exist_ok=True)

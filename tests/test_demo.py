@@ -1,4 +1,4 @@
-"""What the README promises of real trainings. Slow: each takes minutes on two cores."""
+"""Training to the scores that the README claims. Slow: minutes per run on two cores."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ CORPORA = ROOT.parent / "shared" / "data"
 
 
 def run(tmp_path, config, *flags):
-    """Trains and evaluates in processes of their own; gives the scores."""
+    """Train and evaluate in new processes; return the scores."""
     common = {"cwd": ROOT, "check": True}
     workdir = f"--workdir={tmp_path}/run"
     train = [sys.executable, "train.py", f"--config=configs/{config}", workdir, *flags]
@@ -37,12 +37,12 @@ EXACT = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", EXACT)
-def test_the_embedded_corpus_is_learned(config, tmp_path):
+def test_every_model_learns_the_generated_corpus(config, tmp_path):
     assert run(tmp_path, config)["exact"] >= EXACT[config]
 
 
 @pytest.mark.slow
-def test_without_attention_a_small_model_falls_behind(tmp_path):
+def test_a_small_model_without_attention_is_worse(tmp_path):
     assert run(tmp_path, "luong2015.py:align=none,data=dates")["exact"] < 0.9
 
 

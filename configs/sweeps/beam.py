@@ -1,10 +1,11 @@
-"""Beam width and length penalty, for any translator.
+"""Beam width and length penalty, for any translation model.
 
     python sweep.py --config=configs/luong2015.py:data=dates \
         --sweep=configs/sweeps/beam.py --workdir=sweeps/beam --workers=2
 
-A run each, all of the same steps, whose dev split is translated by the width: so it also says which
-checkpoint is best. For widths of one trained model, `eval.py --beams=1,2,5,12` takes a minute.
+Each point is one training run that uses its decode settings for validation, so that they also
+select the best checkpoint. To compare beam widths for one trained model, use
+`eval.py --beams=1,2,5,12`, which takes about a minute.
 """
 
 from collections.abc import Iterator

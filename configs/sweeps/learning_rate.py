@@ -3,7 +3,7 @@
     python sweep.py --config=configs/luong2015.py:data=dates \
         --sweep=configs/sweeps/learning_rate.py --workdir=sweeps/rate --trials=12 --pruner=median
 
-The rate is drawn evenly by its logarithm.
+The learning rate is drawn from a log-uniform distribution.
 """
 
 from typing import Any

@@ -3,8 +3,8 @@
     python sweep.py --config=configs/luong2015.py:data=dates \
         --sweep=configs/sweeps/luong2015_windows.py --workdir=sweeps/windows --workers=2
 
-36 points: global attention has no window. The paper chose D = 10 and did not vary it; its Table 4
-has location for global attention alone.
+36 points, because global attention has no window. The paper uses D = 10 throughout; its Table 4 has
+the location score for global attention only.
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,10 @@
-"""Sutskever 2014: depth of the stacks, and whether the source is read from its end.
+"""Sutskever 2014: number of layers, with and without reversing the source.
 
     python sweep.py --config=configs/sutskever2014.py:data=dates \
         --sweep=configs/sweeps/sutskever2014_depth.py --workdir=sweeps/depth --workers=2
 
-In the paper each further of 4 layers lowers perplexity by nearly 10 % (§3.4), and reversal makes
-30.59 BLEU of 26.17 (Table 1).
+In the paper, each additional layer, up to 4, reduces perplexity by nearly 10 % (§3.4), and
+reversing the source raises BLEU from 26.17 to 30.59 (Table 1).
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,10 @@
-"""Vaswani 2017, Table 3: base and what its rows change.
+"""Vaswani 2017, Table 3: the base model and its variations.
 
     python sweep.py --config=configs/vaswani2017.py:size=paper,data=wmt14_en_de \
         --sweep=configs/sweeps/vaswani2017_table3.py --workdir=sweeps/table3
 
-Each is days of a GPU; with size=small and data=multi30k_bpe_en_de it is minutes, but for rows whose
-sizes do not fit the smaller model.
+Each row takes days on one GPU. With size=small and data=multi30k_bpe_en_de it takes minutes; rows
+whose sizes do not fit the smaller model are not available there.
 """
 
 from collections.abc import Iterator

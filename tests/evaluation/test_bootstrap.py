@@ -15,14 +15,19 @@ from evaluation.scores import tokenised_bleu
 RNG = np.random.default_rng(0)
 
 
+def random_statistics(count):
+    """The statistics of a system that is right half of the time."""
+    return mean_statistics((RNG.random(count) < 0.5).tolist())
+
+
 def test_a_system_does_not_differ_from_itself():
-    right = [mean_statistics(RNG.random(50) < 0.5) for _ in range(3)]
+    right = [random_statistics(50) for _ in range(3)]
     assert paired_bootstrap_p(right, right, mean_score) == 1
 
 
 def test_the_p_value_is_two_sided():
-    worse = [mean_statistics(np.arange(200) % 4 > 0)]
-    better = [mean_statistics(np.arange(200) % 8 > 0)]
+    worse = [mean_statistics([i % 4 > 0 for i in range(200)])]
+    better = [mean_statistics([i % 8 > 0 for i in range(200)])]
     for pair in ((better, worse), (worse, better)):
         assert paired_bootstrap_p(*pair, mean_score) < 0.01
 
@@ -30,10 +35,7 @@ def test_the_p_value_is_two_sided():
 def test_equal_systems_are_significant_at_the_nominal_rate():
     found = [
         paired_bootstrap_p(
-            [mean_statistics(RNG.random(80) < 0.5)],
-            [mean_statistics(RNG.random(80) < 0.5)],
-            mean_score,
-            samples=200,
+            [random_statistics(80)], [random_statistics(80)], mean_score, samples=200
         )
         for _ in range(200)
     ]

@@ -1,18 +1,19 @@
-"""Every model of the repository decodes, shows what it read, and is reported in the same way."""
+"""Every translation model trains, decodes, attends and is reported in the same way."""
 
-import importlib
 import json
 
 import jax
 import numpy as np
 import pytest
 
-from data.vocabulary import EOS
+from configs.load import load_config_file
+from evaluation import translation
 from evaluation.evaluator import Evaluator
 from evaluation.results import Wanted
-from evaluation.translation import report
 from tasks.translation import Translation
 from tests.conftest import tiny_config
+from training.devices import make_mesh
+from training.loop import train
 
 CONFIGS = {
     "global": "luong2015",
@@ -25,14 +26,15 @@ CONFIGS = {
     "sutskever": "sutskever2014",
     "transformer": "vaswani2017",
 }
+WITHOUT_ATTENTION = ("cho", "sutskever")
 
 
 def make(name, cache):
     file, _, arguments = CONFIGS[name].partition(":")
-    config = importlib.import_module(f"configs.{file}").get_config(f"data=dates,{arguments}")
+    config = load_config_file(f"configs/{file}.py", f"data=dates,{arguments}")
     reverse = config.data.reverse_source
     config.data = tiny_config(cache).data
-    config.data.reverse_source = reverse
+    config.data.update({"reverse_source": reverse, "buckets": 1})
     if config.model.name == "transformer":
         config.model.update({"features": 8, "heads": 2, "feed_forward": 8})
     else:
@@ -40,43 +42,62 @@ def make(name, cache):
             stack.features = stack.embedding = 8
         config.model.encoder.features //= 1 + config.model.encoder.bidirectional
         config.model.decoder.maxout = 4
+    config.train.update({"steps": 2, "eval_every": 2, "log_every": 2, "samples": 1})
     config.decode.update({"beam": 2, "nbest": 2, "max_ratio": 0.5, "max_extra": 2})
     return Translation(config)
 
 
-# Models whose parts are all among those of others, or of tests of one model, are left to make slow.
-_ALIKE = tuple(name for name in CONFIGS if name != "transformer")
+def record_results(monkeypatch, name):
+    """Return a list that receives the result of every call of a method of Evaluator."""
+    results, method = [], getattr(Evaluator, name)
+
+    def recorded(*arguments, **options):
+        results.append(method(*arguments, **options))
+        return results[-1]
+
+    monkeypatch.setattr(Evaluator, name, recorded)
+    return results
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in _ALIKE)) for name in CONFIGS],
-)
-def test_it_decodes_looks_and_is_reported(name, cache, mesh, tmp_path):
-    task = make(name, cache)
-    params, decode = jax.jit(task.init)(jax.random.key(0)), task.config.decode
-    looks = name not in ("cho", "sutskever")
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_run_from_training_to_report(name, cache, tmp_path, monkeypatch):
+    task, alone = make(name, cache), make_mesh(jax.devices()[:1])
+    evaluate = translation.make_evaluate(task, alone)
+    state = train(task, evaluate, task.config, tmp_path, alone)
+    logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in logged if line["kind"] in ("train", "valid")]
+    assert len(losses) == 2 and np.isfinite(losses).all()
 
-    evaluator = Evaluator(task, mesh, decode)
-    pairs = task.pairs("test")[:2]
-    found = evaluator.translator.in_order([params], [pair.source for pair in pairs], True)
-    flat = [(pair, h) for pair, several in zip(pairs, found, strict=True) for h in several]
-    assert len(flat) == 4
-    sources = [np.array([*task.source.encode(pair.source), EOS]) for pair, _ in flat]
-    forced = evaluator.attention_of(params, sources, [h.ids for _, h in flat])
-    for (_, hypothesis), source, named in zip(flat, sources, forced, strict=True):
-        assert bool(named) == looks == (hypothesis.attention is not None)
-        if looks:  # decoding and forcing what was decoded look at the same words
-            assert hypothesis.attention.shape == (len(hypothesis.ids), len(source))
+    decoded, forced = (
+        record_results(monkeypatch, method) for method in ("translate", "attention_of")
+    )
+    decode = task.config.decode
+    wanted = Wanted("test", tmp_path, pictures=1, page=2, checkpoints=[2], decode=decode, ter=False)
+    translation.report(task, state.params, alone, wanted)
+    attends = name not in ("cho", "sutskever")
+    hypotheses = [h for translated in decoded[0][:2] for h in translated.hypotheses]
+    check_attention(hypotheses, forced[0], attends)
+    check_report(tmp_path, name, attends)
+
+
+def check_attention(hypotheses, forced, attends):
+    """Decoding has the attention that teacher forcing with the decoded tokens has."""
+    assert len(hypotheses) == len(forced) == 4
+    for hypothesis, named in zip(hypotheses, forced, strict=True):
+        assert bool(named) == attends == (hypothesis.attention is not None)
+        if attends:
+            assert len(hypothesis.attention) == len(hypothesis.ids)
             np.testing.assert_allclose(hypothesis.attention, named["attention"], atol=1e-5)
 
-    report(task, params, mesh, Wanted("test", tmp_path, 1, 2, [7], decode))
-    kept = json.loads((tmp_path / "scores.json").read_text())
+
+def check_report(folder, name, attends):
+    """The report has scores, and statistics and pictures of every attention."""
+    kept = json.loads((folder / "scores.json").read_text())
     assert np.isfinite(list(kept["scores"].values())).all()
-    assert ("alignment_error" in kept["scores"]) == looks == bool(kept["attention"])
-    assert (tmp_path / "attention-0.png").exists() == looks
-    assert (tmp_path / "heads-0.png").exists() == (name == "transformer")
-    page = (tmp_path / "report.html").read_text("utf-8")
+    assert ("alignment_error" in kept["scores"]) == attends == bool(kept["attention"])
+    assert (folder / "attention-0.png").exists() == attends
+    assert (folder / "heads-0.png").exists() == (name == "transformer")
+    page = (folder / "report.html").read_text("utf-8")
     assert "/*DATA*/" not in page
     if name == "transformer":
         heads = {f"layer {layer} head {head}" for layer in (0, 1) for head in (0, 1)}

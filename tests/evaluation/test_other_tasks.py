@@ -1,4 +1,4 @@
-"""Training, scores, predictions, pictures and pages of the tasks beside translation."""
+"""Training, scores, predictions, pictures and report.html of all tasks except translation."""
 
 import json
 import re
@@ -18,11 +18,11 @@ from evaluation.predictions import Predictor, mean_losses
 from evaluation.results import Wanted
 from experiment import score_run, train_run
 from tasks.registry import make_task
+from tests.programs import ENVIRONMENT, ROOT
 from tests.small import small_config
 from training.devices import make_mesh
 from training.loop import train
 
-ROOT = Path(__file__).parents[2]
 SCORES = {
     "series": {"loss"},
     "columns": {"loss", "accuracy", "precision", "recall", "f1"},
@@ -47,13 +47,7 @@ def alone():
     return make_mesh(jax.devices()[:1])
 
 
-# The others of each task differ in their model alone, which is tested by itself.
-_FIRST = ("series", "columns", "reader")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in _FIRST)) for n in SCORES]
-)
+@pytest.mark.parametrize("name", SCORES)
 def test_a_run_from_corpus_to_page(name, tmp_path, alone):
     config, workdir = small_config(name, tmp_path / "corpus"), tmp_path / "run"
     workdir.mkdir()
@@ -88,36 +82,38 @@ def test_predictions_come_in_the_corpus_order_from_several_devices(tmp_path, mes
     config = small_config("columns", tmp_path)
     config.data.update({"batch_size": 4, "batch_multiple": 2, "buckets": 2})
     task = make_task(config)
-    assert len(list(task.eval_batches("test"))) > 2  # and not in the corpus' order
+    assert len(list(task.eval_batches("test"))) > 2  # which are not in the corpus' order
     params = jax.jit(task.init)(jax.random.key(0))
     losses, found = Predictor(task, mesh)(params, "test")
     sums, loss, predict = [], jax.jit(task.loss), jax.jit(task.predict)
     assert len(found) == len(task.prepared.split("test"))
-    for batch in task.eval_batches("test"):  # on one device, and by the index
+    for batch in task.eval_batches("test"):  # on one device, matched by index
         sums.append(loss(params, batch))
-        own = predict(params, batch)[0]["label"]
+        labels = predict(params, batch)[0]["label"]
         for row, i in enumerate(batch["index"].tolist()):
             if i >= 0:
-                np.testing.assert_array_equal(found[i]["label"], own[row])
+                np.testing.assert_array_equal(found[i]["label"], labels[row])
     np.testing.assert_allclose(losses["loss"], mean_losses(sums)["loss"], rtol=1e-5)
 
 
-# By hand: chunks of gold, of ours, and those of both.
+# Gold labels, predicted labels, and the numbers of gold, predicted and correct chunks.
 CHUNKS = {
-    "all": (["B-NP", "I-NP", "O"], ["B-NP", "I-NP", "O"], (1, 1, 1)),
-    "border": (["B-NP", "I-NP", "O"], ["B-NP", "O", "O"], (1, 1, 0)),
-    "kind": (["B-NP", "I-NP"], ["B-VP", "I-VP"], (1, 1, 0)),
+    "equal": (["B-NP", "I-NP", "O"], ["B-NP", "I-NP", "O"], (1, 1, 1)),
+    "boundary": (["B-NP", "I-NP", "O"], ["B-NP", "O", "O"], (1, 1, 0)),
+    "type": (["B-NP", "I-NP"], ["B-VP", "I-VP"], (1, 1, 0)),
     "cut in two": (["B-NP", "I-NP"], ["B-NP", "B-NP"], (1, 2, 0)),
-    "begun inside": (["O", "B-NP"], ["O", "I-NP"], (1, 1, 1)),  # conlleval begins it there
-    "kind changes": (["B-NP", "B-VP"], ["B-NP", "I-VP"], (2, 2, 2)),
-    "nothing": (["B-NP", "O"], ["O", "O"], (1, 0, 0)),
+    "starts with I": (["O", "B-NP"], ["O", "I-NP"], (1, 1, 1)),  # conlleval starts a chunk there
+    "type changes": (["B-NP", "B-VP"], ["B-NP", "I-VP"], (2, 2, 2)),
+    "no chunk": (["B-NP", "O"], ["O", "O"], (1, 0, 0)),
 }
 
 
 @pytest.mark.parametrize("name", CHUNKS)
 def test_chunks_are_counted_as_conlleval_does(name):
     gold, ours, (wanted, found, both) = CHUNKS[name]
-    scores = chunk_scores([gold, ["B-NP"]], [ours, ["B-NP"]], ["NP", "VP"])  # one more is right
+    scores = chunk_scores(
+        [gold, ["B-NP"]], [ours, ["B-NP"]], ["NP", "VP"]
+    )  # and one more correct chunk
     precision, recall = (both + 1) / (found + 1), (both + 1) / (wanted + 1)
     assert scores["precision"] == pytest.approx(precision)
     assert scores["recall"] == pytest.approx(recall)
@@ -128,13 +124,19 @@ def test_a_text_without_chunks_has_an_f1_of_zero():
     assert chunk_scores([["O", "O"]], [["O", "O"]], ["NP"])["f1"] == 0
 
 
+def test_chunk_scores_without_nervaluate_are_a_user_error(monkeypatch):
+    monkeypatch.setitem(sys.modules, "nervaluate", None)
+    with pytest.raises(UserError, match=r"nervaluate.*pip install"):
+        chunk_scores([["O"]], [["O"]], ["NP"])
+
+
 def test_labels_that_are_no_chunks_have_no_f1(tmp_path):
     config = small_config("columns", tmp_path)
     for path in tmp_path.glob("*.txt"):
         text = path.read_text()
         path.write_text(text.replace("B-", "b").replace("I-", "i"))
     config.train.eval_metric = "f1"
-    with pytest.raises(UserError, match="this corpus has none: set it to accuracy"):
+    with pytest.raises(UserError, match=r"eval_metric=f1.*accuracy"):
         make_task(config)
     config.train.eval_metric = "accuracy"
     task = make_task(config)
@@ -148,21 +150,35 @@ def test_scores_of_classes():
     assert macro_f1(ours, gold) == pytest.approx((2 / 3 + 4 / 6) / 2)
 
 
-def test_what_cannot_be_done_with_a_run_is_a_sentence(tmp_path, alone):
-    config, run = small_config("series", tmp_path / "corpus"), tmp_path / "run"
-    train_run(config, run, alone)
+@pytest.fixture(scope="module")
+def series_run(tmp_path_factory, alone):
+    """The config and the workdir of a trained labelling run."""
+    folder = tmp_path_factory.mktemp("series")
+    config = small_config("series", folder / "corpus")
+    train_run(config, folder / "run", alone)
+    return config, folder / "run"
 
-    def said(*command: str) -> str:
-        own = [sys.executable, *command, f"--workdir={tmp_path / 'run'}"]
-        result = subprocess.run(
-            own, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
-        assert result.returncode == 1 and "Traceback" not in result.stderr
-        return result.stderr
 
-    assert "--decode.beam: a run of labelling decodes nothing" in said("eval.py", "--decode.beam=3")
-    assert "only translation runs can translate" in said("translate.py")
-    taken = tmp_path / "file"
+@pytest.mark.parametrize(
+    ("command", "facts"),
+    [
+        (["eval.py", "--decode.beam=3"], ["--decode.beam", "labelling"]),
+        (["eval.py", "--beams=1,2"], ["--beams", "labelling"]),
+        (["translate.py"], ["run is a labelling run", "translation"]),
+    ],
+)
+def test_a_program_that_needs_a_translation_run_says_so(command, facts, series_run):
+    done = subprocess.run(
+        [sys.executable, *command, f"--workdir={series_run[1]}"],
+        cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1 and line.startswith("error: ")
+    assert all(fact in line for fact in facts)
+
+
+def test_a_report_folder_that_is_a_file_is_a_user_error(series_run, tmp_path, alone):
+    taken = tmp_path / "taken"
     taken.write_text("")
-    with pytest.raises(UserError, match=r"cannot write to .*file: File exists"):
-        score_run(config, run, alone, "best", Wanted("test", taken, pictures=0, page=0))
+    with pytest.raises(UserError, match=r"taken.*File exists"):
+        score_run(*series_run, alone, "best", Wanted("test", taken, pictures=0, page=0))

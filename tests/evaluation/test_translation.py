@@ -1,5 +1,6 @@
+"""Validation and reports of translation runs."""
+
 import json
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from data.tokenizers import TOKENIZERS, make_tokenizer
 from data.vocabulary import EOS, WordVocabulary
-from evaluation import translation, translation_report
+from evaluation import forced_attention, translation
 from evaluation.evaluator import Evaluator
 from evaluation.forced_attention import ForcedAttention
 from evaluation.results import Wanted
@@ -17,8 +18,8 @@ from tasks.translation import Translation
 from training.devices import fit_rows, make_mesh
 
 
-@pytest.mark.parametrize("name", sorted(TOKENIZERS.keys() - {"plain"}))  # never written back
-def test_a_perfect_translation_scores_everything_with_every_tokenizer(name):
+@pytest.mark.parametrize("name", sorted(TOKENIZERS.keys() - {"plain"}))  # it cannot detokenize
+def test_a_perfect_translation_is_an_exact_match_with_every_tokenizer(name):
     line = "zwei jun@@ ge männer sind im frei@@ en" if name == "bpe" else "zwei junge Männer sind."
     vocabulary = WordVocabulary([], make_tokenizer(name, "de"), lowercase=False)
     words = vocabulary.tokens(line)
@@ -70,16 +71,17 @@ def wanted(decode, folder, **changes):
 
 
 @pytest.mark.parametrize("greedily", [True, False])
-def test_the_dev_split_is_translated_greedily_or_as_decode_says(
+def test_validation_decodes_greedily_or_with_the_beam_but_never_samples(
     tiny_task, mesh, monkeypatch, greedily
 ):
-    asked = []
-    monkeypatch.setattr(translation, "Evaluator", lambda task, mesh, decode: asked.append(decode))
+    used = []
+    monkeypatch.setattr(translation, "Evaluator", lambda task, mesh, decode: used.append(decode))
     config = tiny_task.config.copy_and_resolve_references()
     config.decode.update({"beam": 3, "nbest": 2, "temperature": 0.5})
     config.train.eval_greedily = greedily
-    translation.make_evaluate(SimpleNamespace(config=config), mesh)
-    (decode,) = asked
+    monkeypatch.setattr(tiny_task, "config", config)
+    translation.make_evaluate(tiny_task, mesh)
+    (decode,) = used
     assert (decode.beam, decode.nbest, decode.temperature) == (1 if greedily else 3, 1, 0.0)
 
 
@@ -98,18 +100,18 @@ def test_a_source_with_several_references_is_one_sentence(
     assert kept["sentences"] == 11 and kept["against"]
 
 
-def test_heads_are_drawn_of_the_sentences_asked_for(tiny_task, tmp_path, monkeypatch):
+def test_heads_are_drawn_for_the_chosen_sentences(tiny_task, tmp_path, monkeypatch):
     pairs, drawn = [pair._replace(alignment="") for pair in tiny_task.pairs("test")], []
-    monkeypatch.setattr(translation_report, "heat_maps", lambda *given: drawn.append(given))
-    looks = ForcedAttention(tiny_task, pairs, [pairs[0], pairs[2], pairs[0]])
+    monkeypatch.setattr(forced_attention, "heat_maps", lambda *given: drawn.append(given))
+    attention = ForcedAttention(tiny_task, pairs, [pairs[0], pairs[2], pairs[0]])
     for i in range(len(pairs)):
-        looks.add(i, {"attention": np.eye(2), "layer 0 head 0": np.full((2, 2), i)})
-    looks.draw(tmp_path)
+        attention.add(i, {"attention": np.eye(2), "layer 0 head 0": np.full((2, 2), float(i))})
+    attention.draw_heads(tmp_path)
     assert [path.name for *_, path in drawn] == ["heads-0.png", "heads-1.png", "heads-2.png"]
     assert [given[0]["layer 0 head 0"][0, 0] for given in drawn] == [0, 2, 0]
 
 
-def test_report_keeps_all_it_found(params, tiny_task, mesh, tmp_path, capsys):
+def test_a_report_contains_all_scores_and_comparisons(params, tiny_task, mesh, tmp_path, capsys):
     decode = tiny_task.config.decode.copy_and_resolve_references()
     other = tmp_path / "other"
     other.mkdir()
