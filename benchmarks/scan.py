@@ -43,6 +43,7 @@ from models.encoders import RecurrentEncoder
 from models.recurrent import Stack
 from models.seq2seq import make_seq2seq
 from tasks.losses import class_values, cross_entropy
+from training.devices import GPU_OPTIONS
 
 _OUT = flags.DEFINE_string("out", "docs/speed/scan", "Folder for the results.")
 _ABLATE = flags.DEFINE_bool("ablate", False, "Also measure `models.scan.scan` without its parts.")
@@ -53,21 +54,14 @@ ROUND_SECONDS = 0.3  # shortest duration of one round of one program
 DROPOUT = 0.1
 # Largest relative distance between the two gradients. jax.lax.scan sums in the model's dtype.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}
-# A copy of training.devices.GPU_OPTIONS, whose module imports the data pipeline.
-GPU_OPTIONS = {
-    "xla_gpu_enable_triton_gemm": False,
-    "xla_gpu_autotune_level": 0,
-    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,CONDITIONAL,WHILE,"
-    "DYNAMIC_SLICE_FUSION",
-}
 
 Loss = Callable[[Any, dict[str, Array], Array], Array]  # of parameters, batch and dropout key
 
 
-class Subject(NamedTuple):
+class Case(NamedTuple):
     """A model to measure: its loss, its parameters, and the shape of its batches."""
 
-    make: Callable[["Subject"], tuple[Loss, Any]]
+    make: Callable[["Case"], tuple[Loss, Any]]
     vocabulary: int
     batch: int
     length: int
@@ -79,7 +73,7 @@ class Subject(NamedTuple):
         return rng.integers(len(SPECIALS), self.vocabulary, shape, dtype=np.int32)
 
 
-def translator(config: Config, layers: int, features: int) -> Callable[[Subject], Any]:
+def translator(config: Config, layers: int, features: int) -> Callable[[Case], Any]:
     """A recurrent translator under teacher forcing, with cross-entropy over the vocabulary."""
     model = config.unlock().model
     for stack in (model.encoder, model.decoder):
@@ -87,7 +81,7 @@ def translator(config: Config, layers: int, features: int) -> Callable[[Subject]
     model.decoder.maxout = features // 2
     model.dropout = DROPOUT
 
-    def make(subject: Subject) -> tuple[Loss, Any]:
+    def make(subject: Case) -> tuple[Loss, Any]:
         model.dtype = subject.dtype
         size = subject.vocabulary
         module = make_seq2seq(model, size, size, reverse_source=False)
@@ -110,10 +104,10 @@ def translator(config: Config, layers: int, features: int) -> Callable[[Subject]
     return make
 
 
-def encoder(features: int) -> Callable[[Subject], Any]:
+def encoder(features: int) -> Callable[[Case], Any]:
     """A bidirectional LSTM over embeddings; the loss is the mean square of its states."""
 
-    def make(subject: Subject) -> tuple[Loss, Any]:
+    def make(subject: Case) -> tuple[Loss, Any]:
         dtype = jnp.dtype(subject.dtype)
         stack = Stack("lstm", features, 1, bidirectional=True, dropout=DROPOUT, dtype=dtype)
         module = RecurrentEncoder(Embed(subject.vocabulary, features, dtype=dtype), stack)
@@ -131,12 +125,12 @@ def encoder(features: int) -> Callable[[Subject], Any]:
     return make
 
 
-def classifier(features: int, classes: int = 5) -> Callable[[Subject], Any]:
+def classifier(features: int, classes: int = 5) -> Callable[[Case], Any]:
     """The self-attentive BiLSTM of lin2017 with cross-entropy over its classes."""
     model = lin2017.get_config().unlock().model
     model.features = model.embedding = features
 
-    def make(subject: Subject) -> tuple[Loss, Any]:
+    def make(subject: Case) -> tuple[Loss, Any]:
         model.dtype = subject.dtype
         module = make_sentence(model, subject.vocabulary, classes)
 
@@ -151,34 +145,34 @@ def classifier(features: int, classes: int = 5) -> Callable[[Subject], Any]:
     return make
 
 
-def luong(layers: int, features: int) -> Callable[[Subject], Any]:
+def luong(layers: int, features: int) -> Callable[[Case], Any]:
     """Global attention, general score, input feeding, a unidirectional encoder."""
     config = luong2015.get_config("feed=yes").unlock()
     config.model.encoder.bidirectional = False
     return translator(config, layers, features)
 
 
-def bahdanau(features: int) -> Callable[[Subject], Any]:
+def bahdanau(features: int) -> Callable[[Case], Any]:
     """Concat attention before a GRU, a bidirectional encoder."""
     return translator(bahdanau2015.get_config(), 1, features)
 
 
-SUBJECTS: dict[str, dict[str, Subject]] = {
+SUBJECTS: dict[str, dict[str, Case]] = {
     "cpu": {
-        "luong2015 1 × 128": Subject(luong(1, 128), 2000, 32, 20, "float32"),
-        "luong2015 2 × 256": Subject(luong(2, 256), 2000, 32, 20, "float32"),
-        "luong2015 2 × 512": Subject(luong(2, 512), 2000, 16, 20, "float32"),
-        "bidirectional encoder 1 × 256": Subject(encoder(256), 2000, 32, 20, "float32"),
-        "lin2017 BiLSTM 150": Subject(classifier(150), 2000, 64, 20, "float32"),
+        "luong2015 1 × 128": Case(luong(1, 128), 2000, 32, 20, "float32"),
+        "luong2015 2 × 256": Case(luong(2, 256), 2000, 32, 20, "float32"),
+        "luong2015 2 × 512": Case(luong(2, 512), 2000, 16, 20, "float32"),
+        "bidirectional encoder 1 × 256": Case(encoder(256), 2000, 32, 20, "float32"),
+        "lin2017 BiLSTM 150": Case(classifier(150), 2000, 64, 20, "float32"),
     },
     "gpu": {
-        "luong2015 1 × 128": Subject(luong(1, 128), 10_000, 128, 50, "bfloat16"),
-        "luong2015 2 × 256": Subject(luong(2, 256), 10_000, 128, 50, "bfloat16"),
-        "luong2015 2 × 512": Subject(luong(2, 512), 17_000, 128, 50, "bfloat16"),
-        "luong2015 4 × 1024": Subject(luong(4, 1024), 50_000, 128, 50, "bfloat16"),
-        "bahdanau2015 1 × 512": Subject(bahdanau(512), 17_000, 128, 50, "bfloat16"),
-        "bidirectional encoder 1 × 512": Subject(encoder(512), 17_000, 128, 50, "bfloat16"),
-        "lin2017 BiLSTM 150": Subject(classifier(150), 17_000, 64, 50, "bfloat16"),
+        "luong2015 1 × 128": Case(luong(1, 128), 10_000, 128, 50, "bfloat16"),
+        "luong2015 2 × 256": Case(luong(2, 256), 10_000, 128, 50, "bfloat16"),
+        "luong2015 2 × 512": Case(luong(2, 512), 17_000, 128, 50, "bfloat16"),
+        "luong2015 4 × 1024": Case(luong(4, 1024), 50_000, 128, 50, "bfloat16"),
+        "bahdanau2015 1 × 512": Case(bahdanau(512), 17_000, 128, 50, "bfloat16"),
+        "bidirectional encoder 1 × 512": Case(encoder(512), 17_000, 128, 50, "bfloat16"),
+        "lin2017 BiLSTM 150": Case(classifier(150), 17_000, 64, 50, "bfloat16"),
     },
 }
 
@@ -221,7 +215,7 @@ ABLATIONS: Variants = {
 }
 
 
-def measure(subject: Subject, variants: Variants = VARIANTS) -> dict[str, Any]:
+def measure(subject: Case, variants: Variants = VARIANTS) -> dict[str, Any]:
     """Measure time, compilation time and temporary memory of every variant of a training step."""
     loss, params = subject.make(subject)
     batch = jax.device_put({"source": subject.tokens(0), "target": subject.tokens(1)})

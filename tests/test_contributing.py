@@ -14,7 +14,7 @@ from tests.programs import ENVIRONMENT, ROOT
 _EDIT = re.compile(
     r"^\*\*`(?P<file>[^`]+)`\*\*, "
     r"(?:(?P<new>new file)|(?P<where>before|instead of) `(?P<line>[^`\n]+)`):"
-    r"\n\n```python\n(?P<code>.*?)```$",
+    r"\n\n```(?:python)?\n(?P<code>.*?)```$",
     re.M | re.S,
 )
 
