@@ -4,6 +4,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from configs.base import Config
@@ -35,7 +36,9 @@ class Labelling(Task):
 
     def init(self, key: Array) -> Params:
         row = {  # the shortest possible sequence: music needs a frame and its successor
-            name: jnp.ones((1, *(2 if isinstance(a, str) else a for a in field.axes)), field.dtype)
+            name: jnp.ones(
+                (1, *(2 if isinstance(a, str) else a for a in field.axes)), np.dtype(field.dtype)
+            )
             for name, field in self.prepared.fields.items()
         }
         return self.model.init(key, *self._inputs(row)[:2])["params"]
