@@ -1,3 +1,5 @@
+"""Word links from attention, and the alignment error rate."""
+
 import numpy as np
 import pytest
 
@@ -14,20 +16,20 @@ def test_links_are_sure_or_possible():
     assert parse_links("0-0 1?2 3-1") == Gold({(0, 0), (3, 1)}, {(0, 0), (1, 2), (3, 1)})
 
 
-def test_each_word_is_linked_to_what_it_attends_to_most():
+def test_each_target_word_is_linked_to_the_source_word_it_attends_to_most():
     attention = np.array([
         [0.1, 0.8, 0.1],  # to the second word
         [0.2, 0.2, 0.6],  # to </s>: no link
         [0.0, 0.0, 0.0],  # an empty window: no link
-        [0.9, 0.1, 0.0],  # of </s> itself: no link
+        [0.9, 0.1, 0.0],  # the row of </s>: no link
     ])  # fmt: skip
     assert attention_links(attention, [0, 1], [0, 1, 2]) == {(1, 0)}
 
 
-def test_pieces_are_merged_to_words():
+def test_subwords_are_merged_into_words():
     attention = np.array([
-        [0.4, 0.3, 0.3, 0.0],  # first piece of the first word: to the pieces of the second, .6
-        [0.5, 0.2, 0.2, 0.1],  # second piece
+        [0.4, 0.3, 0.3, 0.0],  # first subword of the first word: .6 to the second source word
+        [0.5, 0.2, 0.2, 0.1],  # second subword
         [0.1, 0.1, 0.1, 0.7],  # second word: to </s>
         [0.0, 0.0, 0.0, 1.0],
     ])  # fmt: skip
@@ -46,18 +48,18 @@ def test_pieces_are_merged_to_words():
         ([], [], []),
     ],
 )
-def test_tokens_know_their_words(tokens, words, expected):
+def test_every_token_belongs_to_a_word(tokens, words, expected):
     assert words_of_tokens(tokens, words) == expected
 
 
 @pytest.mark.parametrize(
     ("guess", "expected"),
     [
-        ({(0, 0), (1, 1)}, 0.0),  # exactly the sure ones
-        ({(0, 0), (1, 1), (2, 1)}, 0.0),  # a possible one is no error
-        ({(0, 0)}, 1 - 2 / 3),  # a sure one is missing
+        ({(0, 0), (1, 1)}, 0.0),  # exactly the sure links
+        ({(0, 0), (1, 1), (2, 1)}, 0.0),  # a possible link is not an error
+        ({(0, 0)}, 1 - 2 / 3),  # a sure link is missing
         ({(0, 1), (1, 0)}, 1.0),  # all wrong
-        ({(0, 0), (1, 1), (2, 2)}, 1 - 4 / 5),  # one too many
+        ({(0, 0), (1, 1), (2, 2)}, 1 - 4 / 5),  # one wrong link
         (set(), 1.0),
     ],
 )
@@ -73,7 +75,7 @@ def test_error_rate_of_a_published_example():
     assert alignment_error_rate([guess], [Gold(gold, gold)]) == pytest.approx(2 / 3)
 
 
-def test_error_rate_is_of_the_corpus_not_a_mean_of_sentences():
+def test_error_rate_is_over_the_corpus_not_a_mean_over_sentences():
     gold = Gold({(0, 0)}, {(0, 0)})
     pairs = [({(0, 0)}, gold), ({(1, 0), (1, 1), (1, 2)}, gold)]
     guesses, golds = zip(*pairs, strict=True)

@@ -1,3 +1,5 @@
+"""Scores of hypotheses against references."""
+
 import numpy as np
 import pytest
 import sacrebleu
@@ -12,7 +14,7 @@ from evaluation.scores import (
 )
 
 
-def test_scores_are_sacrebleus_and_exact_match_counts():
+def test_scores_equal_those_of_sacrebleu_and_exact_matches_are_counted():
     hypotheses = ["the cat sat on the mat", "A dog", "one two three four five"]
     references = ["the cat sat on a mat", "a dog", "one two three four five"]
     scores = text_scores(hypotheses, [[r] for r in references])
@@ -27,7 +29,7 @@ def test_scores_are_sacrebleus_and_exact_match_counts():
     assert "case:mixed" in signatures()["bleu"] and "case:lc" in signatures(True)["bleu"]
 
 
-def test_any_of_several_references_will_do():
+def test_a_hypothesis_may_match_any_of_its_references():
     hypotheses = ["a b c d", "x y z w"]
     references = [["q r s t", "a b c d"], ["x y z w"]]
     scores = text_scores(hypotheses, references)
@@ -35,7 +37,7 @@ def test_any_of_several_references_will_do():
     assert scores["bleu"] == pytest.approx(100)
 
 
-def test_tokenised_bleu_takes_words_as_they_come_and_no_case():
+def test_tokenised_bleu_does_not_tokenize_and_ignores_case():
     hypothesis, reference = (
         ["Ein", "Hund", ",", "der", "läuft", "!"],
         ["ein", "Hund", ",", "der", "rennt", "!"],
@@ -51,8 +53,8 @@ def test_tokenised_bleu_takes_words_as_they_come_and_no_case():
     ("hypothesis", "references", "expected"),
     [
         ("K AE T", ["K AE T"], 0),
-        ("K AE", ["K AE T"], 1 / 3),  # one is missing
-        ("K AH T S", ["K AE T"], 2 / 3),  # one wrong, one too many
+        ("K AE", ["K AE T"], 1 / 3),  # one deletion
+        ("K AH T S", ["K AE T"], 2 / 3),  # one substitution, one insertion
         ("", ["K AE T"], 1),
         ("T AE K", ["K AE T"], 2 / 3),
         ("K AE T", ["D AO G", "K AE T S"], 1 / 4),  # the closest reference counts
@@ -63,23 +65,23 @@ def test_token_error_by_hand(hypothesis, references, expected):
     assert rate == pytest.approx(expected)
 
 
-def test_token_error_is_of_the_corpus():
+def test_token_error_is_over_the_corpus():
     hypotheses, references = [["a"], list("bcdefghij")], [[["x"]], [list("bcdefghij")]]
     assert token_error_rate(hypotheses, references) == pytest.approx(1 / 10)
 
 
-def test_bootstrap_knows_a_real_difference_from_none():
+def test_the_bootstrap_tells_a_real_difference_from_chance():
     rng = np.random.default_rng(0)
     references = [" ".join(rng.choice(list("abcdefgh"), 12)) for _ in range(80)]
 
-    def spoilt(share, seed):
+    def corrupted(share, seed):
         rng = np.random.default_rng(seed)
         return [
             " ".join("z" if rng.random() < share else word for word in text.split())
             for text in references
         ]
 
-    systems = {"base": spoilt(0.2, 1), "alike": spoilt(0.2, 2), "worse": spoilt(0.4, 3)}
+    systems = {"base": corrupted(0.2, 1), "alike": corrupted(0.2, 2), "worse": corrupted(0.4, 3)}
     systems["same"] = systems["base"]
     bleu = paired_bootstrap(systems, [[r] for r in references], samples=200)["BLEU"]
     assert bleu["worse"]["p"] < 0.01 < 0.05 < bleu["alike"]["p"]

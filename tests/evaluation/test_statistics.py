@@ -1,3 +1,5 @@
+"""Attention statistics, and scores of parts of a split."""
+
 import numpy as np
 import pytest
 
@@ -29,9 +31,8 @@ def test_positions_stop_where_few_sentences_reach():
     for length in (3, 2, 2):
         statistics.add(measure(np.tile([0.5, 0.5], (length, 1))))
     assert [s.words for s in statistics.by_position(least=2)] == [3, 3]
-    statistics.add(
-        measure(np.array([[0.0, 0.0], [1.0, 0.0]]))
-    )  # the first word has an empty window
+    empty_window = [0.0, 0.0]
+    statistics.add(measure(np.array([empty_window, [1.0, 0.0]])))
     assert [s.words for s in statistics.by_position(least=2)] == [3, 4]
 
 
