@@ -13,7 +13,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 from jaxtyping import install_import_hook
 
 # Before the first import of these packages.
-install_import_hook(["models", "tasks", "decoding", "training"], "beartype.beartype")
+install_import_hook(["models", "tasks", "decoding", "training", "evaluation"], "beartype.beartype")
 
 from pathlib import Path
 
