@@ -1,6 +1,7 @@
 """What the programs share: flags, the checked config, and errors as one message."""
 
 import contextlib
+import dataclasses
 import logging
 import os
 import platform
@@ -26,8 +27,11 @@ _CONFIG_HELP = (
 )
 
 
+_NO_CONFIG = "--config is missing: name a file, such as --config=configs/luong2015.py"
+
+
 def define_config() -> None:
-    """Define --config. Its overrides are defined when the file is loaded, by `_load_config`."""
+    """Define --config. `_load_config` replaces it by the config and its overrides."""
     flags.DEFINE_string("config", None, _CONFIG_HELP)
     _show_in_help("config")
 
@@ -164,72 +168,92 @@ def folder(name: str | None, what: str = "run") -> Path:
 
 def checked_config() -> tuple[Config, list[str]]:
     """Return the validated config of the command line, and the flags that describe it."""
+    if not _given.file:
+        raise UserError(_NO_CONFIG)
     config = flags.FLAGS["config"].value
-    if config is None:
-        raise UserError("--config is missing: name a file, such as --config=configs/luong2015.py")
     check(config)
-    return config, config_arguments(sys.argv)
+    return config, given_config().flags
 
 
-def config_arguments(argv: list[str]) -> list[str]:
-    """Return --config and its overrides, each as --name=value."""
-    found, words = [], iter(argv[1:])
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if _is_config(name):
-            found.append(word if equals else f"{word}={next(words, '')}")
-    return found
+@dataclasses.dataclass
+class ConfigFlags:
+    """What the command line says about the config."""
+
+    file: str = ""
+    arguments: str = ""  # behind the file's colon
+    overrides: list[str] = dataclasses.field(default_factory=list)  # --config.FIELD=VALUE
+
+    @property
+    def flags(self) -> list[str]:
+        value = f"{self.file}:{self.arguments}" if self.arguments else self.file
+        return [f"--config={value}", *self.overrides]
 
 
-def _is_config(name: str) -> bool:
-    return name.startswith("-") and name.lstrip("-").split(".")[0] == "config"
+_given = ConfigFlags()  # set when flags are parsed
 
 
-def config_file(argv: list[str]) -> tuple[str, str]:
-    """Return the config file, "" if none is given, and the arguments behind its colon."""
-    given = [a.partition("=")[2] for a in config_arguments(argv) if "." not in a.partition("=")[0]]
-    file, _, arguments = (given or [""])[-1].partition(":")
-    return file, arguments
+def given_config() -> ConfigFlags:
+    """Return the config file, its arguments and the overrides of the command line."""
+    return _given
 
 
 def _parse_flags(argv: list[str]) -> list[str]:
     try:
         if "config" in flags.FLAGS:
-            argv = _load_config(argv)
+            argv = _load_config(flags.FLAGS.read_flags_from_files(argv, force_gnu=False))
         return flags.FLAGS(argv)
     except UserError as error:
         _fail(str(error))
     except flags.Error as error:
         _fail(str(error).removeprefix("flag "))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        _fail(f"the config cannot be set so: {first_line(error)}")
+        _fail(f"a --config override has a wrong value: {first_line(error)}")
 
 
 def _load_config(argv: list[str]) -> list[str]:
-    """Load the config file, define a flag for each override, and return the remaining flags."""
-    file, arguments = config_file(argv)
-    given = config_arguments(argv)
-    if not file:
-        if given:
-            raise UserError(
-                "--config is missing: name a file, such as --config=configs/luong2015.py"
-            )
+    """Load the config file and define its overrides; return all flags but --config itself."""
+    value = _config_value(argv)
+    if not value:
+        if any(word.lstrip("-").startswith("config.") for word in argv[1:]):
+            raise UserError(_NO_CONFIG)
         return argv
-    config = load_config_file(file, arguments)
-    overrides = [flag for flag in given if "." in flag.partition("=")[0]]
-    for flag in overrides:
-        check_path(config, flag.lstrip("-").partition("=")[0].split(".")[1:])
-    words, rest = iter(argv), []
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if not _is_config(name):
-            rest.append(word)
-        elif not equals:
-            next(words, None)
-    rest[1:1] = overrides
+    _given.file, _, _given.arguments = value.partition(":")
+    config = load_config_file(_given.file, _given.arguments)
+    rest, _given.overrides = _split_overrides(argv, config)
+    parsed = [*rest[:1], *_given.overrides, *rest[1:]]
     delattr(flags.FLAGS, "config")
-    config_flags.DEFINE_config_dict("config", config, _CONFIG_HELP, sys_argv=rest)
-    return rest
+    config_flags.DEFINE_config_dict("config", config, _CONFIG_HELP, sys_argv=parsed)
+    return parsed
+
+
+def _config_value(argv: list[str]) -> str:
+    """Return the value of --config, the last one if it is given twice."""
+    value = ""
+    for word, following in zip(argv[1:], [*argv[2:], ""], strict=True):
+        name, equals, given = word.partition("=")
+        if name in ("-config", "--config"):
+            value = given if equals else following
+    return value
+
+
+def _split_overrides(argv: list[str], config: Config) -> tuple[list[str], list[str]]:
+    """Separate the config's overrides, each as --config.FIELD=VALUE, from the other flags."""
+    rest, overrides, words = argv[:1], [], iter(argv[1:])
+    for word in words:
+        name, equals, value = word.partition("=")
+        prefix, dot, path = name.lstrip("-").partition(".")
+        if not name.startswith("-") or prefix not in ("config", "noconfig"):
+            rest.append(word)
+        elif not dot:  # --config itself
+            value = value if equals else next(words, "")
+        else:
+            present = check_path(config, path.split("."))
+            if not equals and isinstance(present, bool):  # --config.x or --noconfig.x
+                value = str(prefix == "config")
+            elif not equals:
+                value = next(words, "")
+            overrides.append(f"--config.{path}={value}")
+    return rest, overrides
 
 
 def _show_messages() -> None:

@@ -4,7 +4,6 @@ python sweep.py --config=configs/luong2015.py:data=dates \
     --sweep=configs/sweeps/luong2015_windows.py --workdir=sweeps/windows --workers=2
 """
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,12 +89,17 @@ def main() -> None:
 
 def _base() -> Base:
     """Return the config of the command line: file, arguments and overrides."""
-    file, arguments = program.config_file(sys.argv)
-    given = dict(item.split("=", 1) for item in filter(None, arguments.split(",")))
+    given = program.given_config()
+    arguments = {}
+    for item in filter(None, given.arguments.split(",")):
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise UserError(f"config argument {item!r}: a sweep needs arguments as name=value")
+        arguments[name] = value
     overrides = config_flags.get_override_values(flags.FLAGS["config"])
     if "seed" in overrides:
         raise UserError("--config.seed cannot be set, because the sweep sets it: use --seeds")
-    return Base(file, given, overrides)
+    return Base(given.file, arguments, overrides)
 
 
 def _show_plan(sweep: Sweep, base: Base, first: Point) -> None:
@@ -120,7 +124,7 @@ def _show_plan(sweep: Sweep, base: Base, first: Point) -> None:
 def _submit(workdir: Path) -> None:
     names = ("sweep", "workdir", "seeds", "trials", "sampler", "pruner", "storage", "grace")
     same = [f"--{name}={flags.FLAGS[name].value}" for name in names]
-    command = [*program.config_arguments(sys.argv), *same]
+    command = [*program.given_config().flags, *same]
     jobs = submit(command, _WORKERS.value, parse_settings(_SLURM.value), workdir / "slurm")
     print("submitted " + ", ".join(str(job.job_id) for job in jobs))
 

@@ -7,6 +7,7 @@ from ml_collections import ConfigDict
 from configs.registry import MODELS, TASKS
 from configs.schema import common
 from configs.schema.field import Config, Field, Fields, flatten
+from errors import UserError
 
 __all__ = ["Config", "base_config", "choices", "declared_fields"]
 
@@ -26,10 +27,14 @@ def choices(model: str, name: str, first: str = "") -> tuple[str, ...]:
     """Return the allowed values of a field; `first`, or else the field's default, leads them."""
     field = declared_fields(model)[name]
     leading = first or str(field.default)
+    if leading not in field.choices:
+        raise ValueError(f"{name} of {model} has no value {leading!r}")
     return (leading, *(value for value in field.choices if value != leading))
 
 
 def _sections(model: str) -> Fields:
+    if model not in MODELS:
+        raise UserError(f"there is no model {model!r}: use {', '.join(MODELS)}")
     schema = MODELS[model]
     task = TASKS[schema.task]
     return {

@@ -35,9 +35,12 @@ def check_path(config: Config, path: Sequence[str]) -> Any:
 
 
 def _invalid_fields(config: Config) -> Iterator[str]:
-    name = config.model.name
+    name = config.get("model", {}).get("name")
     if name not in MODELS:
-        yield f"config.model.name={name!r} is not known: use {', '.join(MODELS)}"
+        yield (
+            f"config.model.name={name!r} is not known: use {', '.join(MODELS)}, and start from "
+            "base_config(name) of configs/base.py"
+        )
         return
     fields = declared_fields(name)
     present = {*_names(config)}
@@ -52,7 +55,10 @@ def _invalid_fields(config: Config) -> Iterator[str]:
         value = check_path(config, path.split("."))
         if field.allows(value):
             continue
-        if field.choices:
+        if not field.has_type(value):
+            kind = type(field.default).__name__
+            yield f"config.{path}={value!r} has a wrong type: it must be of type {kind}"
+        elif field.choices:
             yield f"config.{path}={value!r} is not known: use {field.allowed()}"
         else:
             yield f"config.{path}={value} is out of range: it must be {field.allowed()}"

@@ -8,10 +8,9 @@ Arguments:
     reader  reader; attention_sum is the baseline of Kadlec 2016
     size    tiny, small or paper
 
-In novels_ne, two thirds of the test answers never are an answer in training. With embeddings of
-their own, names are memorized and both readers stay below the most frequent candidate. Therefore
-the candidates of novels_ne, and the unknown words of novels_cn, get ids that are drawn at random
-for each question (--config.data.anonymous). The sizes of `paper` are from memory of the paper.
+The candidates of novels_ne, and the unknown words of novels_cn, get ids that are drawn at random
+for each question (--config.data.anonymous), so that names cannot be memorized. The sizes of `paper`
+are from memory of the paper.
 
 Results: docs/results (cui2017.readers).
 """

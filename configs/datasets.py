@@ -4,6 +4,7 @@ Each name stands for values of fields of `config.data`. --config.data.dir names 
 """
 
 from configs.base import Config
+from errors import UserError
 
 _MULTI30K = {
     "corpus": "text",
@@ -192,4 +193,7 @@ DATASETS: dict[str, dict[str, dict]] = {
 
 def use_dataset(config: Config, name: str) -> None:
     """Set the fields of `config.data` to those of the corpus called `name`."""
+    if name not in DATASETS[config.task]:
+        known = ", ".join(DATASETS[config.task])
+        raise UserError(f"there is no {config.task} corpus {name!r}: use {known}")
     config.data.update(DATASETS[config.task][name])

@@ -1,6 +1,7 @@
 """Loads a config file, which may be the user's own; every mistake in it becomes one message."""
 
 import inspect
+import re
 import runpy
 import traceback
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from configs.schema.field import Config
-from errors import UserError, first_line
+from errors import UserError
 
 
 def load_config_file(file: str, arguments: str = "") -> Config:
@@ -27,7 +28,7 @@ def load_config_file(file: str, arguments: str = "") -> Config:
         config = get_config(arguments) if takes_arguments else get_config()
     except UserError:
         raise
-    except Exception as error:  # a file of the user's can raise anything
+    except (Exception, SystemExit) as error:  # a file of the user's can raise anything
         raise UserError(describe(file, error)) from error
     if not isinstance(config, ConfigDict):
         raise UserError(f"{file}: get_config must return a config, not {type(config).__name__}")
@@ -38,20 +39,32 @@ def _read(file: str) -> dict[str, Any]:
     if not Path(file).is_file():
         present = sorted(path.name for path in Path(__file__).parent.glob("*[0-9].py"))
         raise UserError(f"there is no config file {file}: configs/ has {', '.join(present)}")
+    return run_file(file)
+
+
+def run_file(file: str) -> dict[str, Any]:
+    """Run a Python file of the user's and return its global names."""
     try:
         return runpy.run_path(file)
     except UserError:
         raise
     except SyntaxError as error:
         raise UserError(f"{error.filename}, line {error.lineno}: {error.msg}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(describe(file, error)) from error
 
 
-def describe(file: str, error: Exception) -> str:
+_LOCKED = re.compile(r'Key "(\w+)" does not exist.*?(?:(Did you mean .*?\?)|$)', re.S)
+
+
+def describe(file: str, error: BaseException) -> str:
     """Say where in a user's file an error was raised, and what it says."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]
     where = f"{file}, line {lines[-1]}" if lines else file
-    message = str(error.args[0]) if error.args else first_line(error)
+    # str(KeyError) would quote and escape its message.
+    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    unknown = _LOCKED.search(message)
+    if unknown:
+        return f"{where}: there is no field {unknown[1]!r}. {unknown[2] or ''}".rstrip()
     return f"{where}: {type(error).__name__}: {' '.join(message.split())[:300]}"

@@ -21,6 +21,8 @@ from configs.arguments import parse
 from configs.base import Config, choices
 from configs.datasets import DATASETS
 
+SIZES = ("tiny", "small")
+
 
 def get_config(arguments: str = "") -> Config:
     args = parse(
@@ -28,7 +30,7 @@ def get_config(arguments: str = "") -> Config:
         data=DATASETS["translation"],
         keys=choices("seq2seq", "model.attention.key_value", first="split"),
         score=choices("seq2seq", "model.attention.score"),
-        size=("tiny", "small"),
+        size=SIZES,
     )
     config = luong2015.get_config(f"data={args['data']},score={args['score']},size={args['size']}")
     config.model.attention.key_value = args["keys"]

@@ -9,7 +9,7 @@ Arguments:
     size   tiny or small
 
 Luong's attention over a bidirectional encoder converts spelling to phonemes (CMUdict). The paper's
-own recipe was not available; the width and dropout of `small` were chosen with one run per value.
+own recipe was not available.
 The paper reports word error rates of 21.69, 21.39 and 22.83 % for global, local-m and local-p
 attention (from memory of the paper), and 20.24 % for an ensemble of five.
 

@@ -76,7 +76,7 @@ def _tiny(config: Config) -> None:
 
 def _small(config: Config) -> None:
     config.model.dtype = "bfloat16"
-    config.model.scan = True  # halves the compilation, a large part of a short run
+    config.model.scan = True  # for a shorter compilation
     config.data.batch_size, config.data.batch_unit = 4096, "tokens"
     config.train.keep = 10
     config.decode.beam = 5
@@ -89,7 +89,7 @@ def _sentences(config: Config) -> None:
     _set_optimizer(config, warmup=2000)
     config.model.dropout = 0.3
     config.data.buckets = 3
-    # Post-norm learns no alignment at .005; .002 is the paper's rule for these sizes.
+    # .002 is the paper's rule for these sizes; for .005, see docs/results/multi30k.german.
     config.optimizer.learning_rate = 0.005 if config.model.norm == "pre" else 0.002
     config.train.steps = 10_000
     config.train.eval_every = 500
@@ -103,7 +103,6 @@ def _letters(config: Config) -> None:
     _set_optimizer(config, warmup=4000)
     config.model.dropout, config.model.attention_dropout = 0.2, 0.2
     config.data.buckets = 4
-    # At .001 and unclipped, training diverges after 3,000 steps.
     config.optimizer.learning_rate, config.optimizer.clip_norm = 0.0005, 1.0
     config.train.steps = 24_000
     config.train.eval_every = 1000

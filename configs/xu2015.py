@@ -23,13 +23,15 @@ from configs.arguments import parse
 from configs.base import Config
 from configs.datasets import DATASETS
 
+SIZES = tuple(bahdanau2015.SIZES)
+
 
 def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
         data=DATASETS["translation"],
         attention=("hard", "soft"),
-        size=bahdanau2015.SIZES,
+        size=SIZES,
     )
     align = "hard" if args["attention"] == "hard" else "global"
     config = bahdanau2015.get_config(f"data={args['data']},align={align},size={args['size']}")

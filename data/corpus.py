@@ -131,7 +131,13 @@ class Corpus(abc.ABC, Generic[T]):
 
     def open(self, folder: Path) -> Prepared:
         """Open a folder that holds the prepared corpus, or only its vocabularies."""
-        return Prepared(folder, self.fields, self.load_vocabularies(folder))
+        try:
+            return Prepared(folder, self.fields, self.load_vocabularies(folder))
+        except FileNotFoundError as error:
+            raise UserError(
+                f"{folder} has no {Path(error.filename).name}: name the folder of a run that "
+                "train.py wrote for this task"
+            ) from error
 
     def shape(self) -> dict[str, Any]:
         """Return everything that shapes the prepared corpus. Its location does not."""

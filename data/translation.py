@@ -30,16 +30,6 @@ def read_pairs(data: Config, split: str) -> Iterator[Pair]:
     return TranslationCorpus(data).read(split)
 
 
-def only_vocabularies(data: Config, folder: Path) -> Prepared:
-    """Open what `Prepared.copy_vocabularies` left in `folder`: enough to translate, no splits."""
-    if not (folder / "source.vocab").exists():
-        raise UserError(
-            f"{folder} contains no vocabularies, so it does not belong to a translation run: "
-            "name the folder of one"
-        )
-    return TranslationCorpus(data).open(folder)
-
-
 def _dates(data: Config, split: str) -> Iterator[Pair]:
     from data import dates  # imports Babel's locales, which no other corpus needs
 

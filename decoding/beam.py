@@ -34,7 +34,7 @@ class _Search(NamedTuple):
     last: Int[Array, "b k"]
     active: Hypotheses
     finished: Hypotheses
-    done: Bool[Array, " b"]  # final, whatever other sentences of the batch still do
+    done: Bool[Array, " b"]  # final, even if other sentences of the batch continue
 
 
 def beam_search(

@@ -15,7 +15,7 @@ from tasks.classification import Classification
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
 
-Text = dict[str, Any]  # words, or sentences of words, and the label
+ShownText = dict[str, Any]  # words, or sentences of words, and the label
 
 
 def make_evaluate(task: Classification, mesh: Mesh) -> Evaluate:
@@ -76,13 +76,13 @@ def confusion(ours: list[str], gold: list[str], names: list[str]) -> dict[str, d
     return table
 
 
-def _sentences(text: Text) -> list[list[str]]:
+def _sentences(text: ShownText) -> list[list[str]]:
     words = text["words"]
     return words if isinstance(words[0], list) else [words]
 
 
 def _samples(
-    task: Classification, texts: list[Text], predicted: list[Prediction], count: int
+    task: Classification, texts: list[ShownText], predicted: list[Prediction], count: int
 ) -> list[dict[str, str]]:
     return [
         {
@@ -95,7 +95,7 @@ def _samples(
 
 
 def two_levels(
-    text: Text, p: Prediction
+    text: ShownText, p: Prediction
 ) -> tuple[Float[np.ndarray, "sentences"], list[Float[np.ndarray, "_"]]]:
     """Return the weight of every sentence, and the weights of the words of each sentence."""
     parts = _sentences(text)
@@ -103,7 +103,9 @@ def two_levels(
     return p["sentences"][: len(parts)], of_words
 
 
-def _draw(task: Classification, text: Text, p: Prediction, number: int, wanted: Wanted) -> None:
+def _draw(
+    task: Classification, text: ShownText, p: Prediction, number: int, wanted: Wanted
+) -> None:
     path = wanted.folder / f"attention-{number}.png"
     title = f"predicted {task.labels.names[int(p['label'])]} ({p['p']:.2f}), gold {text['label']}"
     if "hops" in p:
@@ -114,7 +116,7 @@ def _draw(task: Classification, text: Text, p: Prediction, number: int, wanted: 
         highlighted(_sentences(text), of_words, of_sentences, title, path)
 
 
-def _for_page(text: Text, p: Prediction, ours: str) -> dict[str, Any]:
+def _for_page(text: ShownText, p: Prediction, ours: str) -> dict[str, Any]:
     """Return an example of report.html: rows of weights for hops, or for a document's sentences."""
     words = [word for part in _sentences(text) for word in part]
     rows: dict[str, np.ndarray] = {}

@@ -14,7 +14,7 @@ from tasks.cloze import Cloze
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
 
-Question = dict[str, Any]  # passage, query, candidates and answer, as words
+ShownQuestion = dict[str, Any]  # passage, query, candidates and answer, as words
 
 
 def make_evaluate(task: Cloze, mesh: Mesh) -> Evaluate:
@@ -52,18 +52,18 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         write_report(wanted, result, title, terms, [_for_page(q, p) for q, p in shown])
 
 
-def most_frequent(questions: list[Question]) -> float:
+def most_frequent(questions: list[ShownQuestion]) -> float:
     """Return the accuracy of a baseline: the candidate that is most frequent in the passage."""
     hits = [max(q["candidates"], key=q["passage"].count) == q["answer"] for q in questions]
     return sum(hits) / len(hits)
 
 
-def answer(question: Question, p: Prediction) -> str:
+def answer(question: ShownQuestion, p: Prediction) -> str:
     """Return the predicted candidate."""
     return question["candidates"][int(p["answer"]) - 1]
 
 
-def rows(question: Question, p: Prediction) -> dict[str, Float[np.ndarray, "passage"]]:
+def rows(question: ShownQuestion, p: Prediction) -> dict[str, Float[np.ndarray, "passage"]]:
     """Return rows of weights over the passage, by label (Cui 2017).
 
     The first is s, which is summed over the occurrences of a candidate; then α of every query word,
@@ -78,7 +78,7 @@ def rows(question: Question, p: Prediction) -> dict[str, Float[np.ndarray, "pass
 
 
 def _samples(
-    questions: list[Question], predicted: list[Prediction], count: int
+    questions: list[ShownQuestion], predicted: list[Prediction], count: int
 ) -> list[dict[str, str]]:
     return [
         {
@@ -90,7 +90,7 @@ def _samples(
     ]
 
 
-def _for_page(question: Question, p: Prediction) -> dict[str, Any]:
+def _for_page(question: ShownQuestion, p: Prediction) -> dict[str, Any]:
     """Return an example of report.html."""
     weights = rows(question, p)
     hypothesis = {

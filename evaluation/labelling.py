@@ -16,7 +16,7 @@ from tasks.labelling import Labelling
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
 
-Labels = list[list[str]]  # one list per sequence, one label per time step
+LabelNames = list[list[str]]  # one list per sequence, one label per time step
 LOSSES = {
     "values": "mean squared error per time step",
     "classes": "−log p per time step",
@@ -38,7 +38,9 @@ def make_evaluate(task: Labelling, mesh: Mesh) -> Evaluate:
     return predictions.make_evaluate(task, mesh, describe)
 
 
-def label_names(task: Labelling, split: str, predicted: list[Prediction]) -> tuple[Labels, Labels]:
+def label_names(
+    task: Labelling, split: str, predicted: list[Prediction]
+) -> tuple[LabelNames, LabelNames]:
     """Return the names of the predicted and of the gold classes."""
     known = np.array(task.prepared.vocabularies["label"].names)
     gold = [known[example["label"]].tolist() for example in _examples(task, split)]
@@ -49,7 +51,7 @@ def label_names(task: Labelling, split: str, predicted: list[Prediction]) -> tup
     return ours, gold
 
 
-def _additional_scores(task: Labelling, ours: Labels, gold: Labels) -> dict[str, float]:
+def _additional_scores(task: Labelling, ours: LabelNames, gold: LabelNames) -> dict[str, float]:
     """Return the scores of chunks; empty if the labels are not chunks."""
     types = task.prepared.vocabularies["label"].chunks
     return chunk_scores(gold, ours, types) if types else {}
@@ -61,7 +63,7 @@ def _examples(task: Labelling, split: str) -> Any:
     return examples.examples(np.arange(len(examples)))
 
 
-def chunk_scores(gold: Labels, ours: Labels, types: list[str]) -> dict[str, float]:
+def chunk_scores(gold: LabelNames, ours: LabelNames, types: list[str]) -> dict[str, float]:
     """Return precision, recall and F1 of chunks, as conlleval computes them.
 
     A chunk is correct if both of its boundaries and its type are.
@@ -107,7 +109,7 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
 
 
 def _samples(
-    task: Labelling, split: str, ours: Labels, gold: Labels, count: int
+    task: Labelling, split: str, ours: LabelNames, gold: LabelNames, count: int
 ) -> list[dict[str, str]]:
     texts = task.split(split)[0].texts()
     return [

@@ -20,6 +20,8 @@ from configs.schema.seq2seq import memory_width
 from models.initializers import Initializers
 from models.scores import SCORES, Score
 
+NamedWeights = dict[str, Array]  # attention weights by name
+
 
 def masked_softmax(
     scores: Float[Array, "*b s"], mask: Bool[Array, "*#b s"]

@@ -9,12 +9,10 @@ from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int
 
 from configs.base import Config
-from models.attention import masked_softmax
+from models.attention import NamedWeights, masked_softmax
 from models.embedding import Embed
 from models.initializers import XAVIER, Initializers, make_initializers
 from models.recurrent import Stack
-
-Attention = dict[str, Array]
 
 
 class SelfAttention(nn.Module):
@@ -73,7 +71,7 @@ class Sentence(nn.Module):
     @nn.compact
     def __call__(
         self, words: Int[Array, "b t"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b c"], Attention]:
+    ) -> tuple[Float[Array, "b c"], NamedWeights]:
         """Return logits, and with attention pooling the weights "hops" [b, r, t]."""
         mask = words > 0
         states, carries = self.stack(self.embed(words), mask, deterministic=deterministic)
@@ -87,7 +85,7 @@ class Sentence(nn.Module):
         return output(vector.astype(jnp.float32)), weights
 
 
-Pooled = tuple[Float[Array, "b k"], Attention]
+Pooled = tuple[Float[Array, "b k"], NamedWeights]
 
 
 def _attention(
@@ -140,7 +138,7 @@ class HAN(nn.Module):
     @nn.compact
     def __call__(
         self, words: Int[Array, "b s w"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b c"], Attention]:
+    ) -> tuple[Float[Array, "b c"], NamedWeights]:
         """Return logits, and the weights "words" [b, s, w] and "sentences" [b, s]."""
         batch, count, width = words.shape
         flat = words.reshape(batch * count, width)

@@ -6,12 +6,10 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from configs.base import Config
-from models.attention import masked_softmax
+from models.attention import NamedWeights, masked_softmax
 from models.embedding import Embed
 from models.initializers import make_initializers
 from models.recurrent import Stack
-
-Attention = dict[str, Array]
 
 
 class Reader(nn.Module):
@@ -26,7 +24,7 @@ class Reader(nn.Module):
 
     def __call__(
         self, passage: Int[Array, "b n"], query: Int[Array, "b m"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b n"], Attention]:
+    ) -> tuple[Float[Array, "b n"], NamedWeights]:
         """Return s, and the attention weights it is computed from, by name."""
         raise NotImplementedError
 
@@ -42,7 +40,7 @@ class AttentionSum(Reader):
 
     def __call__(
         self, passage: Array, query: Array, deterministic: bool = True
-    ) -> tuple[Array, Attention]:
+    ) -> tuple[Array, NamedWeights]:
         states, _ = self.read(passage, deterministic)
         _, query_states = self.read(query, deterministic)
         scores = jnp.einsum("bnh,bh->bn", states, query_states, preferred_element_type=jnp.float32)
@@ -58,7 +56,7 @@ class AttentionOverAttention(Reader):
 
     def __call__(
         self, passage: Array, query: Array, deterministic: bool = True
-    ) -> tuple[Array, Attention]:
+    ) -> tuple[Array, NamedWeights]:
         document, _ = self.read(passage, deterministic)
         query_states, _ = self.read(query, deterministic)
         scores = jnp.einsum(

@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 from sweeping.points import changes, short_names
 from sweeping.study import Record
 
-FEW = 8  # a field with more numbers than this gets a numeric axis
+FEW_VALUES = 8  # a field with more numbers than this gets a numeric axis
 DOT = {"s": 28, "alpha": 0.7, "linewidths": 0}
 
 
@@ -66,7 +66,7 @@ def _axes(records: Sequence[Record]) -> list[Axis]:
         numbers = [x for x in values if isinstance(x, int | float) and not isinstance(x, bool)]
         if len(values) < 2:
             continue
-        if len(numbers) > FEW and len(numbers) >= len(values) - 1:
+        if len(numbers) > FEW_VALUES and len(numbers) >= len(values) - 1:
             places = np.array([np.nan if x == "–" else x for x in by_run], float)
             log = min(numbers) > 0 and max(numbers) / min(numbers) > 20
             found.append(Axis(short, [], places, log))

@@ -12,7 +12,6 @@ argument of the config file, as in luong2015.py:score=dot. The entry "name" is o
 """
 
 import inspect
-import runpy
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 
 from configs.base import Config
 from configs.check import check, check_path
-from configs.load import describe, load_config_file
+from configs.load import describe, load_config_file, run_file
 from errors import UserError
 
 Point = dict[str, bool | int | float | str]
@@ -40,7 +39,7 @@ def load_sweep(path: str) -> Sweep:
     if not Path(path).is_file():
         raise UserError(f"there is no sweep file {path}: the provided files are {_provided()}")
     try:
-        found = runpy.run_path(path)
+        found = run_file(path)
         points, space = found.get("points"), found.get("space")
         if bool(points) == bool(space):
             raise UserError(
@@ -55,7 +54,8 @@ def load_sweep(path: str) -> Sweep:
 
 
 def _provided() -> str:
-    return ", ".join(sorted(str(path) for path in Path("configs/sweeps").glob("*.py")))
+    folder = Path(__file__).parent.parent / "configs" / "sweeps"
+    return ", ".join(sorted(f"configs/sweeps/{path.name}" for path in folder.glob("*.py")))
 
 
 def _checked(points: list[Point], path: str) -> list[Point]:

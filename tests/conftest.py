@@ -37,13 +37,12 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def compilations(tmp_path_factory):
-    """What one test compiled, another one need not, in whichever process it runs, and whichever
-    process it starts."""
+    """Share compiled programs between tests, worker processes and the programs they start."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "xla"
     settings = {
         "jax_compilation_cache_dir": str(folder),
-        "jax_persistent_cache_min_compile_time_secs": 0.1,  # so little do most take here
+        "jax_persistent_cache_min_compile_time_secs": 0.1,  # most compilations here are that short
     }
     for name, value in settings.items():
         jax.config.update(name, value)

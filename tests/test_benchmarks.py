@@ -70,7 +70,7 @@ def test_the_models_of_pytorch_run():
     torch = pytest.importorskip("torch")
     from benchmarks import torch_models
 
-    for subject in (TINY, transformer("tiny_cpu", 50, 4, 5, "float32")):
+    for subject in (TINY, transformer("tiny", 50, 4, 5, "float32")):
         model, words = subject.peer(), torch.tensor(subject.sentences()).long()
         torch_models.loss(model, words, words, words).backward()
         found = torch_models.beam_search(model.eval(), words, 2, 3)

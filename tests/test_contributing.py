@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from tests.programs import ENVIRONMENT, ROOT
 
 _EDIT = re.compile(
@@ -119,9 +117,3 @@ def test_following_the_page_gives_a_working_score_model_and_table(tmp_path):
 def _top_level(skipped, folder, names):
     """`sweeps` and `docs` are skipped at the top only: configs/sweeps is source."""
     return skipped(folder, names) if Path(folder) == ROOT else {"__pycache__"} & {*names}
-
-
-@pytest.mark.parametrize("file", ["models/scores.py", "configs/schema/seq2seq.py"])
-def test_the_page_quotes_the_files_as_they_are(file):
-    text = (ROOT / file).read_text("utf-8")
-    assert all(text.count(f"{e.line}\n") == 1 for e in edits() if e.file == file and not e.new)

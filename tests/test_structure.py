@@ -88,12 +88,33 @@ def test_files_and_functions_are_short(path):
             assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, node.name
 
 
-def test_a_class_name_has_one_meaning():
+# Names that files define by convention; declarations are named after what they declare, and
+# benchmarks are scripts.
+CONVENTIONS = {
+    "get_config", "points", "space", "main", "make_evaluate", "report", "prepare", "CORPORA",
+    "FIELDS", "SIZES", "logger", "run", "T", "ROOT",
+}  # fmt: skip
+EXEMPT = ("configs/schema", "papers/tables", "benchmarks")
+
+
+def public_names(path: Path) -> set[str]:
+    """Classes, constants, type aliases and functions at the top of a module."""
+    names = set()
+    for node in tree(path).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return {name for name in names if not name.startswith("_")} - CONVENTIONS
+
+
+def test_a_name_has_one_meaning():
     places = collections.defaultdict(list)
     for path in SOURCES:
-        for node in tree(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(str(path))
+        if not str(path).startswith(EXEMPT):
+            for name in public_names(path):
+                places[name].append(str(path))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 

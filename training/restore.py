@@ -11,7 +11,7 @@ from tasks.registry import make_task
 from training.checkpoints import Checkpoints
 from training.devices import fit_rows
 from training.state import Params
-from training.workdir import VOCABULARIES, check_data
+from training.workdir import VOCABULARY_FOLDER, check_data
 
 
 class RestoredRun(NamedTuple):
@@ -34,7 +34,7 @@ def restore_run(
         task = make_task(fit_rows(mesh, config))
         check_data(workdir, task.data_name)
     else:
-        task = make_task(config, workdir / VOCABULARIES)
+        task = make_task(config, workdir / VOCABULARY_FOLDER)
     settings = config.train
     checkpoints = Checkpoints(workdir, settings.keep, settings.eval_every, read_only=True)
     with contextlib.closing(checkpoints):

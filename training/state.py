@@ -2,7 +2,7 @@
 
 import math
 import zlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ import optax
 from flax import struct
 from jax import Array
 
-Params = Any
+from tasks.task import Params
 
 
 @struct.dataclass

@@ -31,7 +31,7 @@ from configs.base import MODELS, Config, base_config
 from errors import UserError, first_line
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
-VOCABULARIES = "vocabulary"
+VOCABULARY_FOLDER = "vocabulary"
 # Fields that may change when a run resumes: they do not affect its results. `check_data` checks
 # that data.dir still holds the same corpus.
 PLACES = ("mesh.", "data.dir", "data.cache")

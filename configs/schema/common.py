@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from configs.schema.field import Config, Field, Fields
 
-CELLS = ("elman", "lstm", "gru")
-INITIALIZERS = ("uniform", "normal", "xavier", "bahdanau")
-TOKENIZERS = ("moses", "unicode", "plain", "split", "bpe", "characters")
+CELL_NAMES = ("elman", "lstm", "gru")
+INITIALIZER_NAMES = ("uniform", "normal", "xavier", "bahdanau")
+TOKENIZER_NAMES = ("moses", "unicode", "plain", "split", "bpe", "characters")
 
 SEED = Field(0, "Seed of the initial parameters, the data order and dropout.", least=0)
 
@@ -45,7 +45,7 @@ def vocabulary(tokenizer: str = "moses", lowercase: bool = False) -> Fields:
             "Whole words, or SentencePiece units (unigram or bpe).",
             ("words", "unigram", "bpe"),
         ),
-        "tokenizer": Field(tokenizer, "With kind=words, how text is split.", TOKENIZERS),
+        "tokenizer": Field(tokenizer, "With kind=words, how text is split.", TOKENIZER_NAMES),
         "size": Field(50_000, "Number of most frequent words, or SentencePiece units.", least=1),
         "min_count": Field(1, "Words with fewer occurrences become <unk>.", least=1),
         "lowercase": Field(lowercase, "Convert text to lower case."),
@@ -55,7 +55,7 @@ def vocabulary(tokenizer: str = "moses", lowercase: bool = False) -> Fields:
 def recurrent(cell: str, init: str = "xavier", init_scale: float = 1.0) -> Fields:
     """Fields of models that are one recurrent network with one kind of cell."""
     return {
-        "cell": Field(cell, "Recurrent cell.", CELLS),
+        "cell": Field(cell, "Recurrent cell.", CELL_NAMES),
         **weights(init, init_scale),
     }
 
@@ -63,7 +63,7 @@ def recurrent(cell: str, init: str = "xavier", init_scale: float = 1.0) -> Field
 def weights(init: str, init_scale: float) -> Fields:
     """How parameters start, and the dtype of the computation."""
     return {
-        "init": Field(init, "Distribution of the initial parameters.", INITIALIZERS),
+        "init": Field(init, "Distribution of the initial parameters.", INITIALIZER_NAMES),
         "init_scale": Field(init_scale, "Range or standard deviation of that distribution; "
                             "for xavier and bahdanau, a factor.", above=0),
         **DTYPE,

@@ -6,6 +6,7 @@ here imports JAX, so that a mistake in a config is reported immediately.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -34,10 +35,19 @@ class Field:
         high = {f"at most {self.most}": self.most, f"less than {self.below}": self.below}
         return " and ".join(text for text, bound in (low | high).items() if bound is not None)
 
+    def has_type(self, value: Any) -> bool:
+        """Whether the value has the default's type; an int is a legal float."""
+        wanted = type(self.default)
+        return type(value) is wanted or (wanted is float and type(value) is int)
+
     def allows(self, value: Any) -> bool:
-        """Whether the value is one of the choices or within the range; NaN is in no range."""
+        """Whether the value has the right type and is one of the choices or within the range."""
+        if not self.has_type(value):
+            return False
         if self.choices:
             return value in self.choices
+        if isinstance(value, float) and not math.isfinite(value):
+            return False
         return (
             (self.least is None or value >= self.least)
             and (self.above is None or value > self.above)

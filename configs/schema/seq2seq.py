@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from configs.schema.common import CELLS, dropout, weights
+from configs.schema.common import CELL_NAMES, dropout, weights
 from configs.schema.field import Config, Field, Fields, ModelSchema
 
 
 def _stack(side: str) -> Fields:
     return {
-        "cell": Field("lstm", f"Recurrent cell of the {side}.", CELLS),
+        "cell": Field("lstm", f"Recurrent cell of the {side}.", CELL_NAMES),
         "layers": Field(2, "Recurrent layers.", least=1),
         "features": Field(512, "Width of a layer, in each direction.", least=1),
         "embedding": Field(512, "Width of the token embeddings.", least=1),

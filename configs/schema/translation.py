@@ -52,8 +52,12 @@ _TRAIN: Fields = {
 }
 
 DECODE: Fields = {
-    "max_ratio": Field(2.0, "Longest output: this many times the source length,", least=0),
-    "max_extra": Field(10, "plus this many tokens.", least=0),
+    "max_ratio": Field(
+        2.0, "The longest output is max_ratio × source length + max_extra.", least=0
+    ),
+    "max_extra": Field(
+        10, "Tokens that the longest output may have beyond max_ratio × source length.", least=0
+    ),
     "min_ratio": Field(0.0, "Shortest output, as a multiple of the source length.", least=0),
     "batch": Field(64, "Largest number of sentences decoded together.", least=1),
     "beam": Field(1, "Hypotheses per sentence; 1: greedy decoding.", least=1),

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from configs.grid import grid
 
-SCORES = ("dot", "general", "concat", "location")
+_SCORES = ("dot", "general", "concat", "location")
 
 
 def points() -> Iterator[dict]:
-    yield from grid(align=["global"], score=SCORES)
+    yield from grid(align=["global"], score=_SCORES)
     yield from grid(
-        align=["local_m", "local_p"], score=SCORES, **{"model.attention.D": [2, 5, 10, 20]}
+        align=["local_m", "local_p"], score=_SCORES, **{"model.attention.D": [2, 5, 10, 20]}
     )

@@ -16,7 +16,7 @@ from configs.base import Config, base_config
 from configs.datasets import DATASETS
 from configs.luong2015 import get_config
 from data.pair import Pair
-from data.translation import TranslationCorpus, only_vocabularies, read_pairs
+from data.translation import TranslationCorpus, read_pairs
 from errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -356,8 +356,8 @@ def test_a_line_without_word_links_is_named(tmp_path: Path, line: str, base: int
 
 
 def test_a_folder_without_vocabularies_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"{tmp_path} contains no vocabularies"):
-        only_vocabularies(config(tmp_path), tmp_path)
+    with pytest.raises(UserError, match=f"{tmp_path} has no source.vocab"):
+        TranslationCorpus(config(tmp_path)).open(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_the_program_lists_targets_and_suggests_close_names():
     ("flags", "message"),
     [
         ({"data": "moon"}, "--data=moon .*bai2018.jsb.* one of jsb"),
-        ({"size": "small"}, "--size=small .*bai2018.jsb"),
+        ({"size": "paper"}, "--size=paper .*bai2018.jsb"),
     ],
 )
 def test_unavailable_corpora_and_sizes_are_user_errors(flags, message, tmp_path):

@@ -71,7 +71,7 @@ def parsed(arguments, monkeypatch):
 @pytest.mark.parametrize(
     "point",
     [
-        {"align": "local_p", "model.attention.D": 3, "model.attention.renormalise": True},
+        {"align": "local_p", "model.attention.D": 3, "model.attention.renormalize": True},
         {"name": "mine", "optimizer.learning_rate": 1.25e-05, "score": "dot"},
         {},
     ],
