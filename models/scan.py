@@ -31,6 +31,7 @@ from flax import traverse_util
 from jax import Array
 from jax.extend import core
 from jax.extend.core import primitives
+from jax.typing import ArrayLike
 
 UNROLL = 5  # time steps per iteration of a loop on a GPU: more compile longer and gain little
 
@@ -175,7 +176,7 @@ def _loop(
         """Return the results of the loop, and every xₜ of the operations that have a slot."""
         frozen = dict(zip(body.invars, map(jax.lax.stop_gradient, shared), strict=False))
 
-        def step(carry: list[Array], inputs_and_slots: Any) -> tuple[list[Array], Any]:
+        def step(carry: list[Array], inputs_and_slots: Any) -> tuple[list[Any], Any]:
             inputs, slots = inputs_and_slots
             values = dict(zip(body.invars, [*shared, *carry, *inputs], strict=True))
             stored: list[Array | None] = [None] * len(slots)
@@ -205,7 +206,8 @@ def _loop(
         results, pull_back, stored = jax.vjp(run, *arguments, slots, has_aux=True)
         return results, (pull_back, stored, arguments[0])
 
-    def backward(residuals: Any, gradients: list[Array]) -> tuple[list[Array], ...]:
+    # The gradients of integers are NumPy arrays of dtype float0.
+    def backward(residuals: Any, gradients: list[ArrayLike]) -> tuple[list[ArrayLike], ...]:
         pull_back, stored, shared = residuals
         of_shared, of_carry, of_inputs, of_slots = pull_back(gradients)
         for linear, xs, gs in zip(linears, stored, of_slots, strict=True):

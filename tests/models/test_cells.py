@@ -9,7 +9,7 @@ from tests import reference
 
 
 def random_params(init, *arguments, scale=0.5):
-    """Parameters drawn wide enough for every gate to leave its linear part."""
+    """Draw parameters with a variance at which gates leave their linear range."""
     shapes = jax.eval_shape(init, jax.random.key(0), *arguments)["params"]
     rng = np.random.default_rng(0)
     return jax.tree.map(lambda s: jnp.array(rng.normal(0, scale, s.shape), s.dtype), shapes)
@@ -18,7 +18,7 @@ def random_params(init, *arguments, scale=0.5):
 @pytest.mark.parametrize("name", CELLS)
 def test_cell_equals_its_equations(name):
     cell = CELLS[name](5)
-    x = np.random.default_rng(1).normal(size=(2, 7, 3)).astype(np.float32)
+    x = jnp.asarray(np.random.default_rng(1).normal(size=(2, 7, 3)), jnp.float32)
     mask = jnp.ones((2, 7), bool)
 
     def outputs(cell, x):
@@ -30,7 +30,7 @@ def test_cell_equals_its_equations(name):
     params = random_params(init, x)
     ys, carry = cell.apply({"params": params}, x, method=outputs)
     for row in range(2):
-        expected, final = reference.run(name, reference.as_float64(params), x[row].astype(float))
+        expected, final = reference.run(name, *map(reference.as_float64, (params, x[row])))
         np.testing.assert_allclose(ys[row], expected, atol=2e-6)
         for ours, theirs in zip(carry, final, strict=True):
             np.testing.assert_allclose(ours[row], theirs, atol=2e-6)
@@ -42,13 +42,12 @@ def test_stack_equals_its_equations_under_padding(cell, shape):
     options = {} if shape == "forward" else {shape: True}
     stack = Stack(cell, features=4, layers=2, **options)
     rng = np.random.default_rng(2)
-    x, lengths = rng.normal(size=(3, 6, 4)).astype(np.float32), [6, 3, 1]
-    mask = np.arange(6) < np.array(lengths)[:, None]
+    x, lengths = jnp.asarray(rng.normal(size=(3, 6, 4)), jnp.float32), [6, 3, 1]
+    mask = jnp.arange(6)[None] < jnp.array(lengths)[:, None]
     params = random_params(stack.init, x, mask)
     ys, carries = jax.jit(stack.apply)({"params": params}, x, mask)
     for row, length in enumerate(lengths):
-        sentence = x[row, :length].astype(float)
-        weights = reference.as_float64(params)
+        weights, sentence = map(reference.as_float64, (params, x[row, :length]))
         expected, finals = reference.stack(cell, weights, sentence, 2, **options)
         np.testing.assert_allclose(ys[row, :length], expected, atol=5e-6)
         np.testing.assert_array_equal(ys[row, length:], 0)
@@ -58,9 +57,9 @@ def test_stack_equals_its_equations_under_padding(cell, shape):
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_steps_equal_the_whole(cell):
+def test_single_steps_equal_a_run_over_all_time_steps(cell):
     stack = Stack(cell, features=4, layers=2, residual=True)
-    x = np.random.default_rng(3).normal(size=(2, 5, 4)).astype(np.float32)
+    x = jnp.asarray(np.random.default_rng(3).normal(size=(2, 5, 4)), jnp.float32)
     mask = jnp.ones((2, 5), bool)
     params = {"params": random_params(stack.init, x, mask)}
     whole, finals = stack.apply(params, x, mask)

@@ -41,8 +41,8 @@ def everything(scan, reverse, W, U, b, keys, h, xs):
         h, t = carry
         x, key = inputs
         x = jnp.where(jax.random.bernoulli(key, 0.5, x.shape), x, 0)
-        ratings = jnp.einsum("bsd,bd->bs", keys, h @ W, preferred_element_type=jnp.float32)
-        weights = jax.nn.softmax(ratings)
+        scores = jnp.einsum("bsd,bd->bs", keys, h @ W, preferred_element_type=jnp.float32)
+        weights = jax.nn.softmax(scores)
         context = jnp.einsum("bs,bsd->bd", weights, keys)
         made = jnp.concatenate([context, h], axis=-1) @ U + b[None]
         h = jnp.tanh(x @ W + made + jnp.tanh(keys + h[:, None]).sum(axis=1))
@@ -54,7 +54,7 @@ def everything(scan, reverse, W, U, b, keys, h, xs):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_it_is_jaxs_scan(reverse):
+def test_scan_equals_jax_lax_scan(reverse):
     ours, theirs = (everything(s, reverse, **ARGUMENTS) for s in (scan, plain))
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), ours, theirs)
 
@@ -66,8 +66,8 @@ def test_it_is_jaxs_scan(reverse):
         return jax.jit(jax.grad(loss))(ARGUMENTS)
 
     ours, theirs = gradients(scan), gradients(plain)
-    for name, theirs_own in theirs.items():
-        np.testing.assert_allclose(ours[name], theirs_own, rtol=2e-5, atol=1e-5, err_msg=name)
+    for name, expected in theirs.items():
+        np.testing.assert_allclose(ours[name], expected, rtol=2e-5, atol=1e-5, err_msg=name)
 
 
 def test_integers_and_sums_that_spread_have_gradients_too():
@@ -119,7 +119,7 @@ def inner(jaxpr, looping=False):
             yield from inner(called, looping or equation.primitive.name == "scan")
 
 
-def test_the_loops_hold_what_they_must():
+def test_loops_contain_no_work_that_could_be_done_outside():
     def loss(scan, arguments):
         (h, _), outputs = everything(scan, False, **arguments)
         return h.sum() + (outputs[0] ** 2).sum()
@@ -131,7 +131,7 @@ def test_the_loops_hold_what_they_must():
         return sum(equation.primitive.name == name for equation in equations)
 
     ours, theirs = loops(scan), loops(plain)
-    # Forward h W, ratings, context and U; backward the gradients of what each step has of its own.
+    # Forward h W, scores, context and U; backward the gradients of the values of each time step.
     assert count(ours, "dot_general") == 8 and count(theirs, "dot_general") > 12
     assert count(ours, "random_bits") == 0 and count(theirs, "random_bits") == 1
     sums = [e.outvars[0].aval.shape for e in ours if e.primitive.name == "add_any"]
@@ -154,7 +154,7 @@ MODELS = {
         "decoder.layers": 2,
     },
     "gru, bahdanau": {
-        "wiring": "bahdanau", "attention.score": "concat", "encoder.cell": "gru",
+        "decoder.type": "bahdanau", "attention.score": "concat", "encoder.cell": "gru",
         "decoder.cell": "gru", "encoder.bidirectional": True, "encoder.features": 2,
     },
     "elman, local_p": {
@@ -163,7 +163,7 @@ MODELS = {
     },
     "hard": {"attention.align": "hard", "attention.score": "location", "attention.max_source": 8},
 }  # fmt: skip
-# Those whose loops are most like the first one's are left to make slow.
+# Slow tests cover the models whose loops are most like the first one.
 _ALIKE = ("elman, local_p", "hard")
 
 
@@ -171,7 +171,7 @@ _ALIKE = ("elman, local_p", "hard")
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in _ALIKE)) for n in MODELS]
 )
 def test_gradients_of_whole_models_are_those_of_a_plain_scan(name, monkeypatch):
-    """Under dropout and padding, in float32."""
+    """Compare gradients under dropout and padding, in float32."""
     config = base_config().model
     with config.unlocked():
         for stack in (config.encoder, config.decoder):
@@ -181,14 +181,14 @@ def test_gradients_of_whole_models_are_those_of_a_plain_scan(name, monkeypatch):
         config.update_from_flattened_dict(MODELS[name])
     model = make_seq2seq(config, 10, 10, reverse_source=False)
     rng = np.random.default_rng(0)
-    source, words = rng.integers(4, 10, (3, 5)), rng.integers(4, 10, (3, 4))
-    source[1, 3:] = source[2, 1:] = 0
-    params = random_params(model.init, source, source != 0, words)
+    source, tokens = (jnp.asarray(rng.integers(4, 10, (3, n))) for n in (5, 4))
+    source = source.at[1, 3:].set(0).at[2, 1:].set(0)
+    params = random_params(model.init, source, source != 0, tokens)
 
     def loss(params):
         def forward(model):
             memory = model.encode(source, source != 0, False)
-            return model.decode(memory, words, False, attention=True)
+            return model.decode(memory, tokens, False, attention=True)
 
         rngs = {"dropout": jax.random.key(1), "sample": jax.random.key(2)}
         (features, weights), sown = model.apply(
