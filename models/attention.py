@@ -5,7 +5,7 @@ context. Scores and alignments are combined freely by the config.
 """
 
 import dataclasses
-from typing import Any, Self
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -51,7 +51,7 @@ class Alignment(nn.Module):
     key_value: bool = False
 
     @classmethod
-    def from_config(cls, attention: Config, score: Score, **fields: Any) -> Self:
+    def from_config(cls, attention: Config, score: Score, **fields: Any) -> "Alignment":
         """Build the alignment from `config.model.attention`."""
         return cls(score, attention.key_value == "split", **fields)
 
@@ -80,13 +80,19 @@ class Global(Alignment):
         return masked_softmax(self.score(query, source.keys, positions), source.mask[:, None])
 
     def __call__(
-        self, query: Array, source: Source, steps: Array, deterministic: bool = True
-    ) -> tuple[Array, Array]:
+        self,
+        query: Float[Array, "b t h"],
+        source: Source,
+        steps: Int[Array, "b t"],
+        deterministic: bool = True,
+    ) -> tuple[Float[Array, "b t k"], Float[Array, "b t s"]]:
         weights = self.weights(query, source)
         return _context(weights, source.values), weights
 
 
-def _context(weights: Float[Array, "b t s"], values: Float[Array, "b s k"]) -> Array:
+def _context(
+    weights: Float[Array, "b t s"], values: Float[Array, "b s k"]
+) -> Float[Array, "b t k"]:
     return jnp.einsum("bts,bsk->btk", weights.astype(values.dtype), values)
 
 
@@ -100,7 +106,7 @@ class Local(Alignment):
     D: int = 10
 
     @classmethod
-    def from_config(cls, attention: Config, score: Score, **fields: Any) -> Self:
+    def from_config(cls, attention: Config, score: Score, **fields: Any) -> "Alignment":
         return super().from_config(attention, score, D=attention.D, **fields)
 
     def center(
@@ -116,8 +122,12 @@ class Local(Alignment):
         return weights
 
     def __call__(
-        self, query: Array, source: Source, steps: Array, deterministic: bool = True
-    ) -> tuple[Array, Array]:
+        self,
+        query: Float[Array, "b t h"],
+        source: Source,
+        steps: Int[Array, "b t"],
+        deterministic: bool = True,
+    ) -> tuple[Float[Array, "b t k"], Float[Array, "b t s"]]:
         p = self.center(query, source, steps)[..., None]
         length = source.mask.sum(axis=1)[:, None, None]
         offsets = jnp.arange(-self.D, self.D + 1)[None, None]
@@ -142,7 +152,7 @@ def _scatter(
     """Put the weights of windows into rows over the whole source."""
     columns = jnp.where(positions < 0, length, positions)  # −1 would count from the end
 
-    def row(w: Array, index: Array) -> Array:
+    def row(w: Float[Array, " w"], index: Int[Array, " w"]) -> Float[Array, " s"]:
         return jnp.zeros(length, w.dtype).at[index].add(w, mode="drop")
 
     return jax.vmap(jax.vmap(row))(weights, columns)
@@ -151,7 +161,9 @@ def _scatter(
 class LocalMonotonic(Local):
     """local-m: p_t = t. If t exceeds the source length by more than D, the window is empty."""
 
-    def center(self, query: Array, source: Source, steps: Array) -> Array:
+    def center(
+        self, query: Float[Array, "b t h"], source: Source, steps: Int[Array, "b t"]
+    ) -> Float[Array, "b t"]:
         return steps.astype(jnp.float32)
 
 
@@ -166,18 +178,22 @@ class LocalPredictive(Local):
     renormalize: bool = False
 
     @classmethod
-    def from_config(cls, attention: Config, score: Score, **fields: Any) -> Self:
+    def from_config(cls, attention: Config, score: Score, **fields: Any) -> "Alignment":
         gaussian = {"sigma": attention.sigma, "renormalize": attention.renormalize}
         return super().from_config(attention, score, **gaussian, **fields)
 
     @nn.compact
-    def center(self, query: Array, source: Source, steps: Array) -> Array:
+    def center(
+        self, query: Float[Array, "b t h"], source: Source, steps: Int[Array, "b t"]
+    ) -> Float[Array, "b t"]:
         init, dtype, width = self.score.initializers.score, self.score.dtype, query.shape[-1]
         hidden = jnp.tanh(nn.Dense(width, False, dtype, kernel_init=init, name="W_p")(query))
         logit = nn.Dense(1, False, dtype, kernel_init=init, name="v_p")(hidden)[..., 0]
         return source.mask.sum(axis=1)[:, None] * nn.sigmoid(logit.astype(jnp.float32))
 
-    def reweight(self, weights: Array, distance: Array) -> Array:
+    def reweight(
+        self, weights: Float[Array, "b t w"], distance: Float[Array, "b t w"]
+    ) -> Float[Array, "b t w"]:
         sigma = self.sigma or self.D / 2
         weights = weights * jnp.exp(-(distance**2) / (2 * sigma**2))
         if self.renormalize:
@@ -194,7 +210,9 @@ class Hard(Global):
     elsewhere).
     """
 
-    def source(self, states: Array, mask: Array, deterministic: bool) -> Source:
+    def source(
+        self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
+    ) -> Source:
         source = super().source(states, mask, deterministic)
         if deterministic:
             return source
@@ -202,8 +220,12 @@ class Hard(Global):
         return dataclasses.replace(source, expected=coin)
 
     def __call__(
-        self, query: Array, source: Source, steps: Array, deterministic: bool = True
-    ) -> tuple[Array, Array]:
+        self,
+        query: Float[Array, "b t h"],
+        source: Source,
+        steps: Int[Array, "b t"],
+        deterministic: bool = True,
+    ) -> tuple[Float[Array, "b t k"], Float[Array, "b t s"]]:
         alpha = self.weights(query, source)
         log_alpha = jnp.log(jnp.maximum(alpha, 1e-30))
         if deterministic:

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from models.initializers import XAVIER, Initializers, in_blocks
 
-Carry = tuple[Array, ...]
+Carry = tuple[Float[Array, "b _"], ...]
 
 
 class Cell(nn.Module):
@@ -65,7 +65,12 @@ class Cell(nn.Module):
         return total.astype(self.dtype), W[known:], U
 
 
-def _product(fed: Array | None, h: Array, W: Array, U: Array) -> Array:
+def _product(
+    fed: Float[Array, "b j"] | None,
+    h: Float[Array, "b h"],
+    W: Float[Array, "j c"],
+    U: Float[Array, "h c"],
+) -> Float[Array, "b c"]:
     """Compute W fed + U h as one product."""
     if fed is None:
         return h @ U
@@ -75,7 +80,9 @@ def _product(fed: Array | None, h: Array, W: Array, U: Array) -> Array:
 class Elman(Cell):
     """h = tanh(W x + U h + b)."""
 
-    def step(self, carry: Carry, x: Array | None, fed: Array | None) -> Carry:
+    def step(
+        self, carry: Carry, x: Float[Array, "b i"] | None, fed: Float[Array, "b j"] | None
+    ) -> Carry:
         (h,) = carry
         known, W, U = self.parts(x, fed)
         return (jnp.tanh(_product(fed, h, W, U) + known),)
@@ -87,7 +94,9 @@ class LSTM(Cell):
     gates = 4
     states = 2
 
-    def step(self, carry: Carry, x: Array | None, fed: Array | None) -> Carry:
+    def step(
+        self, carry: Carry, x: Float[Array, "b i"] | None, fed: Float[Array, "b j"] | None
+    ) -> Carry:
         c, h = carry
         known, W, U = self.parts(x, fed)
         f, i, o, candidate = jnp.split(_product(fed, h, W, U) + known, 4, axis=-1)
@@ -105,7 +114,9 @@ class GRU(Cell):
     gates = 3
     bias = False
 
-    def step(self, carry: Carry, x: Array | None, fed: Array | None) -> Carry:
+    def step(
+        self, carry: Carry, x: Float[Array, "b i"] | None, fed: Float[Array, "b j"] | None
+    ) -> Carry:
         (h,) = carry
         parts = (jnp.split(part, [2 * self.features], axis=-1) for part in self.parts(x, fed))
         (known, known_new), (W, W_new), (U, U_new) = parts

@@ -5,7 +5,7 @@ give the same features and attention.
 """
 
 import dataclasses
-from typing import Any, Self
+from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -60,7 +60,7 @@ class PlainDecoder(nn.Module):
     stack: Stack
 
     @classmethod
-    def from_config(cls, model: Config, embed: Embed, stack: Stack) -> Self:
+    def from_config(cls, model: Config, embed: Embed, stack: Stack) -> "PlainDecoder":
         """Build the decoder from `config.model`."""
         return cls(embed, stack)
 
@@ -113,7 +113,7 @@ class ChoDecoder(PlainDecoder):
     readout: Maxout
 
     @classmethod
-    def from_config(cls, model: Config, embed: Embed, stack: Stack) -> Self:
+    def from_config(cls, model: Config, embed: Embed, stack: Stack) -> "PlainDecoder":
         return cls(embed, stack, make_maxout(model, stack))
 
     @property
@@ -124,9 +124,9 @@ class ChoDecoder(PlainDecoder):
         self,
         memory: RecurrentMemory,
         state: RecurrentState,
-        tokens: Array,
+        tokens: Int[Array, " r"],
         deterministic: bool = True,
-    ) -> tuple[Array, RecurrentState, None]:
+    ) -> tuple[Float[Array, "r f"], RecurrentState, None]:
         y = self.embed(tokens)
         c = jnp.repeat(memory.summary, len(y) // len(memory.summary), axis=0)
         x = jnp.concatenate([y, c], axis=-1)
@@ -134,8 +134,8 @@ class ChoDecoder(PlainDecoder):
         return self.readout(h, y, c), RecurrentState(carries, state.t + 1), None
 
     def decode(
-        self, memory: RecurrentMemory, tokens: Array, deterministic: bool = True
-    ) -> tuple[Array, None]:
+        self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
+    ) -> tuple[Float[Array, "b t f"], None]:
         y = self.embed(tokens)
         c = jnp.broadcast_to(memory.summary[:, None], (*y.shape[:2], memory.summary.shape[-1]))
         h = self.run(memory, jnp.concatenate([y, c], axis=-1), deterministic)
@@ -150,7 +150,7 @@ class BahdanauDecoder(PlainDecoder):
     readout: Maxout
 
     @classmethod
-    def from_config(cls, model: Config, embed: Embed, stack: Stack) -> Self:
+    def from_config(cls, model: Config, embed: Embed, stack: Stack) -> "PlainDecoder":
         attention = make_alignment(model, stack.initializers, stack.dtype)
         return cls(embed, stack, attention, make_maxout(model, stack))
 
@@ -158,16 +158,18 @@ class BahdanauDecoder(PlainDecoder):
     def output_width(self) -> int:
         return self.readout.features
 
-    def source(self, states: Array, mask: Array, deterministic: bool) -> Source:
+    def source(
+        self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
+    ) -> Source:
         return self.attention.source(states, mask, deterministic)
 
     def step(
         self,
         memory: RecurrentMemory,
         state: RecurrentState,
-        tokens: Array,
+        tokens: Int[Array, " r"],
         deterministic: bool = True,
-    ) -> tuple[Array, RecurrentState, Array]:
+    ) -> tuple[Float[Array, "r f"], RecurrentState, Float[Array, "r s"]]:
         y = self.embed(tokens)
         state, (h, c, weights) = self.advance(memory, state, y, deterministic)
         return self.readout(h, y, c), state, weights
@@ -178,7 +180,9 @@ class BahdanauDecoder(PlainDecoder):
         state: RecurrentState,
         y: Float[Array, "r e"],
         deterministic: bool,
-    ) -> tuple[RecurrentState, tuple[Array, Array, Array]]:
+    ) -> tuple[
+        RecurrentState, tuple[Float[Array, "r h"], Float[Array, "r k"], Float[Array, "r s"]]
+    ]:
         """The recurrent part of a step: the new state, and s_i, c_i and α_i."""
         last = state.carries[-1][-1]
         context, weights = self.attention(
@@ -189,8 +193,8 @@ class BahdanauDecoder(PlainDecoder):
         return RecurrentState(carries, state.t + 1), (h, c, weights)
 
     def decode(
-        self, memory: RecurrentMemory, tokens: Array, deterministic: bool = True
-    ) -> tuple[Array, Array]:
+        self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
+    ) -> tuple[Float[Array, "b t f"], Float[Array, "b t s"]]:
         def step(decoder: Any, state: RecurrentState, y: Array) -> tuple[RecurrentState, Any]:
             return decoder.advance(memory, state, y, deterministic)
 
@@ -211,7 +215,7 @@ class LuongDecoder(PlainDecoder):
     combine_init: Initializer
 
     @classmethod
-    def from_config(cls, model: Config, embed: Embed, stack: Stack) -> Self:
+    def from_config(cls, model: Config, embed: Embed, stack: Stack) -> "PlainDecoder":
         attention = make_alignment(model, stack.initializers, stack.dtype)
         init = stack.initializers.kernel
         if model.attention.key_value == "zero":  # the keys' half starts without weight in c_t
@@ -222,7 +226,9 @@ class LuongDecoder(PlainDecoder):
         stack = self.stack
         self.W_c = nn.Dense(stack.features, False, stack.dtype, kernel_init=self.combine_init)
 
-    def source(self, states: Array, mask: Array, deterministic: bool) -> Source:
+    def source(
+        self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
+    ) -> Source:
         return self.attention.source(states, mask, deterministic)
 
     def start(self, memory: RecurrentMemory) -> RecurrentState:
@@ -247,9 +253,9 @@ class LuongDecoder(PlainDecoder):
         self,
         memory: RecurrentMemory,
         state: RecurrentState,
-        tokens: Array,
+        tokens: Int[Array, " r"],
         deterministic: bool = True,
-    ) -> tuple[Array, RecurrentState, Array]:
+    ) -> tuple[Float[Array, "r f"], RecurrentState, Float[Array, "r s"]]:
         state, (features, weights) = self.advance(memory, state, self.embed(tokens), deterministic)
         return features, state, weights
 
@@ -259,7 +265,7 @@ class LuongDecoder(PlainDecoder):
         state: RecurrentState,
         x: Float[Array, "r e"],
         deterministic: bool,
-    ) -> tuple[RecurrentState, tuple[Array, Array]]:
+    ) -> tuple[RecurrentState, tuple[Float[Array, "r h"], Float[Array, "r s"]]]:
         """One time step after the embedding: the new state, and h̃_t and a_t."""
         h, carries = self.stack.step(state.carries, x, state.feed, deterministic)
         both = self.attend(
@@ -270,8 +276,8 @@ class LuongDecoder(PlainDecoder):
         return RecurrentState(carries, state.t + 1, feed), (attentional, weights)
 
     def decode(
-        self, memory: RecurrentMemory, tokens: Array, deterministic: bool = True
-    ) -> tuple[Array, Array]:
+        self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
+    ) -> tuple[Float[Array, "b t f"], Float[Array, "b t s"]]:
         if not self.input_feeding:
             steps = jnp.broadcast_to(jnp.arange(tokens.shape[1])[None], tokens.shape)
             h = self.run(memory, self.embed(tokens), deterministic)

@@ -16,9 +16,9 @@ from models.attention import masked_softmax
 from models.initializers import XAVIER
 
 KeysValues = tuple[Float[Array, "b s h k"], Float[Array, "b s h v"]]
-# Keys and values of all hypotheses of a sentence, with room for further tokens. Heads come before
-# positions, as batched matrix products want them.
-KVCache = tuple[Float[Array, "b h t n k"], Float[Array, "b h t n v"]]  # n: beam slots
+# Keys and values of up to l tokens in each of n beam slots. Heads come before positions, as batched
+# matrix products want them.
+KVCache = tuple[Float[Array, "b h l n k"], Float[Array, "b h l n v"]]
 
 # Source and target length from which cuDNN's flash attention is faster than XLA's (docs/speed.md).
 FLASH_FROM = 64
@@ -91,7 +91,7 @@ class MultiHeadAttention(nn.Module):
         x: Float[Array, "b n d"],
         cache: KVCache,
         t: Int[Array, ""],
-        seen: Bool[Array, "b n s"],
+        seen: Bool[Array, "b n l*n"],
     ) -> tuple[Float[Array, "b n d"], KVCache]:
         """Cache keys and values of token t of n hypotheses; attend to the cached tokens that each
         hypothesis has `seen`."""

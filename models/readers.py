@@ -28,8 +28,10 @@ class Reader(nn.Module):
         """Return s, and the attention weights it is computed from, by name."""
         raise NotImplementedError
 
-    def read(self, words: Array, deterministic: bool) -> tuple[Array, Array]:
-        """Return the states [b, n, 2h] of a text, and the final states of both directions."""
+    def read(
+        self, words: Int[Array, "b n"], deterministic: bool
+    ) -> tuple[Float[Array, "b n k"], Float[Array, "b k"]]:
+        """Return the states of a text, and the final states of both directions."""
         embedded = self.embed(words)
         states, carries = self.stack(embedded, words > 0, deterministic=deterministic)
         return states, carries[-1][-1]
@@ -39,8 +41,8 @@ class AttentionSum(Reader):
     """s = softmax(D q), where q is the query's final states (Kadlec 2016)."""
 
     def __call__(
-        self, passage: Array, query: Array, deterministic: bool = True
-    ) -> tuple[Array, NamedWeights]:
+        self, passage: Int[Array, "b n"], query: Int[Array, "b m"], deterministic: bool = True
+    ) -> tuple[Float[Array, "b n"], NamedWeights]:
         states, _ = self.read(passage, deterministic)
         _, query_states = self.read(query, deterministic)
         scores = jnp.einsum("bnh,bh->bn", states, query_states, preferred_element_type=jnp.float32)
@@ -55,8 +57,8 @@ class AttentionOverAttention(Reader):
     """
 
     def __call__(
-        self, passage: Array, query: Array, deterministic: bool = True
-    ) -> tuple[Array, NamedWeights]:
+        self, passage: Int[Array, "b n"], query: Int[Array, "b m"], deterministic: bool = True
+    ) -> tuple[Float[Array, "b n"], NamedWeights]:
         document, _ = self.read(passage, deterministic)
         query_states, _ = self.read(query, deterministic)
         scores = jnp.einsum(

@@ -5,7 +5,7 @@ sentence, so that teacher forcing and decoding run the same code.
 """
 
 import math
-from typing import Any, Self
+from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -17,13 +17,16 @@ from jaxtyping import Float, Int
 from configs.base import Config
 from models.initializers import XAVIER, Initializers, with_zeros
 
+# Keys have shape [b, s, d] where all positions count, and [b, t, w, d] where each time step has a
+# window of w positions.
+Query = Float[Array, "b t h"]
+Keys = Float[Array, "b *s d"]
+Positions = Int[Array, "#b #t w"]  # of the source, counted from 0
+Logits = Float[Array, "b t w"]
+
 
 class Score(nn.Module):
-    """score(h_t, h̄_s), Luong 2015 eq. 8. Keys are computed once per sentence.
-
-    Keys have shape [b, s, d] where all positions count, and [b, t, w, d] where each time step has a
-    window of w positions.
-    """
+    """score(h_t, h̄_s), Luong 2015 eq. 8. Keys are computed once per sentence."""
 
     query_width: int
     key_width: int
@@ -32,19 +35,14 @@ class Score(nn.Module):
     zero_half: bool = False  # rows of the keys' second half start at zero (Mino 2017)
 
     @classmethod
-    def from_config(cls, attention: Config, **fields: Any) -> Self:
+    def from_config(cls, attention: Config, **fields: Any) -> "Score":
         """Build the score from `config.model.attention` and the fields that all scores share."""
         return cls(**fields)
 
     def keys(self, states: Float[Array, "b s k"]) -> Float[Array, "b s d"]:
         return states
 
-    def __call__(
-        self,
-        query: Float[Array, "b t h"],
-        keys: Float[Array, "b *s d"],
-        positions: Int[Array, "#b #t w"],
-    ) -> Float[Array, "b t w"]:
+    def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
         """Return the attention logits of these source positions."""
         raise NotImplementedError
 
@@ -58,7 +56,7 @@ class Score(nn.Module):
         return with_zeros(init, slice(self.key_width // 2, None)) if self.zero_half else init
 
 
-def _products(query: Float[Array, "b t d"], keys: Float[Array, "b *s d"]) -> Float[Array, "b t w"]:
+def _products(query: Float[Array, "b t d"], keys: Keys) -> Logits:
     """Inner products in float32, because bfloat16 would round a score of 80 to halves."""
     dims = "btd,bwd->btw" if keys.ndim == 3 else "btd,btwd->btw"
     return jnp.einsum(dims, query, keys, preferred_element_type=jnp.float32)
@@ -67,14 +65,14 @@ def _products(query: Float[Array, "b t d"], keys: Float[Array, "b *s d"]) -> Flo
 class Dot(Score):
     """h_tᵀ h̄_s."""
 
-    def __call__(self, query: Array, keys: Array, positions: Array) -> Array:
+    def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
         return _products(query, keys)
 
 
 class ScaledDot(Score):
     """h_tᵀ h̄_s / √d (Vaswani 2017 eq. 1)."""
 
-    def __call__(self, query: Array, keys: Array, positions: Array) -> Array:
+    def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
         return _products(query, keys) / math.sqrt(keys.shape[-1])
 
 
@@ -82,11 +80,11 @@ class General(Score):
     """h_tᵀ W_a h̄_s."""
 
     @nn.compact
-    def keys(self, states: Array) -> Array:
+    def keys(self, states: Float[Array, "b s k"]) -> Float[Array, "b s d"]:
         # W_a is applied to the source states: one product per sentence, none per time step.
         return self.dense(self.query_width, "W_a", self.key_init())(states)
 
-    def __call__(self, query: Array, keys: Array, positions: Array) -> Array:
+    def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
         return _products(query, keys)
 
 
@@ -98,10 +96,10 @@ class Concat(Score):
         self.memory_half = self.dense(self.query_width, "W_a_memory", self.key_init())
         self.v_a = self.dense(1, "v_a", self.initializers.v)
 
-    def keys(self, states: Array) -> Array:
+    def keys(self, states: Float[Array, "b s k"]) -> Float[Array, "b s d"]:
         return self.memory_half(states)
 
-    def __call__(self, query: Array, keys: Array, positions: Array) -> Array:
+    def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
         keys = keys[:, None] if keys.ndim == 3 else keys
         return self.v_a(jnp.tanh(self.query_half(query)[:, :, None] + keys))[..., 0]
 
@@ -115,11 +113,11 @@ class Location(Score):
     max_source: int = 0
 
     @classmethod
-    def from_config(cls, attention: Config, **fields: Any) -> Self:
+    def from_config(cls, attention: Config, **fields: Any) -> "Score":
         return super().from_config(attention, max_source=attention.max_source, **fields)
 
     @nn.compact
-    def __call__(self, query: Array, keys: Array, positions: Array) -> Array:
+    def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
         scores = self.dense(self.max_source, "W_a")(query)
         known = (positions >= 0) & (positions < self.max_source)
         if keys.ndim == 3:  # all positions in order: slicing is cheaper than gathering

@@ -8,7 +8,7 @@ a sentence for all of its hypotheses.
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -50,7 +50,9 @@ class Residual(nn.Module):
     def enter(self, x: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
         return self.norm(x) if self.shape.pre_norm else x
 
-    def leave(self, x: Array, y: Array, deterministic: bool) -> Float[Array, "b t d"]:
+    def leave(
+        self, x: Float[Array, "b t d"], y: Float[Array, "b t d"], deterministic: bool
+    ) -> Float[Array, "b t d"]:
         x = x + self.drop(y, deterministic=deterministic)
         return x if self.shape.pre_norm else self.norm(x)
 
@@ -63,7 +65,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(self.shape)
         self.residuals = [Residual(self.shape) for _ in range(2)]
 
-    def __call__(self, x: Array, lengths: Array, deterministic: bool) -> Array:
+    def __call__(
+        self, x: Float[Array, "b s d"], lengths: Int[Array, " b"], deterministic: bool
+    ) -> Float[Array, "b s d"]:
         first, second = self.residuals
         inner = first.enter(x)
         keys_values = self.attention.keys_values(inner)
@@ -89,7 +93,7 @@ class DecoderLayer(nn.Module):
         x: Float[Array, "b t d"],
         source: KeysValues,
         lengths: Int[Array, " b"],
-        cached: tuple[KVCache, Array, Array] | None = None,
+        cached: tuple[KVCache, Int[Array, ""], Bool[Array, "b n l*n"]] | None = None,
         attention: bool = False,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b t d"], KVCache | None, Float[Array, "b h t s"] | None]:
@@ -158,7 +162,7 @@ class Layers(nn.Module):
             outputs.append(output)
         return x, tuple(outputs)
 
-    def finish(self, x: Array) -> Array:
+    def finish(self, x: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
         """Apply the final norm of pre-norm layers; post-norm layers end in one already."""
         return x if self.norm is None else self.norm(x)
 
@@ -187,7 +191,7 @@ class TransformerState:
     slots: Int[Array, "r t"]  # the beam slot in which each token of a prefix is cached
     t: Int[Array, " r"]  # tokens generated so far, the same number in all rows
 
-    def reorder(self, rows: Callable[[Array], Array]) -> Self:
+    def reorder(self, rows: Callable[[Array], Array]) -> "TransformerState":
         """Give each hypothesis the prefix of its parent."""
         return dataclasses.replace(self, slots=rows(self.slots))
 
@@ -297,7 +301,11 @@ class Transformer(nn.Module):
         return self.target_embed.embedding.T if self.output is None else self.output.kernel
 
     def _embed(
-        self, embed: Embed, tokens: Int[Array, "b t"], positions: Array, deterministic: bool
+        self,
+        embed: Embed,
+        tokens: Int[Array, "b t"],
+        positions: Int[Array, " t"] | Int[Array, "b t"],
+        deterministic: bool,
     ) -> Float[Array, "b t d"]:
         """Embeddings × √d plus positional encodings (§3.4, §3.5), and dropout on the sum (§5.4)."""
         features = self.shape.features

@@ -6,6 +6,7 @@ annotations of arrays and other arguments are checked at every call."""
 import os
 
 from tests.programs import ENVIRONMENT, FAST
+from tests.typecheck import checked
 
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=8 {FAST}"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -13,7 +14,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 from jaxtyping import install_import_hook
 
 # Before the first import of these packages.
-install_import_hook(["models", "tasks", "decoding", "training", "evaluation"], "beartype.beartype")
+PACKAGES = ["models", "tasks", "decoding", "training", "evaluation"]
+install_import_hook(PACKAGES, f"{checked.__module__}.{checked.__name__}")
 
 from pathlib import Path
 

@@ -1,7 +1,8 @@
-"""The papers' equations in plain NumPy, float64, one position at a time.
+"""The equations of the papers on recurrent models in NumPy, float64, one position at a time.
 
-Written from the equations alone and sharing no code with models/: loops where the models batch,
-dictionaries of weights where they have modules. Their slopes are what gradients are held against.
+They share no code with models/: they loop where the models batch, and read their weights from
+dictionaries where the models have modules. Their numerical derivatives check the gradients.
+tests/reference_transformer.py has the Transformer.
 """
 
 import jax
@@ -24,7 +25,7 @@ def as_float64(tree):
 
 
 def check_gradient(loss, tree, gradient, rng, eps=1e-6):
-    """Holds `gradient` against the slope of `loss` at `tree` along a drawn direction."""
+    """Compare `gradient` with the slope of `loss` at `tree` along a random direction."""
     leaves, structure = jax.tree.flatten(tree)
     direction = [rng.normal(size=leaf.shape) for leaf in leaves]
 
@@ -48,8 +49,8 @@ def lstm(w, carry, x):
     n = len(h)
 
     def gate(i):
-        own = slice(i * n, (i + 1) * n)
-        return x @ w["W"][:, own] + h @ w["U"][:, own] + w["b"][own]
+        columns = slice(i * n, (i + 1) * n)
+        return x @ w["W"][:, columns] + h @ w["U"][:, columns] + w["b"][columns]
 
     f, i, o = sigmoid(gate(0)), sigmoid(gate(1)), sigmoid(gate(2))
     c = f * c + i * np.tanh(gate(3))
@@ -70,7 +71,7 @@ CELLS = {"elman": (elman, 1), "lstm": (lstm, 2), "gru": (gru, 1)}
 
 
 def run(cell, w, xs, carry=None, reverse=False):
-    """Outputs and final carry of one sentence without padding."""
+    """Return the outputs and the final carry of one sentence without padding."""
     step, states = CELLS[cell]
     n = w["U"].shape[0]
     carry = carry or (np.zeros(n),) * states
@@ -97,7 +98,7 @@ def stack(cell, w, xs, layers, bidirectional=False, carries=None, reverse=False,
 
 
 def score(name, w, h, memory):
-    """The rating of every source position by the decoder state h."""
+    """Return the score of every source position for the decoder state h."""
     if name == "dot":
         return np.array([h @ s for s in memory])
     if name == "scaled_dot":
@@ -113,11 +114,11 @@ def score(name, w, h, memory):
 
 
 def align(settings, w, h, keys, t):
-    """The weights over a whole source of decoder state h at target position t (from 0)."""
+    """Return the attention weights of decoder state h at target position t (from 0)."""
     length, D = len(keys), settings.D
-    ratings = score(settings.score, w.get("score", {}), h, keys)
+    scores = score(settings.score, w.get("score", {}), h, keys)
     if settings.align in ("global", "hard"):
-        return softmax(ratings)
+        return softmax(scores)
     p = t
     if settings.align == "local_p":
         hidden = np.tanh(h @ w["W_p"]["kernel"])
@@ -125,17 +126,17 @@ def align(settings, w, h, keys, t):
     window = [s for s in range(length) if p - D <= s <= p + D]
     weights = np.zeros(length)
     if window:
-        weights[window] = softmax(ratings[window])
+        weights[window] = softmax(scores[window])
     if settings.align == "local_p":
         sigma = settings.sigma or D / 2
         weights *= np.exp(-((np.arange(length) - p) ** 2) / (2 * sigma**2))
-        if settings.renormalise and weights.sum() > 0:
+        if settings.renormalize and weights.sum() > 0:
             weights /= weights.sum()
     return weights
 
 
 def attend(settings, w, h, memory, t):
-    """Context and weights; a hard alignment reads its likeliest position."""
+    """Return context and weights; a hard alignment reads its most probable position."""
     keys, values = memory, memory
     if settings.key_value == "split":
         keys, values = np.split(memory, 2, axis=1)
@@ -173,7 +174,7 @@ def step(w, dec, carries, x):
 
 
 def translator(params, model, source, target_in, reverse_source=False):
-    """Logits and attention of a whole translator for one sentence pair, word by word."""
+    """Return logits and attention of a translator for one sentence pair, token by token."""
     enc, dec, attention = model.encoder, model.decoder, model.attention
     w = params["encoder"]
     memory, finals = stack(
@@ -206,113 +207,6 @@ def translator(params, model, source, target_in, reverse_source=False):
     return np.array(logits), np.array(weights)
 
 
-def multi_head(w, xs, memory, heads, seen):
-    """Queries xs over memory; `seen(t, s)` says which positions count. Outputs and weights."""
-    outputs, weights = [], []
-    for t, x in enumerate(xs):
-        q, parts, alphas = x @ w["W_Q"]["kernel"], [], []
-        k, v = memory @ w["W_K"]["kernel"], memory @ w["W_V"]["kernel"]
-        for head in range(heads):
-            width, deep = q.size // heads, v.shape[1] // heads
-            own, out = (
-                slice(head * width, (head + 1) * width),
-                slice(head * deep, (head + 1) * deep),
-            )
-            visible = [s for s in range(len(memory)) if seen(t, s)]
-            ratings = np.array([q[own] @ k[s, own] / np.sqrt(width) for s in visible])
-            alpha = np.zeros(len(memory))
-            alpha[visible] = softmax(ratings)
-            parts.append(sum(alpha[s] * v[s, out] for s in visible))
-            alphas.append(alpha)
-        outputs.append(np.concatenate(parts) @ w["W_O"]["kernel"])
-        weights.append(alphas)
-    return np.array(outputs), np.array(weights).swapaxes(0, 1)
-
-
-def layer_norm(w, xs):
-    centred = xs - xs.mean(axis=-1, keepdims=True)
-    deviation = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-6)
-    return w["scale"] * centred / deviation + w["bias"]
-
-
-def feed_forward(w, xs):
-    inner = np.maximum(0, xs @ w["W_1"]["kernel"] + w["W_1"]["bias"])
-    return inner @ w["W_2"]["kernel"] + w["W_2"]["bias"]
-
-
-def around(w, xs, sublayer, pre):
-    if pre:
-        return xs + sublayer(layer_norm(w["norm"], xs))
-    return layer_norm(w["norm"], xs + sublayer(xs))
-
-
-def encoder_layer(w, xs, heads, pre):
-    def attention(xs):
-        return multi_head(w["attention"], xs, xs, heads, lambda t, s: True)[0]
-
-    xs = around(w["residuals_0"], xs, attention, pre)
-    return around(w["residuals_1"], xs, lambda xs: feed_forward(w["feed_forward"], xs), pre)
-
-
-def decoder_layer(w, xs, memory, heads, pre):
-    """Outputs, and the weights [heads, target, source] over the source."""
-    weights = []
-
-    def look_back(xs):
-        return multi_head(w["self_attention"], xs, xs, heads, lambda t, s: s <= t)[0]
-
-    def look_across(xs):
-        out, alpha = multi_head(w["source_attention"], xs, memory, heads, lambda t, s: True)
-        weights.append(alpha)
-        return out
-
-    xs = around(w["residuals_0"], xs, look_back, pre)
-    xs = around(w["residuals_1"], xs, look_across, pre)
-    xs = around(w["residuals_2"], xs, lambda xs: feed_forward(w["feed_forward"], xs), pre)
-    return xs, weights[0]
-
-
-def sinusoid(position, features):
-    place = np.zeros(features)
-    for i in range(0, features, 2):
-        angle = position / 10_000 ** (i / features)
-        place[i], place[i + 1] = np.sin(angle), np.cos(angle)
-    return place
-
-
-def transformer(params, model, source, target_in):
-    """Logits and source attention [layers, heads, target, source] of one sentence pair."""
-    pre, d = model.norm == "pre", model.features
-    source_table = params["source_embed"]["embedding"]
-    target_table = source_table
-    if not model.share_embeddings:
-        target_table = params["target_embed"]["embedding"]
-
-    def embed(table, tokens):
-        if model.positions == "learned":
-            places = params["positions"]["embedding"][: len(tokens)]
-        else:
-            places = np.array([sinusoid(p, d) for p in range(len(tokens))])
-        return table[tokens] * np.sqrt(d) + places
-
-    def layers(w):
-        if model.scan:
-            return [jax.tree.map(lambda x, i=i: x[i], w["stacked"]) for i in range(model.layers)]
-        return [w[f"unrolled_{i}"] for i in range(model.layers)]
-
-    xs = embed(source_table, source)
-    for w in layers(params["encoder"]):
-        xs = encoder_layer(w, xs, model.heads, pre)
-    memory = layer_norm(params["encoder"]["norm"], xs) if pre else xs
-    xs, weights = embed(target_table, target_in), []
-    for w in layers(params["decoder"]):
-        xs, alpha = decoder_layer(w, xs, memory, model.heads, pre)
-        weights.append(alpha)
-    xs = layer_norm(params["decoder"]["norm"], xs) if pre else xs
-    kernel = target_table.T if model.tie_output else params["output"]["kernel"]
-    return xs @ kernel, np.array(weights)
-
-
 def dense(w, x):
     return x @ w["kernel"] + w.get("bias", 0)
 
@@ -324,7 +218,7 @@ def window(xs, t, width):
 
 
 def windowed(w, xs, windows):
-    """The MLP over a window and the time-delay network, step by step."""
+    """The windowed MLP and the time-delay network, one time step after another."""
     for i, width in enumerate(windows):
         kernel, bias = w[f"layer{i}"]["kernel"], w[f"layer{i}"]["bias"]
         xs = np.array([
@@ -335,7 +229,7 @@ def windowed(w, xs, windows):
 
 
 def delayed(cell, w, xs, layers, delay, reverse):
-    """The state when `delay` more steps, zeros behind the end, have been read."""
+    """Return the states after `delay` further time steps, which are zeros after the end."""
     nothing = np.zeros((delay, xs.shape[1]))
     longer = [nothing, xs] if reverse else [xs, nothing]
     states, _ = stack(cell, w["stack"], np.concatenate(longer), layers, reverse=reverse)
@@ -343,7 +237,7 @@ def delayed(cell, w, xs, layers, delay, reverse):
 
 
 def characters(w, letters):
-    """A word's letters to the largest of each feature over windows of three."""
+    """Return the maximum of each feature over all windows of three letters of a word."""
     embedded = w["Embed_0"]["embedding"][letters]
     kernel, bias = w["Conv_0"]["kernel"], w["Conv_0"]["bias"]
     rows = [
@@ -354,7 +248,7 @@ def characters(w, letters):
 
 
 def tagger(params, model, xs, network=None):
-    """Outputs [networks, step, output] of one sequence of vectors."""
+    """Return outputs [networks, time step, output] for one sequence of vectors."""
     network = network or model.network
     if network == "merged":
         ways = ("forward", "backward")
@@ -372,14 +266,14 @@ def tagger(params, model, xs, network=None):
 
 
 def sentence(params, model, words):
-    """Logits of one sentence, and the hops where pooling is attention."""
+    """Return the logits of one sentence, and with attention pooling its hops."""
     embedded = params["embed"]["embedding"][words]
     states, finals = stack(model.cell, params["stack"], embedded, model.layers, bidirectional=True)
     hops = None
     if model.pooling == "attention":
         w1, w2 = (params["attention"][name]["kernel"] for name in ("W_1", "W_2"))
-        ratings = np.array([np.tanh(h @ w1) @ w2 for h in states])
-        hops = np.array([softmax(ratings[:, r]) for r in range(ratings.shape[1])])
+        scores = np.array([np.tanh(h @ w1) @ w2 for h in states])
+        hops = np.array([softmax(scores[:, r]) for r in range(scores.shape[1])])
         vector = np.concatenate(
             [sum(a * h for a, h in zip(hop, states, strict=True)) for hop in hops]
         )
@@ -393,14 +287,14 @@ def sentence(params, model, words):
 
 
 def look(w, states):
-    """Yang 2016 eqs. 5 to 7: a vector and the weights that made it."""
+    """Yang 2016 eqs. 5 to 7: return the vector and the attention weights."""
     u = w["u"]["kernel"][:, 0]
     weights = softmax(np.array([np.tanh(dense(w["W"], h)) @ u for h in states]))
     return sum(a * h for a, h in zip(weights, states, strict=True)), weights
 
 
 def han(params, model, document):
-    """Logits of one document of sentences, the weights of words and of sentences."""
+    """Return the logits of one document, and the weights of its words and sentences."""
     vectors, of_words = [], []
     for words in document:
         embedded = params["embed"]["embedding"][words]
@@ -414,7 +308,7 @@ def han(params, model, document):
 
 
 def reader(params, model, passage, query):
-    """The attention s over a passage, and α and β where the reader has them."""
+    """Return the attention s over a passage, and α and β where the reader has them."""
 
     def read(words):
         embedded = params["embed"]["embedding"][words]
@@ -423,9 +317,9 @@ def reader(params, model, passage, query):
     document, (asked, finals) = read(passage)[0], read(query)
     if model.reader == "attention_sum":
         return softmax(np.array([h @ finals[-1][-1] for h in document])), None, None
-    ratings = np.array([[h @ q for q in asked] for h in document])
-    alpha = np.array([softmax(ratings[:, j]) for j in range(len(query))])
-    beta = np.mean([softmax(ratings[i]) for i in range(len(passage))], axis=0)
+    scores = np.array([[h @ q for q in asked] for h in document])
+    alpha = np.array([softmax(scores[:, j]) for j in range(len(query))])
+    beta = np.mean([softmax(scores[i]) for i in range(len(passage))], axis=0)
     s = np.array([sum(alpha[j, i] * beta[j] for j in range(len(query)))
                   for i in range(len(passage))])  # fmt: skip
     return s, alpha, beta

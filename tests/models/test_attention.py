@@ -22,6 +22,7 @@ from tests import reference
 from tests.models.test_cells import random_params
 
 WIDTH = 4
+DOT = SCORES["dot"](query_width=WIDTH, key_width=WIDTH)
 PAIRS = list(itertools.product(SCORES, ALIGNMENTS))
 
 
@@ -50,17 +51,21 @@ def build(score, align, D=2, renormalize=False, max_source=9):
 
 
 def draw(seed, lengths, steps):
-    """Queries, memory padded to the longest + 2, mask, and target positions."""
+    """Return queries, memory padded to the longest + 2, its mask, and target positions."""
     rng = np.random.default_rng(seed)
     longest = max(lengths) + 2
-    query = rng.normal(0, 2, (len(lengths), len(steps), WIDTH)).astype(np.float32)
-    memory = rng.normal(0, 1, (len(lengths), longest, WIDTH)).astype(np.float32)
+    query = rng.normal(0, 2, (len(lengths), len(steps), WIDTH))
+    memory = rng.normal(0, 1, (len(lengths), longest, WIDTH))
     mask = np.arange(longest) < np.array(lengths)[:, None]
-    return query, memory, mask, np.tile(steps, (len(lengths), 1))
+    positions = np.tile(steps, (len(lengths), 1))
+    return (
+        jnp.asarray(query, jnp.float32), jnp.asarray(memory, jnp.float32), jnp.asarray(mask),
+        jnp.asarray(positions),
+    )  # fmt: skip
 
 
 def check_against_the_equations(score, align, D, renormalize, seed, lengths, steps):
-    """Contexts, weights and their gradients by weights, queries and memory."""
+    """Compare contexts, weights and gradients with respect to parameters, queries and memory."""
     config, module, _, gradient = build(score, align, D, renormalize)
     query, memory, mask, positions = draw(seed, lengths, steps)
 
@@ -83,7 +88,7 @@ def check_against_the_equations(score, align, D, renormalize, seed, lengths, ste
     def loss(tree):
         return sum(np.sin(c).sum() + (a**2).sum() for row in equations(tree) for c, a in row)
 
-    exact = (reference.as_float64(params), query.astype(float), memory.astype(float))
+    exact = tuple(map(reference.as_float64, (params, query, memory)))
     for row, expected in enumerate(equations(exact)):
         length = lengths[row]
         for i, (c, a) in enumerate(expected):
@@ -110,10 +115,10 @@ def test_every_pair_equals_its_equations(score, align):
     lengths=st.tuples(st.just(6), st.integers(1, 6), st.sampled_from([1, 2, 6])),
     start=st.integers(0, 9),
 )
-def test_windows_of_any_width_and_place_equal_their_equations(
+def test_windows_of_any_width_and_position_equal_their_equations(
     align, D, renormalize, seed, lengths, start
 ):
-    """S < D, S = 1, windows cut at both ends or by padding, and empty ones."""
+    """Includes S < D, S = 1, windows cut at both ends or by padding, and empty windows."""
     steps = [start, start + 1, start + 5]
     check_against_the_equations("general", align, D, renormalize, seed, list(lengths), steps)
 
@@ -132,7 +137,7 @@ def test_predicted_positions_reach_both_ends(bias):
     _, weights = apply(params, query, memory, mask, steps)
     w = reference.as_float64(params)
     for row, length in enumerate((5, 3)):
-        h, states = query[row, 0].astype(float), memory[row, :length].astype(float)
+        h, states = map(reference.as_float64, (query[row, 0], memory[row, :length]))
         expected = reference.align(config, w, h, states, 0)
         np.testing.assert_allclose(weights[row, 0, :length], expected, atol=1e-6)
 
@@ -155,10 +160,10 @@ def test_a_window_as_wide_as_the_source_is_global(score):
 
 
 def test_hard_samples_have_the_expectation_of_the_soft_context():
-    """Over many samples, reading one position is reading all of them by their weights."""
+    """The mean over many samples approaches the context of soft attention."""
     _, module, _, _ = build("dot", "hard")
     query, memory, mask, steps = draw(3, [4], [0])
-    repeated = [np.repeat(x, 20_000, axis=0) for x in (query, memory, mask, steps)]
+    repeated = [jnp.repeat(x, 20_000, axis=0) for x in (query, memory, mask, steps)]
 
     def sample(module, query, memory, mask, steps):
         source = module.source(memory, mask, False).replace(expected=jnp.zeros(len(query), bool))
@@ -168,7 +173,7 @@ def test_hard_samples_have_the_expectation_of_the_soft_context():
     (context, alpha), sown = module.apply(
         {}, *repeated, method=sample, rngs=rngs, mutable=["reinforce"]
     )
-    states, a = memory[0].astype(float), np.asarray(alpha[0, 0], float)
+    states, a = map(reference.as_float64, (memory[0], alpha[0, 0]))
     spread = np.sqrt(a @ states**2 - (a @ states) ** 2)
     error = np.abs(np.mean(context[:, 0], axis=0) - a @ states)
     assert (error < 5 * spread / np.sqrt(20_000)).all()
@@ -182,7 +187,7 @@ def test_half_of_the_sentences_read_their_expectation():
     _, module, _, _ = build("dot", "hard")
     _, memory, mask, _ = draw(4, [3], [0])
     source = module.apply(
-        {}, np.repeat(memory, 4000, axis=0), np.repeat(mask, 4000, axis=0), False,
+        {}, jnp.repeat(memory, 4000, axis=0), jnp.repeat(mask, 4000, axis=0), False,
         method="source", rngs={"sample": jax.random.key(0)},
     )  # fmt: skip
     assert 0.45 < float(source.expected.mean()) < 0.55
@@ -190,30 +195,26 @@ def test_half_of_the_sentences_read_their_expectation():
 
 def test_split_keys_and_values_that_are_equal_are_plain_attention():
     query, memory, mask, steps = draw(5, [5, 2], [0, 1])
-    plain, split = Global(SCORES["dot"]()), Global(SCORES["dot"](), key_value=True)
-    doubled = np.concatenate([memory, memory], axis=-1)
+    plain, split = Global(DOT), Global(DOT, key_value=True)
+    doubled = jnp.concatenate([memory, memory], axis=-1)
     ours = split.apply({}, query, doubled, mask, steps, method=attend)
     theirs = plain.apply({}, query, memory, mask, steps, method=attend)
     for left, right in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(left, right)
 
 
-def test_zero_started_scores_see_the_first_half_only():
+@pytest.mark.parametrize("name", ["general", "concat"])
+def test_scores_that_start_with_a_zero_half_ignore_that_half_of_the_keys(name):
     query, memory, mask, steps = draw(6, [5], [0])
-    for name, own in (
-        ("general", {"features": WIDTH}),
-        ("concat", {"features": 3, "memory_width": WIDTH}),
-    ):
-        module = Global(SCORES[name](XAVIER, jnp.float32, True, **own))
-        params = module.init(jax.random.key(0), query, memory, mask, steps, method=attend)
-        other = memory.copy()
-        other[..., WIDTH // 2 :] = 7.0
-        _, before = module.apply(params, query, memory, mask, steps, method=attend)
-        _, after = module.apply(params, query, other, mask, steps, method=attend)
-        np.testing.assert_allclose(before, after, atol=1e-6)
+    module = Global(SCORES[name](query_width=WIDTH, key_width=WIDTH, zero_half=True))
+    params = module.init(jax.random.key(0), query, memory, mask, steps, method=attend)
+    changed = memory.at[..., WIDTH // 2 :].set(7.0)
+    _, before = module.apply(params, query, memory, mask, steps, method=attend)
+    _, after = module.apply(params, query, changed, mask, steps, method=attend)
+    np.testing.assert_allclose(before, after, atol=1e-6)
 
 
-def test_location_cannot_rate_what_lies_beyond_its_largest_source():
+def test_location_gives_no_weight_to_positions_beyond_max_source():
     for align in ("global", "local_m"):
         _, module, apply, _ = build("location", align, D=4, max_source=3)
         query, memory, mask, steps = draw(8, [5], [2])
@@ -223,19 +224,19 @@ def test_location_cannot_rate_what_lies_beyond_its_largest_source():
         np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-6)
 
 
-def test_a_target_that_outruns_its_source_reads_nothing():
-    module = LocalMonotonic(SCORES["dot"](), D=1)
+def test_an_empty_window_has_no_weights_and_no_context():
+    module = LocalMonotonic(DOT, D=1)
     query, memory, mask, steps = draw(9, [2], [5])
     context, weights = module.apply({}, query, memory, mask, steps, method=attend)
     assert not context.any() and not weights.any()
 
 
-def test_masked_softmax_of_nothing_is_zero_and_has_finite_gradients():
+def test_masked_softmax_of_a_masked_row_is_zero_and_has_finite_gradients():
     mask = jnp.array([[[True, False, True]], [[False, False, False]]])
-    ratings = jnp.array([[[1.0, jnp.inf, -2.0]], [[3.0, 1.0, 0.0]]])
+    scores = jnp.array([[[1.0, jnp.inf, -2.0]], [[3.0, 1.0, 0.0]]])
     weights, gradient = jax.value_and_grad(
         lambda x: (masked_softmax(x, mask) ** 2).sum(), argnums=0
-    )(ratings)
+    )(scores)
     p = reference.softmax(np.array([1.0, -2.0]))
     np.testing.assert_allclose(weights, (p**2).sum(), rtol=1e-6)
     assert jnp.isfinite(gradient).all()

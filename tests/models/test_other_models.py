@@ -23,11 +23,11 @@ def settings(model, **changes):
 
 
 def initial(model, *inputs):
-    """Parameters of which none is zero: biases start so, and would hide what they do."""
+    """Draw all parameters; biases would start at zero, which would hide mistakes in their use."""
     shapes = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
     leaves, structure = jax.tree.flatten(shapes)
     rng = np.random.default_rng(1)
-    drawn = [rng.normal(size=leaf.shape, scale=0.6).astype(np.float32) for leaf in leaves]
+    drawn = [jnp.array(rng.normal(size=leaf.shape, scale=0.6), jnp.float32) for leaf in leaves]
     return jax.tree.unflatten(structure, drawn)
 
 
@@ -50,71 +50,74 @@ CELLS_OF = [
 ]
 
 
-# A cell is the same in every network: gru is left to make slow but for one.
+# Cells are the same in every network, so only one network is tested fast with the GRU.
 _TAGGERS = [
-    pytest.param(*own, marks=[pytest.mark.slow] * (own[1] == "gru" and own[0] != "brnn"))
-    for own in CELLS_OF
+    pytest.param(network, cell, marks=[pytest.mark.slow] * (cell == "gru" and network != "brnn"))
+    for network, cell in CELLS_OF
 ]
 
 
 @pytest.mark.parametrize(("network", "cell"), _TAGGERS)
-def test_taggers_are_the_equations(network, cell):
+def test_taggers_equal_their_equations(network, cell):
     config = settings("tagger", cell=cell, **NETWORKS[network])
     model = make_tagger(config, {}, 2)
     rng = np.random.default_rng(0)
-    xs = rng.normal(size=(4, 6, 2)).astype(np.float32)  # a row without steps, longer than all
-    mask = np.arange(6)[None] < np.array([*LENGTHS, 0])[:, None]
+    # The last row has no time steps, and the batch is wider than its longest row.
+    xs = jnp.asarray(rng.normal(size=(4, 6, 2)), jnp.float32)
+    mask = jnp.arange(6)[None] < jnp.array([*LENGTHS, 0])[:, None]
     params = initial(model, {"x": xs}, mask)
     outputs = jax.jit(model.apply)({"params": params}, {"x": xs}, mask)
-    target = rng.normal(size=outputs.shape)
-    for row, length in enumerate(LENGTHS):
-        expected = reference.tagger(as_float64(params), config, xs[row, :length].astype(float))
-        np.testing.assert_allclose(outputs[:, row, :length], expected, atol=2e-5)
+    target = rng.normal(size=outputs.shape).astype(np.float32)
+    sequences = [as_float64(xs[row, :length]) for row, length in enumerate(LENGTHS)]
+    for row, sequence in enumerate(sequences):
+        expected = reference.tagger(as_float64(params), config, sequence)
+        np.testing.assert_allclose(outputs[:, row, : len(sequence)], expected, atol=2e-5)
 
     def ours(params):
         outputs = model.apply({"params": params}, {"x": xs}, mask)
         return jnp.sum((outputs - target) ** 2 * mask[None, :, :, None])
 
     def theirs(params):
-        return sum(
-            np.sum((reference.tagger(params, config, xs[row, :n].astype(float))
-                    - target[:, row, :n]) ** 2)
-            for row, n in enumerate(LENGTHS)
-        )  # fmt: skip
+        total = 0.0
+        for row, sequence in enumerate(sequences):
+            error = reference.tagger(params, config, sequence) - target[:, row, : len(sequence)]
+            total += np.sum(error**2)
+        return total
 
     gradient = jax.jit(jax.grad(ours))(params)
     check_gradient(theirs, as_float64(params), as_float64(gradient), rng)
 
 
-def test_the_two_directions_never_touch():
-    """In one layer of a BRNN, the forward half of step t is blind to all that follows."""
+def test_the_two_directions_do_not_interact():
+    """In one layer of a BRNN, the forward half of time step t depends on no later input."""
     config = settings("tagger", cell="gru", network="brnn")
     model = make_tagger(config, {}, 2)
     xs, mask = jnp.ones((1, 5, 2)), jnp.ones((1, 5), bool)
     params = initial(model, {"x": xs}, mask)
     for half, seen in ((slice(0, 3), lambda t, s: s <= t), (slice(3, 6), lambda t, s: s >= t)):
-        cut = np.zeros_like(params["output"]["kernel"])
-        cut[half] = params["output"]["kernel"][half]
-        own = {**params, "output": {**params["output"], "kernel": cut}}
+        kernel = params["output"]["kernel"]
+        kernel = jnp.zeros_like(kernel).at[half].set(kernel[half])
+        one_half = {**params, "output": {**params["output"], "kernel": kernel}}
 
-        def outputs(xs, own=own):
-            return model.apply({"params": own}, {"x": xs}, mask)[0, 0].sum(axis=-1)
+        def outputs(xs, params=one_half):
+            return model.apply({"params": params}, {"x": xs}, mask)[0, 0].sum(axis=-1)
 
         slopes = np.asarray(jax.jit(jax.jacobian(outputs))(xs))[:, 0].any(axis=-1)
         assert (slopes == [[seen(t, s) for s in range(5)] for t in range(5)]).all()
 
 
-def test_words_and_their_letters_are_read():
+def test_words_tags_and_letters_are_inputs():
     config = settings("tagger", network="mlp", window=0, small_embedding=2)
     sizes = {"word": 9, "pos": 9, "characters": 9}
     model = make_tagger(config, sizes, 2)
     rng = np.random.default_rng(0)
     letters = np.array([[[1, 2, 3, 0], [4, 0, 0, 0], [0, 0, 0, 0]]])
     inputs = {"word": words(rng, 1, 3), "pos": words(rng, 1, 3), "characters": letters}
-    mask = np.array([[True, True, False]])
+    inputs = jax.tree.map(jnp.asarray, inputs)
+    mask = jnp.array([[True, True, False]])
     params = initial(model, inputs, mask)
     outputs = model.apply({"params": params}, inputs, mask)
-    jitted = jax.jit(model.apply)({"params": params}, inputs, mask)  # which sorts dictionaries
+    jitted = jax.jit(model.apply)({"params": params}, inputs, mask)  # jit sorts dictionaries
     np.testing.assert_allclose(jitted, outputs, atol=1e-5)
     w = as_float64(params)
     for t, count in enumerate((3, 1)):
@@ -136,7 +139,7 @@ SENTENCES = {
 
 
 @pytest.mark.parametrize("pooling", SENTENCES)
-def test_sentence_embeddings_are_the_equations(pooling):
+def test_sentence_classifiers_equal_their_equations(pooling):
     config = settings("sentence", **SENTENCES[pooling])
     model = make_sentence(config, 9, 3)
     rng = np.random.default_rng(0)
@@ -144,9 +147,10 @@ def test_sentence_embeddings_are_the_equations(pooling):
     texts = [words(rng, n) for n in LENGTHS]
     for row, text in zip(batch, texts, strict=False):
         row[: len(text)] = text
+    batch = jnp.asarray(batch)
     params = initial(model, batch)
     logits, weights = jax.jit(model.apply)({"params": params}, batch)
-    assert np.isfinite(logits).all()  # also of the text without words
+    assert np.isfinite(logits).all()  # also those of the text without words
     for row, text in enumerate(texts):
         expected, hops = reference.sentence(as_float64(params), config, text)
         np.testing.assert_allclose(logits[row], expected, atol=2e-5)
@@ -165,15 +169,16 @@ def test_sentence_embeddings_are_the_equations(pooling):
     check_gradient(theirs, as_float64(params), as_float64(gradient), rng)
 
 
-def test_han_is_the_equations():
+def test_han_equals_its_equations():
     config = settings("han", attention_features=3)
     model = make_han(config, 9, 3)
     rng = np.random.default_rng(0)
     documents = [[words(rng, n) for n in lengths] for lengths in ((2, 4, 1), (3,), (1, 5))]
     batch = np.zeros((4, 4, 6), int)
     for row, document in zip(batch, documents, strict=False):
-        for place, text in zip(row, document, strict=False):
-            place[: len(text)] = text
+        for line, text in zip(row, document, strict=False):
+            line[: len(text)] = text
+    batch = jnp.asarray(batch)
     params = initial(model, batch)
     logits, weights = jax.jit(model.apply)({"params": params}, batch)
     assert np.isfinite(logits).all()
@@ -183,8 +188,9 @@ def test_han_is_the_equations():
         count = len(document)
         np.testing.assert_allclose(weights["sentences"][row, :count], of_sentences, atol=1e-5)
         assert not weights["sentences"][row, count:].any()
-        for i, own in enumerate(of_words):
-            np.testing.assert_allclose(weights["words"][row, i, : len(own)], own, atol=1e-5)
+        for i, expected in enumerate(of_words):
+            ours = weights["words"][row, i, : len(expected)]
+            np.testing.assert_allclose(ours, expected, atol=1e-5)
 
     def ours(params):
         return jnp.sum(jnp.sin(model.apply({"params": params}, batch)[0][: len(documents)]))
@@ -197,7 +203,7 @@ def test_han_is_the_equations():
 
 
 @pytest.mark.parametrize("kind", ["attention_over_attention", "attention_sum"])
-def test_readers_are_the_equations(kind):
+def test_readers_equal_their_equations(kind):
     config = settings("reader", reader=kind)
     model = make_reader(config, 9)
     rng = np.random.default_rng(0)
@@ -205,6 +211,7 @@ def test_readers_are_the_equations(kind):
     passage, query = np.zeros((4, 7), int), np.zeros((4, 4), int)
     for row, (text, asked) in enumerate(questions):
         passage[row, : len(text)], query[row, : len(asked)] = text, asked
+    passage, query = jnp.asarray(passage), jnp.asarray(query)
     params = initial(model, passage, query)
     s, weights = jax.jit(model.apply)({"params": params}, passage, query)
     assert np.isfinite(s).all()

@@ -59,14 +59,14 @@ CASES = {
     "mino-zero": tiny(key_value="zero", score="concat", bidirectional=True),
 }
 
-# Those whose parts are all in others are left to make slow.
+# Slow tests cover the models whose parts all occur in other models.
 _ALIKE = ("residual", "plain-gru-bidirectional", "luong-dot", "luong-local_p-location", "mino-zero")
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in _ALIKE)) for name in CASES]
 
 
 @functools.cache
 def build(name):
-    """A translator with drawn weights; its outputs and gradients compiled once for all tests."""
+    """Return a translator with random weights, and its functions compiled once for all tests."""
     config, reverse = CASES[name]
     model = make_seq2seq(config, 10, 10, reverse)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
@@ -78,12 +78,12 @@ def build(name):
         features, attention = model.apply(
             variables, memory, target_in, attention=True, method="decode"
         )
-        ratings = logits(features, model.apply(variables, method="output_kernel"))
+        outputs = logits(features, model.apply(variables, method="output_kernel"))
         real = (target_in != 0)[..., None]
-        loss = jnp.sum(jnp.sin(ratings), where=real)
+        loss = jnp.sum(jnp.sin(outputs), where=real)
         if attention is not None:
             loss += jnp.sum(attention**2, where=real)
-        return loss, (memory, state, ratings, attention)
+        return loss, (memory, state, outputs, attention)
 
     step = jax.jit(lambda m, s, t: model.apply({"params": params}, m, s, t, True, method="step"))
     return config, reverse, params, jax.jit(jax.grad(whole, has_aux=True)), step
@@ -92,10 +92,10 @@ def build(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_steps_equal_teacher_forcing(name):
     _, _, params, whole, step = build(name)
-    _, (memory, state, ratings, attention) = whole(params, SOURCE, TARGET_IN)
+    _, (memory, state, outputs, attention) = whole(params, SOURCE, TARGET_IN)
     for t in range(TARGET_IN.shape[1]):
-        step_ratings, state, step_attention = step(memory, state, TARGET_IN[:, t])
-        np.testing.assert_allclose(step_ratings, ratings[:, t], atol=2e-6)
+        step_outputs, state, step_attention = step(memory, state, TARGET_IN[:, t])
+        np.testing.assert_allclose(step_outputs, outputs[:, t], atol=2e-6)
         if attention is not None:
             np.testing.assert_allclose(step_attention, attention[:, t], atol=1e-6)
 
@@ -115,11 +115,11 @@ def padded(rng, lengths, width, first=()):
 @example(seed=0, sources=(5, 3), targets=(4, 2))
 @example(seed=1, sources=(1, 5), targets=(4, 4))
 def test_outputs_and_gradients_equal_the_equations(name, seed, sources, targets):
-    """Of whole translators; gradients by finite differences of the equations in float64."""
+    """Gradients are compared with finite differences of the equations in float64."""
     config, reverse, params, whole, _ = build(name)
     rng = np.random.default_rng(seed)
     source, target_in = padded(rng, sources, 5), padded(rng, targets, 4, first=[1])
-    gradient, (_, _, ratings, attention) = whole(params, source, target_in)
+    gradient, (_, _, outputs, attention) = whole(params, source, target_in)
 
     def equations(params):
         return [
@@ -133,7 +133,7 @@ def test_outputs_and_gradients_equal_the_equations(name, seed, sources, targets)
     exact = reference.as_float64(params)
     for row, (expected, weights) in enumerate(equations(exact)):
         t, s = len(expected), sources[row]
-        np.testing.assert_allclose(ratings[row, :t], expected, atol=1e-5)
+        np.testing.assert_allclose(outputs[row, :t], expected, atol=1e-5)
         if attention is not None:
             np.testing.assert_allclose(attention[row, :t, :s], weights, atol=1e-5)
             np.testing.assert_array_equal(attention[row, :, s:], 0)
@@ -145,29 +145,30 @@ def test_dense_bridge_joins_unequal_stacks():
     config.encoder.layers, config.decoder.layers, config.decoder.cell = 1, 3, "lstm"
     model = make_seq2seq(config, 10, 10, reverse_source=False)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
-    ratings = jax.jit(model.apply)({"params": params}, SOURCE, SOURCE != 0, TARGET_IN)
+    outputs = jax.jit(model.apply)({"params": params}, SOURCE, SOURCE != 0, TARGET_IN)
     expected, _ = reference.translator(
         reference.as_float64(params), config, SOURCE[0], TARGET_IN[0]
     )
-    np.testing.assert_allclose(ratings[0], expected, atol=1e-5)
+    np.testing.assert_allclose(outputs[0], expected, atol=1e-5)
 
 
-def test_input_feeding_without_weights_is_none():
+def test_input_feeding_with_zero_weights_equals_no_input_feeding():
     fed, _ = tiny()
     plain, _ = tiny(feeding=False)
     fed, plain = (make_seq2seq(config, 10, 10, False) for config in (fed, plain))
     params = random_params(fed.init, SOURCE, SOURCE != 0, TARGET_IN)
     kernel = params["decoder"]["stack"]["forward0"]["W"]
-    deaf = jax.tree.map(lambda x: x, params)
-    deaf["decoder"]["stack"]["forward0"]["W"] = kernel.at[3:].set(0)
-    bare = jax.tree.map(lambda x: x, params)
-    bare["decoder"]["stack"]["forward0"]["W"] = kernel[:3]
+    zeroed = jax.tree.map(lambda x: x, params)
+    zeroed["decoder"]["stack"]["forward0"]["W"] = kernel.at[3:].set(0)
+    without = jax.tree.map(lambda x: x, params)
+    without["decoder"]["stack"]["forward0"]["W"] = kernel[:3]
     inputs = (SOURCE, SOURCE != 0, TARGET_IN)
-    ours, theirs = fed.apply({"params": deaf}, *inputs), plain.apply({"params": bare}, *inputs)
+    ours = fed.apply({"params": zeroed}, *inputs)
+    theirs = plain.apply({"params": without}, *inputs)
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
-def test_bahdanaus_weights_start_as_the_paper_says():
+def test_bahdanau_initializers_are_those_of_the_paper():
     config, _ = CASES["bahdanau"]
     config = config.copy_and_resolve_references()
     config.init, config.init_scale = "bahdanau", 1.0
@@ -181,7 +182,7 @@ def test_bahdanaus_weights_start_as_the_paper_says():
     assert 0.005 < np.abs(params["output"]["kernel"]).max() < 0.05
 
 
-def test_bfloat16_computes_close_to_float32_and_keeps_float32_where_it_counts():
+def test_bfloat16_is_close_to_float32_with_float32_parameters_cells_and_logits():
     config, _ = tiny()
     model = make_seq2seq(config, 10, 10, False)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN, scale=0.2)

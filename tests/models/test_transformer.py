@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from configs.base import base_config
 from configs.vaswani2017 import get_config
-from models import transformer
+from models import multihead
 from models.output import logits
-from models.transformer import attend, make_transformer, sinusoids
+from models.transformer import make_transformer, sinusoids
 from tasks.translation import Translation
-from tests import reference
+from tests import reference, reference_transformer
 from tests.models.test_cells import random_params
 from tests.models.test_seq2seq import padded
 from training.devices import put, replicated
@@ -43,7 +43,7 @@ CASES = {
     "remat": tiny(remat=True, attention_layer=0),
 }
 
-# Those whose parts are all in others are left to make slow.
+# Slow tests cover the models whose parts all occur in other models.
 _ALIKE = ("pre", "scan", "remat")
 NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in _ALIKE)) for n in CASES]
 
@@ -62,10 +62,10 @@ def build(name):
             variables, memory, target_in, attention=True, method="decode"
         )
         kernel = model.apply(variables, method="output_kernel")
-        ratings = logits(features, kernel)
+        outputs = logits(features, kernel)
         real = (target_in != 0)[..., None]
-        loss = jnp.sum(jnp.sin(ratings), where=real) + jnp.sum(attention**2, where=real)
-        return loss, (memory, state, ratings, attention)
+        loss = jnp.sum(jnp.sin(outputs), where=real) + jnp.sum(attention**2, where=real)
+        return loss, (memory, state, outputs, attention)
 
     def step(memory, state, tokens):
         return model.apply({"params": params}, memory, state, tokens, True, method="step")
@@ -76,10 +76,10 @@ def build(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_cached_steps_equal_teacher_forcing(name):
     _, _, params, whole, step = build(name)
-    _, (memory, state, ratings, attention) = whole(params, SOURCE, TARGET_IN)
+    _, (memory, state, outputs, attention) = whole(params, SOURCE, TARGET_IN)
     for t in range(TARGET_IN.shape[1]):
-        step_ratings, state, step_attention = step(memory, state, TARGET_IN[:, t])
-        np.testing.assert_allclose(step_ratings, ratings[:, t], atol=1e-5)
+        step_outputs, state, step_attention = step(memory, state, TARGET_IN[:, t])
+        np.testing.assert_allclose(step_outputs, outputs[:, t], atol=1e-5)
         np.testing.assert_allclose(step_attention, attention[:, t], atol=1e-6)
 
 
@@ -95,11 +95,11 @@ def test_outputs_and_gradients_equal_the_equations(name, seed, sources, targets)
     config, _, params, whole, _ = build(name)
     rng = np.random.default_rng(seed)
     source, target_in = padded(rng, sources, 5), padded(rng, targets, 4, first=[1])
-    gradient, (_, _, ratings, attention) = whole(params, source, target_in)
+    gradient, (_, _, outputs, attention) = whole(params, source, target_in)
 
     def equations(params):
         return [
-            reference.transformer(params, config, source[row, :s], target_in[row, :t])
+            reference_transformer.transformer(params, config, source[row, :s], target_in[row, :t])
             for row, (s, t) in enumerate(zip(sources, targets, strict=True))
         ]
 
@@ -112,32 +112,32 @@ def test_outputs_and_gradients_equal_the_equations(name, seed, sources, targets)
     exact = reference.as_float64(params)
     for row, (expected, weights) in enumerate(equations(exact)):
         t, s = len(expected), sources[row]
-        np.testing.assert_allclose(ratings[row, :t], expected, atol=2e-5)
+        np.testing.assert_allclose(outputs[row, :t], expected, atol=2e-5)
         shown = weights[config.attention_layer].mean(axis=0)
         np.testing.assert_allclose(attention[row, :t, :s], shown, atol=1e-5)
         np.testing.assert_array_equal(attention[row, :, s:], 0)
     reference.check_gradient(loss, exact, gradient, rng)
 
 
-def test_no_output_depends_on_a_later_word():
-    """By gradient: ∂ features of position t / ∂ embedding of the word at t' is 0 for t' > t."""
+def test_no_output_depends_on_a_later_token():
+    """The derivative of position t's features by the embedding of a later token is zero."""
     _, model, params, _, _ = build("untied")
 
     def features(table, t):
         changed = {**params, "target_embed": {"embedding": table}}
         memory = model.apply({"params": changed}, SOURCE[:1], SOURCE[:1] != 0, method="encode")
-        return model.apply({"params": changed}, memory, words, method="decode")[0][0, t]
+        return model.apply({"params": changed}, memory, tokens, method="decode")[0][0, t]
 
-    words = jnp.array([[1, 4, 5, 6]])  # each word once, so its row of the table is its position
+    tokens = jnp.array([[1, 4, 5, 6]])  # all different, so that a row is a position
     jacobian = jax.jit(jax.jacobian(features))
     for t in range(4):
-        by_word = jacobian(params["target_embed"]["embedding"], t)[:, words[0]]
-        reach = jnp.abs(by_word).max(axis=(0, 2))
+        by_token = jacobian(params["target_embed"]["embedding"], t)[:, tokens[0]]
+        reach = jnp.abs(by_token).max(axis=(0, 2))
         assert (reach[: t + 1] > 0).all() and (reach[t + 1 :] == 0).all()
 
 
 @pytest.mark.parametrize("name", ["post", "scan"])
-def test_all_weights_of_all_layers_and_heads_can_be_asked_for(name):
+def test_asking_for_the_weights_of_all_layers_and_heads_changes_no_output(name):
     config, model, params, _, _ = build(name)
     variables = {"params": params}
 
@@ -145,17 +145,17 @@ def test_all_weights_of_all_layers_and_heads_can_be_asked_for(name):
         memory = module.encode(SOURCE, SOURCE != 0)
         return module.decode(memory, TARGET_IN)[0]
 
-    with jax.disable_jit():  # compiled, another program may round in another way
-        features, asked = model.apply(variables, method=forward, mutable=["attention"])
+    with jax.disable_jit():  # compiled programs may round differently
+        features, sown = model.apply(variables, method=forward, mutable=["attention"])
         alone = model.apply(variables, method=forward)
     np.testing.assert_array_equal(features, alone)
-    _, expected = reference.transformer(
+    _, expected = reference_transformer.transformer(
         reference.as_float64(params), config, SOURCE[0], TARGET_IN[0]
     )
     kinds = {"encoder": ["attention"], "decoder": ["self_attention", "source_attention"]}
     for side, names in kinds.items():
         for kind in names:
-            layers = asked["attention"][side]
+            layers = sown["attention"][side]
             if config.scan:
                 weights = layers["stacked"][kind]["weights"][0]
             else:
@@ -167,28 +167,28 @@ def test_all_weights_of_all_layers_and_heads_can_be_asked_for(name):
 
 
 def test_sinusoids():
-    expected = np.array([reference.sinusoid(p, 6) for p in range(5)])
+    expected = np.array([reference_transformer.sinusoid(p, 6) for p in range(5)])
     np.testing.assert_allclose(sinusoids(jnp.arange(5), 6), expected, atol=1e-6)
 
 
-COUNTS = {"base": 63_045_632, "big": 214_171_648}
+COUNTS = {"none": 63_045_632, "big": 214_171_648}
 
 
-@pytest.mark.parametrize("size", COUNTS)
-def test_parameters_are_the_papers(size):
-    """Counted by hand for the paper's 37k pieces. Its rounded counts, 65 M and 213 M, cannot both
-    be had with one vocabulary: base would need 40.8k pieces, big 35.8k."""
-    model = get_config(f"data=wmt14_en_de,size={size}").model
+@pytest.mark.parametrize("variant", COUNTS)
+def test_parameter_counts_are_those_of_the_paper(variant):
+    """Counted by hand for the paper's 37k subwords. No single vocabulary size gives both of its
+    rounded counts, 65 M and 213 M: base would need 40.8k subwords, big 35.8k."""
+    model = get_config(f"data=wmt14_en_de,size=paper,variant={variant}").model
     shapes = jax.eval_shape(
         make_transformer(model, 37_000, 37_000, False).init,
         jax.random.key(0), SOURCE, SOURCE != 0, TARGET_IN,
     )  # fmt: skip
     count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
-    d, inner, layers = {"base": (512, 2048, 6), "big": (1024, 4096, 6)}[size]
+    d, inner, layers = {"none": (512, 2048, 6), "big": (1024, 4096, 6)}[variant]
     norm, feed_forward, attention = 2 * d, 2 * d * inner + inner + d, 4 * d * d
     encoder = attention + feed_forward + 2 * norm
     decoder = 2 * attention + feed_forward + 3 * norm
-    assert count == 37_000 * d + layers * (encoder + decoder) == COUNTS[size]
+    assert count == 37_000 * d + layers * (encoder + decoder) == COUNTS[variant]
 
 
 @pytest.mark.slow  # tests of the programs train one too
@@ -210,8 +210,8 @@ def test_both_norms_train(transformer_task, mesh, norm):
     assert losses[-1] < 0.6 * losses[0]
 
 
-def test_dropout_acts_where_the_paper_has_it():
-    """On each sublayer's output and on the embeddings; and on weights, where that is asked for."""
+def test_dropout_acts_where_the_paper_applies_it():
+    """On sublayer outputs and embeddings, and on attention weights if attention_dropout is set."""
     model = make_transformer(tiny(dropout=0.5, attention_dropout=0.1), 10, 10, False)
     params = build("post")[2]
 
@@ -236,20 +236,20 @@ def test_dropout_acts_where_the_paper_has_it():
         return next_method(*args, **kwargs)
 
     with nn.intercept_methods(count):
-        jax.eval_shape(lambda: run(0))  # traced anew
+        jax.eval_shape(lambda: run(0))  # traces again
     attentions = 2 * 1 + 2 * 2
     assert dropouts == 2 + 2 * 2 + 2 * 3 + attentions  # embeddings, encoder layers, decoder layers
 
 
 def test_attention_dropout_drops_weights_and_keeps_their_mean():
     shape = make_transformer(tiny(attention_dropout=0.5), 10, 10, False).shape
-    attention = transformer.MultiHeadAttention(shape)
+    attention = multihead.MultiHeadAttention(shape)
     x = jax.random.normal(jax.random.key(0), (2, 4, 8))
     lengths = jnp.array([4, 2])
 
     def call(module, x, deterministic):
-        own = module.keys_values(x)
-        return module(x, own, lengths, weights=True, deterministic=deterministic)
+        keys_values = module.keys_values(x)
+        return module(x, keys_values, lengths, weights=True, deterministic=deterministic)
 
     params = attention.init(jax.random.key(1), x, True, method=call)
 
@@ -279,12 +279,12 @@ def test_bfloat16_computes_close_to_float32():
 def test_sentences_beyond_the_learned_positions_are_finite():
     model = make_transformer(tiny(positions="learned", max_positions=3), 10, 10, False)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
-    ratings = jax.jit(model.apply)({"params": params}, SOURCE, SOURCE != 0, TARGET_IN)
-    assert jnp.isfinite(ratings).all()
+    outputs = jax.jit(model.apply)({"params": params}, SOURCE, SOURCE != 0, TARGET_IN)
+    assert jnp.isfinite(outputs).all()
 
 
-def test_rows_of_padding_see_a_word(monkeypatch):
-    """Fused attention over no word at all is NaN on some devices, and so would be all gradients."""
+def test_padding_rows_attend_to_one_position(monkeypatch):
+    """On some devices, fused attention over no position gives NaN, and so would all gradients."""
     seen = []
 
     def spy(*inputs, key_value_seq_lengths, **settings):
@@ -293,15 +293,15 @@ def test_rows_of_padding_see_a_word(monkeypatch):
 
     monkeypatch.setattr(jax.nn, "dot_product_attention", spy)
     ones = jnp.ones((2, 1, 2, 4))
-    attend(ones, ones, ones, jnp.array([0, 3]), causal=False)
+    multihead.attend(ones, ones, ones, jnp.array([0, 3]), causal=False)
     np.testing.assert_array_equal(seen[0], [1, 3])
 
 
 def test_flash_attention_is_for_long_bfloat16_on_nvidia(monkeypatch):
     long, short = jnp.zeros((1, 64, 2, 32), jnp.bfloat16), jnp.zeros((1, 63, 2, 32), jnp.bfloat16)
-    monkeypatch.setattr(transformer, "_has_flash", lambda: True)
-    assert transformer._implementation(long, long) == "cudnn"
-    assert transformer._implementation(short, long) == "xla"
-    assert transformer._implementation(long.astype(jnp.float32), long) == "xla"
+    monkeypatch.setattr(multihead, "_has_flash", lambda: True)
+    assert multihead._implementation(long, long) == "cudnn"
+    assert multihead._implementation(short, long) == "xla"
+    assert multihead._implementation(long.astype(jnp.float32), long) == "xla"
     monkeypatch.undo()
-    assert transformer._implementation(long, long) == "xla"  # on a CPU
+    assert multihead._implementation(long, long) == "xla"  # on a CPU
