@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from ml_collections import ConfigDict
 
 from configs import reference
 from configs.arguments import parse
@@ -389,6 +390,9 @@ MINE = {  # a file, the arguments it is given, and the facts of the message
     ),
     "def get_config():\n    return {}\n": ("", ["mine.py", "dict"]),
     "def configuration():\n    pass\n": ("", ["mine.py", "get_config"]),
+    "def get_config():\n    open('/no/such/file')\n": ("", ["mine.py, line 2", "/no/such/file"]),
+    f"{BASE}def get_config():\n    return base_config('seq2sec')\n": ("", ["seq2sec", "seq2seq"]),
+    "def get_config():\n    raise SystemExit('no')\n": ("", ["mine.py, line 2", "no"]),
 }  # fmt: skip
 
 
@@ -408,6 +412,36 @@ def test_get_config_may_take_arguments_or_none(signature, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(f"{BASE}def get_config({signature}):\n    return base_config('reader')\n")
     assert load_config_file(str(mine)).task == "cloze"
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts"),
+    [
+        ({"train.epochs": float("inf")}, ["train.epochs=inf"]),
+        ({"optimizer.learning_rate": float("nan")}, ["learning_rate=nan"]),
+    ],
+)
+def test_numbers_must_be_finite(changes, facts):
+    config = valid_config("seq2seq")
+    config.update_from_flattened_dict(changes)
+    with pytest.raises(UserError) as caught:
+        check(config)
+    assert all(fact in str(caught.value) for fact in facts)
+
+
+def test_a_config_that_is_not_of_this_project_is_refused_in_words():
+    with pytest.raises(UserError, match=r"model\.name=None .*seq2seq"):
+        check(ConfigDict())
+    strange = ConfigDict(valid_config("seq2seq").to_dict())
+    with strange.ignore_type():
+        strange.train.steps = "5"
+    with pytest.raises(UserError, match=r"train\.steps='5' .*int"):
+        check(strange)
+
+
+def test_choices_must_be_declared():
+    with pytest.raises(ValueError, match="elmann"):
+        choices("tagger", "model.cell", first="elmann")
 
 
 def test_declarations_cannot_be_changed():

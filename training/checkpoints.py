@@ -261,7 +261,7 @@ class Preserve(policies.PreservationPolicy):
 
     def should_preserve(
         self,
-        checkpoints: Sequence[policies.PolicyCheckpointInfo],
+        checkpoints: Sequence[Any],  # PolicyCheckpointInfo, which cannot be checked at run time
         *,
         context: policies.PreservationContext,
     ) -> Sequence[bool]:
