@@ -12,9 +12,8 @@ from configs.base import Config
 from data.batches import Batch
 from errors import UserError
 
-# No autotuning: cuBLAS chooses its kernels itself, which compiles faster and runs no slower.
-# Command buffers cover whole loops, so that no kernel waits for the host. docs/speed.md has the
-# measurements.
+# No autotuning: cuBLAS chooses its kernels itself. Command buffers cover whole loops, so that no
+# kernel waits for the host. Measurements: docs/speed.md.
 GPU_OPTIONS = {
     "xla_gpu_enable_triton_gemm": False,
     "xla_gpu_autotune_level": 0,

@@ -27,7 +27,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from configs.base import MODELS, Config, base_config
+from configs.base import Config, base_config
+from configs.registry import MODELS
 from errors import UserError, first_line
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")

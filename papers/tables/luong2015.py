@@ -109,8 +109,7 @@ TABLE4 = Table(
 )
 
 
-# A few thousand sentences need small batches and many epochs. Decoders of 64 units (size=tiny)
-# learn to translate but not to align; those of 512 units learn both.
+# A few thousand sentences need small batches and many epochs.
 _SMALL_TEXT = {
     "data.batch_size": 64, "train.steps": 2000, "train.eval_every": 500, "train.epochs": 0.0,
 }  # fmt: skip
