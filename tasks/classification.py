@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Key
 
 from configs.base import Config
 from data.classification import ClassificationCorpus
@@ -25,7 +26,7 @@ class Classification(Task):
         self.words, self.labels = (self.prepared.vocabularies[n] for n in ("words", "label"))
         self.model = make_model(config, len(self.words), len(self.labels))
 
-    def init(self, key: Array) -> Params:
+    def init(self, key: Key[Array, ""]) -> Params:
         shape = (1, 1, 1) if self.config.data.documents else (1, 1)
         return self.model.init(key, jnp.ones(shape, jnp.int32))["params"]
 
@@ -33,7 +34,7 @@ class Classification(Task):
         self,
         params: Params,
         batch: dict[str, Array],
-        key: Array | None = None,
+        key: Key[Array, ""] | None = None,
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
         """Return sums over texts."""

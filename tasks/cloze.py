@@ -5,6 +5,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, Key
 
 from configs.base import Config
 from data.cloze import ClozeCorpus
@@ -26,7 +27,7 @@ class Cloze(Task):
         ids = len(self.words) + (data.anonymous_ids if data.anonymous != "none" else 0)
         self.model = make_model(config, ids)
 
-    def init(self, key: Array) -> Params:
+    def init(self, key: Key[Array, ""]) -> Params:
         word = jnp.ones((1, 1), jnp.int32)
         return self.model.init(key, word, word)["params"]
 
@@ -34,7 +35,7 @@ class Cloze(Task):
         self,
         params: Params,
         batch: dict[str, Array],
-        key: Array | None = None,
+        key: Key[Array, ""] | None = None,
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
         """Return sums over questions of −log p(answer) (Cui 2017 eq. 11) and of correct answers."""
@@ -54,9 +55,9 @@ class Cloze(Task):
         return {"answer": p.argmax(axis=1) + 1, "p": p.max(axis=1)}, weights
 
     def _probabilities(
-        self, params: Params, batch: dict[str, Array], key: Array | None = None
-    ) -> tuple[Array, dict[str, Array]]:
-        """Return probabilities [b, k]: the attention summed over each candidate's occurrences."""
+        self, params: Params, batch: dict[str, Array], key: Key[Array, ""] | None = None
+    ) -> tuple[Float[Array, "b k"], dict[str, Array]]:
+        """Return the probability of each candidate: the attention summed over its occurrences."""
         texts, rngs = (batch["passage"], batch["query"]), {}
         if key is not None:
             rngs, rate = {"dropout": key}, self.config.train.word_dropout

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Bool, Float, Key, Num
 
 from configs.base import Config
 from data.labelling import KINDS, NOTES, LabellingCorpus
@@ -34,7 +35,7 @@ class Labelling(Task):
         outputs = {"values": 1, "notes": NOTES}.get(self.kind) or len(known["label"])
         self.model = make_model(config, sizes, outputs)
 
-    def init(self, key: Array) -> Params:
+    def init(self, key: Key[Array, ""]) -> Params:
         row = {  # the shortest possible sequence: music needs a frame and its successor
             name: jnp.ones(
                 (1, *(2 if isinstance(a, str) else a for a in field.axes)), np.dtype(field.dtype)
@@ -47,7 +48,7 @@ class Labelling(Task):
         self,
         params: Params,
         batch: dict[str, Array],
-        key: Array | None = None,
+        key: Key[Array, ""] | None = None,
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
         """Return sums over time steps.
@@ -71,7 +72,9 @@ class Labelling(Task):
             return {"label": outputs.argmax(axis=-1)}, {}
         return {"label": jax.nn.sigmoid(outputs) if self.kind == "notes" else outputs}, {}
 
-    def _inputs(self, batch: dict[str, Array]) -> tuple[dict[str, Array], Array, Array]:
+    def _inputs(
+        self, batch: dict[str, Array]
+    ) -> tuple[dict[str, Array], Bool[Array, "b t"], Num[Array, "b t *o"]]:
         """Return the model's inputs, which time steps are not padding, and their labels."""
         label, length = batch["label"], batch["length"]
         if self.kind == "notes":  # the label is the next frame, so the last one has none
@@ -86,12 +89,19 @@ class Labelling(Task):
         return [name for name in self.prepared.fields if name not in ("length", "label")]
 
     def _outputs(
-        self, params: Params, inputs: dict[str, Array], mask: Array, key: Array | None = None
-    ) -> Array:
+        self,
+        params: Params,
+        inputs: dict[str, Array],
+        mask: Bool[Array, "b t"],
+        key: Key[Array, ""] | None = None,
+    ) -> Float[Array, "n b t o"]:
+        """Return the outputs of each of the model's n networks."""
         rngs = {} if key is None else {"dropout": key}
         return self.model.apply({"params": params}, inputs, mask, key is None, rngs=rngs)
 
-    def _values(self, outputs: Array, label: Array) -> dict[str, Array]:
+    def _values(
+        self, outputs: Float[Array, "b t o"], label: Num[Array, "b t *o"]
+    ) -> dict[str, Float[Array, "b t"] | Bool[Array, "b t"]]:
         """Return the loss of every time step, and for classes whether they are correct."""
         if self.kind == "values":
             return {"loss": jnp.sum((outputs - label) ** 2, axis=-1)}

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from configs.base import Config
 from data.vocabulary import PAD
@@ -17,7 +17,7 @@ HELD = 2**27  # largest number of logits per device at a time: half a GiB in flo
 
 def class_values(
     logits: Float[Array, "*b v"], target: Int[Array, "*b"], smoothing: float = 0.0
-) -> dict[str, Array]:
+) -> dict[str, Float[Array, "*b"] | Bool[Array, "*b"]]:
     """Return the (smoothed) loss, −log p of the target, and whether no class is more probable."""
     total = jax.nn.logsumexp(logits, axis=-1)
     chosen = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
@@ -27,7 +27,9 @@ def class_values(
     return {"loss": loss, "nll": nll, "accuracy": chosen >= logits.max(axis=-1)}
 
 
-def summed(values: dict[str, Array], real: Bool[Array, "*b"]) -> dict[str, Array]:
+def summed(
+    values: dict[str, Shaped[Array, "*b"]], real: Bool[Array, "*b"]
+) -> dict[str, Float[Array, ""]]:
     """Sum the values where `real`, and count the terms."""
     values = values | {"count": jnp.ones(real.shape)}
     return {name: jnp.sum(x, where=real, dtype=jnp.float32) for name, x in values.items()}
@@ -39,7 +41,7 @@ def cross_entropy(
     target: Int[Array, "b t"],
     smoothing: float,
     held: int | None = None,
-) -> tuple[Float[Array, "b t"], dict[str, Array]]:
+) -> tuple[Float[Array, "b t"], dict[str, Float[Array, ""]]]:
     """Return −log p of each target token, and sums over tokens that are not padding: the (smoothed)
     loss, −log p, correct predictions and the count. Only the summed loss has a gradient.
 
@@ -59,9 +61,13 @@ def cross_entropy(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _by_parts(
-    parts: int, smoothing: float, features: Array, kernel: Array, target: Array
-) -> tuple[dict[str, Array], Array]:
-    """Return the values [b, t] of all target positions, and the loss summed without padding."""
+    parts: int,
+    smoothing: float,
+    features: Float[Array, "b t d"],
+    kernel: Float[Array, "d v"],
+    target: Int[Array, "b t"],
+) -> tuple[dict[str, Shaped[Array, "b t"]], Float[Array, ""]]:
+    """Return the values of all target positions, and the loss summed without padding."""
 
     def part(slices: tuple[Array, Array]) -> dict[str, Array]:
         return class_values(logits(slices[0], kernel), slices[1], smoothing)
@@ -71,8 +77,12 @@ def _by_parts(
 
 
 def _by_parts_forward(
-    parts: int, smoothing: float, features: Array, kernel: Array, target: Array
-) -> tuple[Any, tuple[Array, Array]]:
+    parts: int,
+    smoothing: float,
+    features: Float[Array, "b t d"],
+    kernel: Float[Array, "d v"],
+    target: Int[Array, "b t"],
+) -> tuple[Any, tuple[Float[Array, "b t d"], Float[Array, "d v"]]]:
     """Also return the gradients of the summed loss with respect to features and kernel."""
 
     def part(of_kernel: Array, slices: tuple[Array, Array]) -> tuple[Array, Any]:
@@ -100,18 +110,20 @@ def _by_parts_backward(
 _by_parts.defvjp(_by_parts_forward, _by_parts_backward)
 
 
-def _cut(x: Array, parts: int) -> Array:
-    """Reshape [b, t, ...] to [parts, b, t / parts, ...], padded at the end."""
+def _cut(x: Shaped[Array, "b t *f"], parts: int) -> Shaped[Array, "p b w *f"]:
+    """Cut the target positions into p parts of w positions each, padded at the end."""
     x = jnp.pad(x, ((0, 0), (0, -x.shape[1] % parts), *[(0, 0)] * (x.ndim - 2)))
     return jnp.moveaxis(x.reshape(len(x), parts, -1, *x.shape[2:]), 1, 0)
 
 
-def _join(x: Array, length: int) -> Array:
+def _join(x: Shaped[Array, "p b w *f"], length: int) -> Shaped[Array, "b t *f"]:
     x = jnp.moveaxis(x, 0, 1)
     return x.reshape(len(x), -1, *x.shape[3:])[:, :length]
 
 
-def _total(values: dict[str, Array], target: Array) -> tuple[dict[str, Array], Array]:
+def _total(
+    values: dict[str, Shaped[Array, "p b w"]], target: Int[Array, "b t"]
+) -> tuple[dict[str, Shaped[Array, "b t"]], Float[Array, ""]]:
     joined = {name: _join(x, target.shape[1]) for name, x in values.items()}
     return joined, jnp.sum(joined["loss"], where=target != PAD, dtype=jnp.float32)
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import traverse_util
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Key
 
 from configs.base import Config
 from data.pair import Pair
@@ -56,7 +56,7 @@ class Translation(Task):
         data = self.config.data
         return (data.source_vocab if data.shared_vocab else data.target_vocab).lowercase
 
-    def init(self, key: Array) -> Params:
+    def init(self, key: Key[Array, ""]) -> Params:
         token = jnp.full((1, 1), BOS)
         return self.model.init(key, token, token != PAD, token)["params"]
 
@@ -64,7 +64,7 @@ class Translation(Task):
         self,
         params: Params,
         batch: dict[str, Array],
-        key: Array | None = None,
+        key: Key[Array, ""] | None = None,
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
         """Return sums over target tokens. A key turns dropout and hard attention's samples on."""

@@ -22,8 +22,8 @@ def test_cross_entropy_equals_its_equation():
                 wanted[target[row, t]] += 1 - smoothing
                 loss -= wanted @ np.log(p)
                 nll -= np.log(p[target[row, t]])
-    features, kernel = features.astype(np.float32), kernel.astype(np.float32)
-    _, sums = cross_entropy(features, kernel, target, smoothing)
+    arguments = jnp.array(features), jnp.array(kernel), jnp.array(target)
+    _, sums = cross_entropy(*arguments, smoothing)
     np.testing.assert_allclose([sums["loss"], sums["nll"]], [loss, nll], rtol=1e-6)
     assert sums["count"] == 5
 
@@ -31,7 +31,7 @@ def test_cross_entropy_equals_its_equation():
 def test_the_gradient_of_cross_entropy_is_that_of_its_equation():
     rng = np.random.default_rng(2)
     features, kernel = jnp.array(rng.normal(size=(3, 7, 4))), jnp.array(rng.normal(size=(4, 9)))
-    target = rng.integers(0, 9, (3, 7))
+    target = jnp.array(rng.integers(0, 9, (3, 7)))
 
     def ours(features, kernel):
         return 3 * cross_entropy(features, kernel, target, 0.1, 60)[1]["loss"]
@@ -49,7 +49,7 @@ def test_the_gradient_of_cross_entropy_is_that_of_its_equation():
 def test_cross_entropy_by_parts_is_the_same():
     rng = np.random.default_rng(1)
     features, kernel = jnp.array(rng.normal(size=(3, 7, 4))), jnp.array(rng.normal(size=(4, 9)))
-    target = rng.integers(0, 9, (3, 7))
+    target = jnp.array(rng.integers(0, 9, (3, 7)))
 
     def value_and_gradient(held):
         def loss(features, kernel):
@@ -80,16 +80,16 @@ def test_cross_entropy_by_parts_holds_few_logits():
 
 
 def test_doubly_stochastic_penalty_equals_its_equation():
-    attention = np.array([[[0.5, 0.5, 0.0], [0.25, 0.75, 0.0], [0.1, 0.9, 0.0]]])
-    target, mask = np.array([[5, EOS, PAD]]), np.array([[True, True, False]])
+    attention = jnp.array([[[0.5, 0.5, 0.0], [0.25, 0.75, 0.0], [0.1, 0.9, 0.0]]])
+    target, mask = jnp.array([[5, EOS, PAD]]), jnp.array([[True, True, False]])
     expected = (1 - 0.75) ** 2 + (1 - 1.25) ** 2
     np.testing.assert_allclose(doubly_stochastic(attention, target, mask), expected, rtol=1e-6)
-    nobody = doubly_stochastic(attention, np.full((1, 3), PAD), mask)  # a row of padding
+    nobody = doubly_stochastic(attention, jnp.full((1, 3), PAD), mask)  # a row of padding
     assert nobody == 0
 
 
-def test_reinforce_rewards_what_is_still_to_come():
-    target = np.array([[5, 6, EOS], [7, EOS, PAD]])
+def test_the_reward_of_a_sample_is_the_gain_of_this_and_later_tokens():
+    target = jnp.array([[5, 6, EOS], [7, EOS, PAD]])
     nll = jnp.array([[1.0, 2.0, 3.0], [4.0, 1.0, 9.0]])
     settings = base_config().train.reinforce
     settings.update({"weight": 0.5, "entropy": 0.25})
@@ -98,7 +98,7 @@ def test_reinforce_rewards_what_is_still_to_come():
         return reinforce(nll, jnp.array(2.0), target, settings, log_p, entropy)
 
     gradient = jax.grad(loss, argnums=(0, 1))(jnp.zeros((2, 3)), jnp.ones((2, 3)))
-    # gains over the average of 2 are 1, 0, -1 and -2, 1; each step counts those from it on
+    # The gains over the average of 2 are 1, 0, -1 and -2, 1; a reward sums its own and later ones.
     to_come = np.array([[0.0, -1.0, -1.0], [-1.0, 1.0, 0.0]])
     np.testing.assert_allclose(gradient[0], -0.5 * to_come, atol=1e-6)
     np.testing.assert_allclose(gradient[1], -0.25 * (target != PAD), atol=1e-6)
@@ -122,7 +122,7 @@ def test_hard_attention_learns_the_exact_gradient_on_average():
 
     def sampled(logit):
         log_alpha = jax.nn.log_softmax(jnp.array([logit, 0.0]))[chosen][:, None]
-        nll, target = -log_p[chosen][:, None], np.full((samples, 1), EOS)
+        nll, target = -log_p[chosen][:, None], jnp.full((samples, 1), EOS)
         zeros = jnp.zeros((samples, 1))
         return reinforce(nll, jnp.array(0.9), target, settings, log_alpha, zeros) / samples
 

@@ -19,13 +19,18 @@ def task(request, tmp_path_factory):
 
 
 def weights(task):
-    """Parameters large enough that every mistake shows."""
+    """Return parameters that are large enough for every mistake to show."""
     params = task.init(jax.random.key(0))
     return jax.tree.map(lambda x: x * 3 + 0.1, params)
 
 
-def test_padding_changes_nothing(task):
-    """Rows, steps, words, sentences and passages of padding, all at once; neighbours neither."""
+def on_device(batch):
+    """Return the arrays of a batch as JAX arrays, for calls that are not compiled."""
+    return jax.tree.map(jnp.asarray, batch)
+
+
+def test_padding_and_other_rows_change_no_loss_and_no_prediction(task):
+    """Adds rows, time steps, words and sentences of padding, all at once."""
     split, params = task.prepared.split("test"), weights(task)
     loss, predict = jax.jit(task.loss), jax.jit(task.predict)
     members = np.arange(3)
@@ -37,20 +42,20 @@ def test_padding_changes_nothing(task):
     each = [loss(params, make_batch(split, wide, np.array([i]))) for i in members]
     for name, value in alone.items():
         np.testing.assert_allclose(padded[name], value, rtol=2e-5)
-        np.testing.assert_allclose(together[name], sum(own[name] for own in each), rtol=2e-5)
+        np.testing.assert_allclose(together[name], sum(sums[name] for sums in each), rtol=2e-5)
     predictions = [predict(params, batch) for batch in batches]
     for alone, padded in zip(*predictions, strict=True):
         for name, values in alone.items():
-            own = padded[name][tuple(slice(n) for n in values.shape)]
-            np.testing.assert_allclose(own, values, rtol=1e-5, atol=1e-6)
+            unpadded = padded[name][tuple(slice(n) for n in values.shape)]
+            np.testing.assert_allclose(unpadded, values, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["columns", "sentence", "han", "reader"])
-def test_a_batch_of_padding_alone_is_no_number_but_zero(name, tmp_path):
+def test_a_batch_of_padding_has_a_loss_of_zero_and_finite_gradients(name, tmp_path):
     task = make_task(small_config(name, tmp_path))
     split = task.prepared.split("test")
     lengths = tuple(map(int, split.lengths.max(axis=0)))
-    batch = make_batch(split, Bucket(2, lengths), np.array([], int))
+    batch = on_device(make_batch(split, Bucket(2, lengths), np.array([], int)))
     params = weights(task)
     sums, gradient = jax.jit(jax.value_and_grad(lambda p: task.loss(p, batch)["loss"]))(params)
     assert sums == 0
@@ -58,12 +63,12 @@ def test_a_batch_of_padding_alone_is_no_number_but_zero(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["series", "columns"])
-def test_merged_networks_learn_by_themselves(name, tmp_path):
-    """The gradient of one has nothing of the other; the score is of the mean."""
+def test_merged_networks_are_trained_independently(name, tmp_path):
+    """The gradient of one does not depend on the other; the loss is that of their mean."""
     config = small_config(name, tmp_path)
     config.model.update({"network": "merged", "dropout": 0.0})
     task = make_task(config)
-    batch, key = task.train_batches()[0], jax.random.key(0)
+    batch, key = on_device(task.train_batches()[0]), jax.random.key(0)
     params = weights(task)
     gradient = jax.jit(jax.grad(lambda p: task.loss(p, batch, key)["loss"]))
     changed = {**params, "backward": jax.tree.map(lambda x: x + 1, params["backward"])}
@@ -78,8 +83,8 @@ def test_merged_networks_learn_by_themselves(name, tmp_path):
         np.testing.assert_allclose(task.loss(params, batch)["loss"], expected, rtol=1e-5)
 
 
-def test_frames_are_predicted_from_those_before(tmp_path):
-    """−log p of each frame but the first, over all 88 notes, by hand."""
+def test_frames_are_predicted_from_earlier_frames(tmp_path):
+    """The loss is −log p of all 88 notes of each frame but the first."""
     task = make_task(small_config("music", tmp_path))
     params, split = weights(task), task.prepared.split("test")
     predict, loss = jax.jit(task.predict), jax.jit(task.loss)
@@ -97,32 +102,32 @@ def test_frames_are_predicted_from_those_before(tmp_path):
         np.testing.assert_array_equal(unseen, predict(params, batch)[0]["label"][0])
 
 
-def test_the_answer_is_the_sum_over_its_places(tmp_path):
+def test_the_probability_of_an_answer_is_the_sum_over_its_occurrences(tmp_path):
     task = make_task(small_config("reader", tmp_path))
     params, batch = weights(task), next(iter(task.eval_batches("test")))
-    answers, looks = jax.jit(task.predict)(params, batch)
+    answers, attention = jax.jit(task.predict)(params, batch)
     total = 0.0
     for row, index in enumerate(batch["index"]):
         if index < 0:
             continue
-        places = [batch["candidate"][row] == k for k in range(1, 11)]
-        p = [float(np.sum(looks["s"][row][own])) for own in places]
+        occurrences = [batch["candidate"][row] == k for k in range(1, 11)]
+        p = [float(np.sum(attention["s"][row][mask])) for mask in occurrences]
         assert answers["answer"][row] == np.argmax(p) + 1
         total -= np.log(p[batch["answer"][row] - 1])
     np.testing.assert_allclose(jax.jit(task.loss)(params, batch)["loss"], total, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [pytest.param("reader", marks=pytest.mark.slow), "pooled"])
-def test_words_are_dropped_in_training_alone(name, tmp_path):
+def test_words_are_dropped_in_training_only(name, tmp_path):
     config = small_config(name, tmp_path)
     config.model.dropout = 0.0
     task = make_task(config)
-    params, batch, key = weights(task), task.train_batches()[0], jax.random.key(0)
+    params, batch, key = weights(task), on_device(task.train_batches()[0]), jax.random.key(0)
     config.train.word_dropout = 0.0
-    calm = task.loss(params, batch)["loss"]
-    np.testing.assert_allclose(task.loss(params, batch, key)["loss"], calm, rtol=1e-6)
+    plain = task.loss(params, batch)["loss"]
+    np.testing.assert_allclose(task.loss(params, batch, key)["loss"], plain, rtol=1e-6)
     config.train.word_dropout = 0.7
-    assert task.loss(params, batch)["loss"] == calm != task.loss(params, batch, key)["loss"]
+    assert task.loss(params, batch)["loss"] == plain != task.loss(params, batch, key)["loss"]
 
 
 def test_a_share_of_the_words_is_dropped():
@@ -133,13 +138,13 @@ def test_a_share_of_the_words_is_dropped():
     assert ((dropped == UNK) | (dropped == words)).all()
 
 
-def test_the_penalty_is_added_in_training_alone_and_not_for_padding(tmp_path):
+def test_the_penalty_is_added_in_training_only_and_not_for_padding(tmp_path):
     config = small_config("sentence", tmp_path)
     config.model.dropout, config.train.word_dropout = 0.0, 0.0
     task = make_task(config)
     params, split, key = weights(task), task.prepared.split("test"), jax.random.key(0)
     lengths = tuple(int(n) + 2 for n in split.lengths.max(axis=0))
-    batch = make_batch(split, Bucket(8, lengths), np.arange(3))
+    batch = on_device(make_batch(split, Bucket(8, lengths), np.arange(3)))
     config.train.penalty = 0.0
     plain = task.loss(params, batch, key)["loss"]
     np.testing.assert_allclose(plain, task.loss(params, batch)["loss"], rtol=1e-6)
@@ -149,7 +154,7 @@ def test_the_penalty_is_added_in_training_alone_and_not_for_padding(tmp_path):
     np.testing.assert_allclose(task.loss(params, batch, key)["loss"], expected, rtol=1e-5)
 
 
-def test_the_penalty_is_the_norm_of_lin():
+def test_the_penalty_is_the_norm_of_lin2017():
     hops = np.random.default_rng(0).dirichlet(np.ones(5), (2, 3))
     expected = [np.linalg.norm(a @ a.T - np.eye(3), "fro") ** 2 for a in hops]
     np.testing.assert_allclose(penalty(jnp.array(hops)), expected, rtol=1e-5)

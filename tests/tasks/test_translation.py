@@ -1,6 +1,7 @@
 import copy
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -35,8 +36,7 @@ def test_padding_changes_nothing(tiny_task, params):
     assert sums["accuracy"] == padded_sums["accuracy"]
 
 
-def test_loss_is_the_mean_over_tokens_whatever_the_batch(tiny_task, params):
-    """Two half batches with uneven lengths add up to the whole one."""
+def test_sums_of_two_half_batches_add_up_to_the_whole_batch(tiny_task, params):
     batch = tiny_task.train_batches()[0]
     loss = jax.jit(tiny_task.loss)
     cuts = ({name: x[i * 8 : i * 8 + 8] for name, x in batch.items()} for i in range(2))
@@ -46,8 +46,8 @@ def test_loss_is_the_mean_over_tokens_whatever_the_batch(tiny_task, params):
         np.testing.assert_allclose(halves[0][name] + halves[1][name], whole[name], rtol=1e-5)
 
 
-def test_the_decoder_reads_what_stands_before():
-    target = np.array([[7, 8, EOS, PAD]])
+def test_decoder_inputs_are_shifted_targets():
+    target = jnp.array([[7, 8, EOS, PAD]])
     np.testing.assert_array_equal(shift_right(target), [[BOS, 7, 8, EOS]])
 
 
@@ -60,7 +60,7 @@ def test_dropout_acts_only_with_a_key(tiny_task, params):
     assert noisy[0] == noisy[1] != noisy[2] != calm
 
 
-def test_smoothing_and_penalty_are_of_training_alone(tiny_task, params):
+def test_smoothing_and_penalty_apply_in_training_only(tiny_task, params):
     batch = tiny_task.train_batches()[0]
     task = copy.copy(tiny_task)
     task.config = tiny_task.config.copy_and_resolve_references()
