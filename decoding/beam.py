@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from configs.base import Config
 from data.vocabulary import BOS, EOS, PAD
@@ -29,7 +29,7 @@ class Hypotheses(NamedTuple):
 
 
 class _Search(NamedTuple):
-    t: Array
+    t: Int[Array, ""]
     state: Any  # of the model, one row per hypothesis
     last: Int[Array, "b k"]
     active: Hypotheses
@@ -61,7 +61,7 @@ def beam_search(
     active, finished = (Hypotheses(tokens, p, p, attention) for p in (first, worst))
     shortest = jnp.zeros(batch, int) if min_length is None else min_length
 
-    def is_done(active: Hypotheses, finished: Hypotheses, t: Array) -> Bool[Array, " b"]:
+    def is_done(active: Hypotheses, finished: Hypotheses, t: Int[Array, ""]) -> Bool[Array, " b"]:
         worst = finished.score[:, -1]  # they are sorted
         better = active.score.max(axis=1) > worst
         return ((worst > -jnp.inf) & ~better) | (t >= max_length)
@@ -116,7 +116,8 @@ def largest(
     largest maxima, so only those blocks are sorted (docs/speed.md)."""
     size = x.shape[-1]
     if size <= 2 * count * block:
-        return jax.lax.top_k(x, count)
+        values, index = jax.lax.top_k(x, count)  # returns a list
+        return values, index
     short = -size % block
     padded = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, short)], constant_values=-jnp.inf)
     blocks = padded.reshape(*x.shape[:-1], -1, block)
@@ -139,7 +140,7 @@ def _reorder(state: Any, parents: Int[Array, "b k"]) -> Any:
     """
     batch, width = parents.shape
 
-    def rows(x: Array) -> Array:
+    def rows(x: Shaped[Array, "r *f"]) -> Shaped[Array, "r *f"]:
         grouped = x.reshape(batch, width, *x.shape[1:])
         return jax.vmap(lambda row, i: row[i])(grouped, parents).reshape(x.shape)
 
@@ -150,7 +151,12 @@ def _reorder(state: Any, parents: Int[Array, "b k"]) -> Any:
 
 
 def _grow(
-    active: Hypotheses, parent: Array, token: Array, t: Array, log_p: Array, weights: Array | None
+    active: Hypotheses,
+    parent: Int[Array, "b n"],
+    token: Int[Array, "b n"],
+    t: Int[Array, ""],
+    log_p: Float[Array, "b n"],
+    weights: Float[Array, "r s"] | None,
 ) -> Hypotheses:
     """Append a token, and the attention of its time step, to the parents' hypotheses."""
     put = jax.lax.dynamic_update_index_in_dim
@@ -169,7 +175,10 @@ def _best(first: Hypotheses, second: Hypotheses) -> Hypotheses:
 
 
 def penalized(
-    hypotheses: Hypotheses, length: Array, settings: Config, source_mask: Array | None
+    hypotheses: Hypotheses,
+    length: Int[Array, ""] | Int[Array, "b n"],
+    settings: Config,
+    source_mask: Bool[Array, "b s"] | None,
 ) -> Float[Array, "b n"]:
     """log p / lp(length) + β Σ_s log min(Σ_t α_ts, 1) (Wu 2016 eq. 14)."""
     score = hypotheses.log_p / LENGTH_PENALTIES[settings.length_penalty](length, settings.alpha)

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, Int
 
 from decoding.greedy import Step
 
@@ -16,7 +17,9 @@ def ensemble(steps: Sequence[Step]) -> Step:
     It returns the log of the mean probability, and the mean attention of the models that have any.
     """
 
-    def step(states: tuple[Any, ...], tokens: Array) -> tuple[Array, Any, Array | None]:
+    def step(
+        states: tuple[Any, ...], tokens: Int[Array, " b"]
+    ) -> tuple[Float[Array, "b v"], tuple[Any, ...], Float[Array, "b s"] | None]:
         outputs = [one(state, tokens) for one, state in zip(steps, states, strict=True)]
         log_p = jnp.stack([jax.nn.log_softmax(logits) for logits, *_ in outputs])
         mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(steps))

@@ -10,8 +10,10 @@ from jaxtyping import Bool, Float, Int
 
 from data.vocabulary import BOS, EOS, PAD
 
-# step(state, tokens) -> logits [b, v], next state, attention [b, s] or None
-Step = Callable[[Any, Int[Array, " b"]], tuple[Float[Array, "b v"], Any, Array | None]]
+# step(state, tokens) -> logits, next state, attention or None
+Step = Callable[
+    [Any, Int[Array, " b"]], tuple[Float[Array, "b v"], Any, Float[Array, "b s"] | None]
+]
 
 # choose(log p, t) -> the next tokens
 Choose = Callable[[Float[Array, "b v"], Int[Array, ""]], Int[Array, " b"]]

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Int, Key
+from jaxtyping import Float, Int, Key
 
 from decoding.greedy import Choose
 
@@ -18,7 +18,7 @@ def sampled(
     change its samples.
     """
 
-    def choose(log_p: Array, t: Int[Array, ""]) -> Array:
+    def choose(log_p: Float[Array, "b v"], t: Int[Array, ""]) -> Int[Array, " b"]:
         scores = log_p / temperature
         if top_k:
             least = jax.lax.top_k(scores, min(top_k, scores.shape[-1]))[0][:, -1:]

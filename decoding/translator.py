@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh
+from jaxtyping import Float, Int
 
 from configs.base import Config
 from data.tokenizers import JOINER
@@ -145,7 +146,7 @@ class Translator:
             rows *= 2
         return rows
 
-    def _forced(self, params: list[Params], batch: dict[str, Array]) -> Array:
+    def _forced(self, params: list[Params], batch: dict[str, Array]) -> Float[Array, " b"]:
         source, target = batch["source"], batch["target"]
         members = zip(self.tasks, params, strict=True)
         log_p = jnp.stack([log_probability(task.model, p, source, target) for task, p in members])
@@ -195,7 +196,7 @@ class Translator:
         return batch, found._replace(score=score)
 
     def _start(
-        self, params: list[Params], source: Array, length: int, attention: bool
+        self, params: list[Params], source: Int[Array, "b s"], length: int, attention: bool
     ) -> tuple[Step, Any]:
         """Encode the source; return the step of the model or ensemble, and its initial state."""
         steps, states = [], []

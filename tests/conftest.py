@@ -6,12 +6,13 @@ annotations of arrays and other arguments are checked at every call."""
 import os
 
 from tests.programs import ENVIRONMENT, FAST
-from tests.typecheck import checked
 
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=8 {FAST}"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from jaxtyping import install_import_hook
+
+from tests.typecheck import checked
 
 # Before the first import of these packages.
 PACKAGES = ["models", "tasks", "decoding", "training", "evaluation"]

@@ -14,6 +14,7 @@ import optax
 import orbax.checkpoint as ocp
 from jax import Array
 from jax.sharding import Mesh
+from jaxtyping import Key
 from orbax.checkpoint import checkpoint_managers as policies
 
 from configs.base import Config
@@ -215,7 +216,7 @@ class Checkpoints:
         """Restore the parameters that are evaluated: their mean over the checkpoints `steps`."""
         optimizer = make_optimizer(config.optimizer, optax.constant_schedule(0.0))
 
-        def state(key: Array) -> TrainState:
+        def state(key: Key[Array, ""]) -> TrainState:
             return create_state(task.init(key), optimizer, bool(config.train.ema), task.averages)
 
         shapes = jax.eval_shape(state, jax.random.key(0))

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import UInt32
 
 
 def seal(record: dict[str, Any]) -> str:
@@ -26,7 +27,7 @@ def _digest(text: str) -> str:
 
 
 @jax.jit
-def checksum(tree: Any) -> Array:
+def checksum(tree: Any) -> UInt32[Array, ""]:
     """Hash the bits of every element together with its position; return the sum modulo 2³².
 
     Integer addition is associative, so the result does not depend on how arrays are sharded.
@@ -39,7 +40,7 @@ def checksum(tree: Any) -> Array:
     return total
 
 
-def _mix(x: Array) -> Array:
+def _mix(x: UInt32[Array, "*n"]) -> UInt32[Array, "*n"]:
     """A bijective integer hash: each input bit changes about half of the output bits."""
     for _ in range(2):
         x = (x ^ (x >> 15)) * jnp.uint32(0x9E3779B1)  # an odd factor is invertible modulo 2³²

@@ -17,6 +17,7 @@ import numpy as np
 import optax
 from jax import Array
 from jax.sharding import Mesh
+from jaxtyping import Int, Key
 
 from configs.base import Config
 from data.batches import train_iterator
@@ -66,13 +67,13 @@ class Trainable(Protocol):
     counted: str  # plural name of the unit that "count" counts, e.g. "tokens"
 
     def train_batches(self, seed: int, host: int, hosts: int) -> BatchSource: ...
-    def init(self, key: Array) -> Params: ...
+    def init(self, key: Key[Array, ""]) -> Params: ...
     def loss(
         self,
         params: Params,
         batch: dict[str, Array],
-        key: Array | None,
-        averages: dict[str, Array] | None,
+        key: Key[Array, ""] | None,
+        averages: Sums | None,
     ) -> Sums: ...
 
 
@@ -131,7 +132,7 @@ def train(
 def _initial_state(
     task: Trainable, optimizer: optax.GradientTransformation, config: Config, mesh: Mesh
 ) -> TrainState:
-    def create(key: Array) -> TrainState:
+    def create(key: Key[Array, ""]) -> TrainState:
         return create_state(task.init(key), optimizer, bool(config.train.ema), task.averages)
 
     key = purpose_key(config.seed, "weights")
@@ -158,7 +159,7 @@ class Dispatched(NamedTuple):
     number: int
     sums: Sums  # running sums since the last report
     counters: Counters
-    signal: int | Array  # a signal that any host had received at the dispatch, or 0
+    signal: int | Int[Array, ""]  # a signal that any host had received at the dispatch, or 0
     reports: bool  # whether the sums are reported
 
 
@@ -234,7 +235,7 @@ class Trainer:
             signal = signal or int(step.signal)
         return signal
 
-    def _signal(self) -> int | Array:
+    def _signal(self) -> int | Int[Array, ""]:
         """The signal received by this host or, in a multi-host run, by any host; 0 if none."""
         received = self.signals[0] if self.signals else 0
         if jax.process_count() == 1:
@@ -244,7 +245,7 @@ class Trainer:
         return self._highest(jax.make_array_from_process_local_data(sharding, local))
 
     @functools.cached_property
-    def _highest(self) -> Callable[[Array], Array]:
+    def _highest(self) -> Callable[[Int[Array, " n"]], Int[Array, ""]]:
         return compiled(self.mesh, jnp.max)
 
     def _report(self, step: Dispatched) -> None:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 from jax import Array
+from jaxtyping import Float, Int, Key
 
 from tasks.task import Params
 
@@ -17,15 +18,15 @@ from tasks.task import Params
 class TrainState:
     """The arrays that one training step passes to the next."""
 
-    step: Array  # batches seen, including skipped ones
+    step: Int[Array, ""]  # batches seen, including skipped ones
     params: Params
     opt_state: optax.OptState
     ema: Params | None  # exponential moving average of the parameters (train.ema)
-    averages: dict[str, Array]  # moving averages of the loss sums named in Trainable.averages
-    rate_scale: Array  # factor of the learning rate, lowered by the plateau schedule
-    skipped: Array  # steps skipped because the loss or gradient was not finite
-    skipped_in_row: Array  # skipped steps since the last finite one
-    longest_skipped: Array  # largest value of skipped_in_row so far
+    averages: dict[str, Float[Array, ""]]  # moving averages of the sums in Trainable.averages
+    rate_scale: Float[Array, ""]  # factor of the learning rate, lowered by the plateau schedule
+    skipped: Int[Array, ""]  # steps skipped because the loss or gradient was not finite
+    skipped_in_row: Int[Array, ""]  # skipped steps since the last finite one
+    longest_skipped: Int[Array, ""]  # largest value of skipped_in_row so far
 
     @property
     def eval_params(self) -> Params:
@@ -65,6 +66,6 @@ def create_state(
     )
 
 
-def purpose_key(seed: int, purpose: str) -> Array:
+def purpose_key(seed: int, purpose: str) -> Key[Array, ""]:
     """Return the random key for one purpose; the training step folds its number into it."""
     return jax.random.fold_in(jax.random.key(seed), zlib.crc32(purpose.encode()) & 0x7FFFFFFF)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 from jax.sharding import Mesh
+from jaxtyping import Bool, Float, Int, Key, Shaped
 
 from configs.base import Config
 from training.devices import compile_all, compiled, replicated, state_sharding
@@ -16,17 +17,17 @@ from training.state import Params, TrainState, purpose_key
 
 # Sums over the rows of a batch. Reports divide them by "count" (e.g. the number of target tokens);
 # "examples" is the number of rows that are not padding.
-Sums = dict[str, Array]
-Loss = Callable[[Params, dict[str, Array], Array | None, dict[str, Array] | None], Sums]
+Sums = dict[str, Float[Array, ""]]
+Loss = Callable[[Params, dict[str, Array], Key[Array, ""] | None, Sums | None], Sums]
 AVERAGE_DECAY = 0.9  # of TrainState.averages: Xu 2015's baseline b ← .9 b + .1 log p
 
 
 class Counters(NamedTuple):
     """Scalars of the train state after a step, in buffers that later steps do not donate."""
 
-    skipped: Array
-    longest_skipped: Array
-    learning_rate: Array
+    skipped: Int[Array, ""]
+    longest_skipped: Int[Array, ""]
+    learning_rate: Float[Array, ""]
 
 
 StepOutput = tuple[TrainState, Sums, Counters]
@@ -39,7 +40,7 @@ def make_train_step(
     config: Config,
     mesh: Mesh,
     like: TrainState,
-) -> Callable[[TrainState, Sums, dict[str, Array], Array], StepOutput]:
+) -> Callable[[TrainState, Sums, dict[str, Array], Key[Array, ""]], StepOutput]:
     """Return `step(state, sums, batch, key)`: the new state, updated running sums, and counters.
 
     The step donates the state and nothing else. The dropout key is an argument, so that runs with
@@ -51,7 +52,9 @@ def make_train_step(
     """
     divisor = {"token": "count", "sentence": "examples"}[config.train.loss_per]
 
-    def step(state: TrainState, total: Sums, batch: dict[str, Array], key: Array) -> StepOutput:
+    def step(
+        state: TrainState, total: Sums, batch: dict[str, Array], key: Key[Array, ""]
+    ) -> StepOutput:
         key = jax.random.fold_in(key, state.step)
         # Sharded parameters are gathered for the step; each device keeps its shard of the
         # gradients.
@@ -76,7 +79,7 @@ def make_train_step(
     return compiled(mesh, step, out_shardings, donate_argnums=0)
 
 
-def dropout_key(config: Config, mesh: Mesh) -> Array:
+def dropout_key(config: Config, mesh: Mesh) -> Key[Array, ""]:
     """Return the run's dropout key, replicated over the devices of all hosts."""
     return compiled(mesh, lambda: purpose_key(config.seed, "dropout"))()
 
@@ -85,7 +88,12 @@ class CompiledStep:
     """A training step compiled ahead of time for every batch shape."""
 
     def __init__(
-        self, step: Any, state: TrainState, sums: Sums, batches: Sequence[Any], key: Array
+        self,
+        step: Any,
+        state: TrainState,
+        sums: Sums,
+        batches: Sequence[Any],
+        key: Key[Array, ""],
     ):
         """Compile `step` for each of `batches`, which may be `jax.ShapeDtypeStruct` trees."""
         self._key = key
@@ -104,12 +112,16 @@ def _shape(batch: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
 
 
 def _gradients(
-    loss: Loss, state: TrainState, batch: dict[str, Array], key: Array, accumulation: int
+    loss: Loss,
+    state: TrainState,
+    batch: dict[str, Array],
+    key: Key[Array, ""],
+    accumulation: int,
 ) -> tuple[Params, Sums]:
     """Return gradients of the summed loss and all sums, accumulated over micro-batches."""
 
-    def gradients(batch: dict[str, Array], key: Array) -> tuple[Params, Sums]:
-        def objective(params: Params) -> tuple[Array, Sums]:
+    def gradients(batch: dict[str, Array], key: Key[Array, ""]) -> tuple[Params, Sums]:
+        def objective(params: Params) -> tuple[Float[Array, ""], Sums]:
             sums = loss(params, batch, key, state.averages)
             return sums["loss"], sums
 
@@ -119,7 +131,7 @@ def _gradients(
         return gradients(batch, key)
 
     # Micro-batch i takes rows i, i + n, ..., so that every row stays on its device.
-    def split(x: Array) -> Array:
+    def split(x: Shaped[Array, "b *f"]) -> Shaped[Array, "n m *f"]:
         return x.reshape(-1, accumulation, *x.shape[1:]).swapaxes(0, 1)
 
     def add(total, numbered):
@@ -132,7 +144,7 @@ def _gradients(
     return jax.lax.scan(add, zeros, (jnp.arange(accumulation), micro))[0]
 
 
-def _clip(grads: Params, norm: Array, clip_norm: float) -> Params:
+def _clip(grads: Params, norm: Float[Array, ""], clip_norm: float) -> Params:
     """Scale the gradients down to `clip_norm`; 0 disables clipping."""
     if not clip_norm:
         return grads
@@ -164,7 +176,7 @@ def _apply(
     )
 
 
-def _skip_unless(finite: Array, new: TrainState, old: TrainState) -> TrainState:
+def _skip_unless(finite: Bool[Array, ""], new: TrainState, old: TrainState) -> TrainState:
     """Keep the old state where the step is not finite; the counters advance in both cases."""
     state = jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
     in_row = jnp.where(finite, 0, old.skipped_in_row + 1)

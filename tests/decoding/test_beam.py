@@ -1,4 +1,4 @@
-"""Beam search over a fake model whose probabilities are a table, against trying everything."""
+"""Beam search over a fake model whose probabilities are a table, against exhaustive search."""
 
 import functools
 import itertools
@@ -21,7 +21,7 @@ BATCH, SOURCE = 3, 4
 
 
 def table(seed):
-    """log p(next word | last word), and attention by last word, for each sentence."""
+    """Return logits of the next word and attention by the last word, for each sentence."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, 1.5, (BATCH, WORDS, WORDS))
     weights = rng.dirichlet(np.ones(SOURCE), (BATCH, WORDS))
@@ -62,7 +62,7 @@ def log_softmax(x):
 
 
 def everything(logits, longest):
-    """All hypotheses of a sentence with their log p."""
+    """Return all hypotheses of a sentence with their log p."""
     found = {}
     for length in range(1, longest + 1):
         for words in itertools.product((3, 4, 5), repeat=length):
@@ -98,12 +98,12 @@ def test_a_beam_as_wide_as_all_hypotheses_finds_the_best(penalty):
             )
 
 
-ALL = 45  # more than there are hypotheses to go on with
+ALL = 45  # more than the largest number of active hypotheses
 
 
 @functools.cache
 def compiled(decode):
-    """One compilation for all that hypothesis draws."""
+    """Return a search that is compiled once for all examples that hypothesis draws."""
 
     def run(logits, longest):
         def step(state, tokens):
@@ -117,11 +117,11 @@ def compiled(decode):
 
 @hypothesis.settings(max_examples=25, deadline=None)
 @hypothesis.given(
-    # few values, so that ties are common; −30 makes words impossible, 30 an end certain
+    # Few values make ties common; −30 makes words impossible, 30 makes them certain.
     st.lists(st.sampled_from([-30, 0, 0, 1, 2, 30]), min_size=108, max_size=108),
     st.tuples(*[st.integers(0, 4)] * BATCH),
 )
-def test_any_table_gives_what_trying_everything_gives(values, longest):
+def test_a_wide_beam_finds_the_result_of_exhaustive_search(values, longest):
     logits = np.array(values, np.float32).reshape(BATCH, WORDS, WORDS)
     decode = FrozenConfigDict(settings(beam=ALL))
     found = compiled(decode)(logits, jnp.array(longest))
@@ -134,7 +134,7 @@ def test_any_table_gives_what_trying_everything_gives(values, longest):
         np.testing.assert_allclose(found.score[row, 0], best, rtol=1e-4, atol=1e-4)
         tokens = found.tokens[row, 0]
         said = tuple(tokens[tokens != PAD].tolist())
-        np.testing.assert_allclose(scores[said], best, rtol=1e-4, atol=1e-4)  # or one as good
+        np.testing.assert_allclose(scores[said], best, rtol=1e-4, atol=1e-4)  # or a tie
 
 
 @pytest.mark.parametrize("penalty", ["none", "gnmt", "average"])
@@ -149,7 +149,7 @@ def test_a_beam_of_one_is_greedy(penalty):
         np.testing.assert_allclose(found.attention[:2, 0], plain.attention[:2], rtol=1e-6)
 
 
-def test_hypotheses_come_sorted_and_none_twice():
+def test_hypotheses_are_sorted_and_different():
     found = search(3, [5, 5, 5], settings(beam=8))
     assert (jnp.diff(found.score, axis=1) <= 0).all()
     for row in found.tokens.tolist():
@@ -168,8 +168,8 @@ def test_attention_follows_the_reordering():
             last = word
 
 
-def test_the_models_state_follows_the_reordering():
-    """A model that counts, in its state, which words it was fed: as many as were written."""
+def test_the_state_of_the_model_follows_the_reordering():
+    """The state of this model records the tokens that it has read."""
     logits = jnp.repeat(table(2)[0], 4, axis=0)
 
     def step(state, tokens):
@@ -186,13 +186,13 @@ def test_the_models_state_follows_the_reordering():
             fed = fed * 10 + word
 
 
-def test_no_hypothesis_is_shorter_than_asked():
+def test_no_hypothesis_is_shorter_than_min_length():
     found = search(4, [6, 6, 6], settings(), min_length=jnp.array([4, 1, 6]))
     lengths = (found.tokens != PAD).sum(axis=-1)
     assert (lengths[0] >= 4).all() and (lengths[2] == 6).all()
 
 
-def test_coverage_prefers_hypotheses_that_read_all():
+def test_coverage_prefers_hypotheses_that_attend_to_the_whole_source():
     mask = jnp.array([[True] * 4, [True, True, False, False], [True] * 4])
     decode = settings(beam=45, coverage=2.0)
     found = search(5, [3, 3, 3], decode, source_mask=mask)
@@ -207,7 +207,7 @@ def test_coverage_prefers_hypotheses_that_read_all():
         np.testing.assert_allclose(found.score[row, 0], scores[best], rtol=1e-5)
 
 
-def test_it_stops_when_all_are_done():
+def test_the_search_stops_when_all_sentences_are_done():
     steps = []
 
     def step(state, tokens):
@@ -217,11 +217,11 @@ def test_it_stops_when_all_are_done():
     found = beam_search(step, jnp.zeros(2), 1, jnp.array([50]), 50, settings(beam=2))
     jax.effects_barrier()
     assert found.attention is None
-    assert len(steps) == 2  # after the first, one hypothesis has ended; after the second, two
+    assert len(steps) == 2  # one hypothesis finishes per time step
 
 
-def test_early_ends_do_not_crowd_out_a_likelier_sentence():
-    """An end is always among the likeliest, but the whole sentence beats all short ones."""
+def test_early_ends_do_not_displace_a_more_probable_sentence():
+    """</s> is always a probable continuation, but the whole sentence is the most probable."""
     sentence = [4, 5, 4, 5, 4, 5, EOS]
 
     def step(state, tokens):
@@ -233,8 +233,8 @@ def test_early_ends_do_not_crowd_out_a_likelier_sentence():
     np.testing.assert_array_equal(found.tokens[0, 0, :7], sentence)
 
 
-def test_neighbours_that_go_on_change_nothing():
-    """A finished sentence stays so, though its open hypotheses' mean log p may still rise."""
+def test_unfinished_sentences_of_the_batch_change_no_result():
+    """A finished sentence is final, even if the mean log p of active hypotheses could rise."""
     decode = settings(beam=2, length_penalty="average", alpha=1.0)
     for seed in range(4):
         together = search(seed, [6, 6, 6], decode)
@@ -246,9 +246,10 @@ def test_neighbours_that_go_on_change_nothing():
 
 @hypothesis.given(hypothesis.strategies.integers(0, 1000))
 @hypothesis.settings(max_examples=30, deadline=None)
-def test_the_largest_of_long_rows_are_jaxs(seed):
+def test_the_largest_values_of_long_rows_equal_top_k(seed):
     rng = np.random.default_rng(seed)
-    x = rng.integers(-9, 9, (2, rng.choice([40, 57, 89]))).astype(np.float32)  # so with many equals
+    x = rng.integers(-9, 9, (2, rng.choice([40, 57, 89]))).astype(np.float32)  # with many ties
     x[rng.random(x.shape) < 0.3] = -np.inf
+    x = jnp.array(x)
     for ours, theirs in zip(largest(x, 3, block=4), jax.lax.top_k(x, 3), strict=True):
         np.testing.assert_array_equal(ours, theirs)

@@ -9,7 +9,7 @@ from data.vocabulary import BOS, EOS, PAD
 from decoding.greedy import greedy
 
 A, B = 4, 5
-# What follows each word, for two sentences: the first says A B and ends, the second never ends.
+# The next word after each word, for two sentences: A B </s>, and one that never ends.
 TABLE = np.full((2, 6), PAD)
 TABLE[0, [BOS, A, B]] = A, B, EOS
 TABLE[1, [BOS, A, B]] = B, B, A
@@ -17,7 +17,7 @@ P = 0.9
 
 
 def step(state, tokens):
-    """p(next word) is P for the table's and even for the rest; attends to position `count`."""
+    """Give the table's next word probability P, and attend to the position that state counts."""
     wanted = jax.nn.one_hot(jnp.array(TABLE)[jnp.arange(2), tokens], 6)
     logits = jnp.log(wanted * P + (1 - wanted) * (1 - P) / 5)
     return logits, state + 1, jax.nn.one_hot(state, 3)
@@ -28,21 +28,21 @@ def decoded():
     return greedy(step, jnp.zeros(2, int), 2, jnp.array([5, 3]), length=6)
 
 
-def test_stops_at_the_end_or_the_longest(decoded):
+def test_decoding_stops_at_the_end_or_at_max_length(decoded):
     np.testing.assert_array_equal(decoded.tokens[0], [A, B, EOS, PAD, PAD, PAD])
     np.testing.assert_array_equal(decoded.tokens[1], [B, A, B, PAD, PAD, PAD])
 
 
-def test_log_p_is_of_what_was_said(decoded):
+def test_log_p_is_that_of_the_generated_tokens(decoded):
     np.testing.assert_allclose(decoded.log_p, [3 * np.log(P)] * 2, rtol=1e-5)
 
 
-def test_attention_follows_the_words(decoded):
+def test_attention_has_one_row_per_token(decoded):
     np.testing.assert_array_equal(decoded.attention[:, :3], np.stack([np.eye(3)] * 2))
     np.testing.assert_array_equal(decoded.attention[:, 3:], 0)
 
 
-def test_padding_and_begin_are_never_said():
+def test_padding_and_begin_are_never_generated():
     def insists(state, tokens):
         return jnp.array([[9.0, 8.0, 0.0, 1.0, 2.0]]), state, None
 
@@ -51,13 +51,13 @@ def test_padding_and_begin_are_never_said():
     assert result.attention is None
 
 
-def test_a_row_of_padding_says_nothing():
+def test_a_padding_row_generates_nothing():
     result = greedy(step, jnp.zeros(2, int), 2, jnp.array([5, 0]), length=6)
     np.testing.assert_array_equal(result.tokens[1], PAD)
     assert result.log_p[1] == 0
 
 
-def test_no_sentence_is_shorter_than_asked():
+def test_no_sentence_is_shorter_than_min_length():
     longest, shortest = jnp.array([5, 3]), jnp.array([5, 0])
     result = greedy(step, jnp.zeros(2, int), 2, longest, 6, shortest)
     assert (result.tokens[0, :4] != EOS).all() and (result.tokens[0, :5] != PAD).all()

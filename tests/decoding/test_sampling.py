@@ -16,22 +16,22 @@ def shares(**settings):
     return np.bincount(words, minlength=4) / MANY
 
 
-def test_words_come_as_often_as_they_are_likely():
+def test_tokens_are_drawn_in_proportion_to_their_probability():
     np.testing.assert_allclose(shares(temperature=1.0), P, atol=0.015)
     sharper = P**2 / (P**2).sum()
     np.testing.assert_allclose(shares(temperature=0.5), sharper, atol=0.015)
 
 
-def test_only_the_likeliest_are_drawn():
+def test_only_the_most_probable_tokens_are_drawn():
     two = [5 / 8, 3 / 8, 0, 0]
     np.testing.assert_allclose(shares(temperature=1.0, top_k=2), two, atol=0.015)
-    # .5 and .3 make up .75; .15 is no longer needed
+    # .5 and .3 reach .75 without .15.
     np.testing.assert_allclose(shares(temperature=1.0, top_p=0.75), two, atol=0.015)
     np.testing.assert_array_equal(shares(temperature=1.0, top_p=0.1), [1, 0, 0, 0])
     np.testing.assert_array_equal(shares(temperature=1.0, top_k=1), [1, 0, 0, 0])
 
 
-def test_neighbours_change_nothing():
+def test_the_other_sentences_of_a_batch_change_no_sample():
     log_p = jnp.log(jnp.tile(P, (3, 1)))
     keys = jax.vmap(jax.random.key)(jnp.arange(3))
     together = sampled(keys, 1.0)(log_p, jnp.array(0))
@@ -39,7 +39,7 @@ def test_neighbours_change_nothing():
     assert together[1] == alone[0]
 
 
-def test_an_ensemble_means_probabilities_and_attention():
+def test_an_ensemble_averages_probabilities_and_attention():
     def model(p, weights):
         return lambda state, tokens: (jnp.log(jnp.array([p])), state + 1, weights)
 

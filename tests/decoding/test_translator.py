@@ -1,11 +1,15 @@
+import functools
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from data.vocabulary import EOS, PAD, UNK
 from decoding.translator import Translator, _groups, replace_unknown
 from errors import UserError
-from tasks.translation import Translation
+from models.output import logits
+from tasks.translation import Translation, shift_right
 from tests.conftest import tiny_config
 
 
@@ -20,9 +24,17 @@ def params(tiny_task):
     return jax.jit(tiny_task.init)(jax.random.key(1))
 
 
+def teacher_forced(task, params, source, target):
+    """Return log p of every possible next token, and the attention, under teacher forcing."""
+    apply = functools.partial(task.model.apply, {"params": params})
+    memory = apply(source, source != PAD, method="encode")
+    features, attention = apply(memory, shift_right(target), attention=True, method="decode")
+    return jax.nn.log_softmax(logits(features, apply(method="output_kernel"))), attention
+
+
 @pytest.fixture
 def searches():
-    """The searches that were traced and handed to XLA since."""
+    """Return a list of the searches that are compiled during a test."""
     found = []
 
     def listen(event, seconds, fun_name="", **facts):
@@ -41,7 +53,7 @@ PENALTY = {"beam": 2, "nbest": 2, "length_penalty": "average", "alpha": 1.0, "ma
 
 
 @pytest.mark.parametrize("changes", [{}, PENALTY, {"temperature": 1.0}], ids=str)
-def test_a_text_is_translated_the_same_in_any_company(tiny_task, params, mesh, changes):
+def test_the_other_texts_of_a_batch_change_no_translation(tiny_task, params, mesh, changes):
     translator = Translator([tiny_task], mesh, settings(tiny_task, **changes))
     found = translator.in_order([params], TEXTS, attention=True)
     assert [h.text for h in found[1]] == [""]
@@ -50,25 +62,25 @@ def test_a_text_is_translated_the_same_in_any_company(tiny_task, params, mesh, c
     alone = translator.in_order([params], TEXTS[:1])[0]
     assert [h.text for h in alone] == [h.text for h in found[0]]
     np.testing.assert_allclose([h.score for h in alone], [h.score for h in found[0]], rtol=1e-5)
-    if "temperature" not in changes:  # drawing goes by the text's number
+    if "temperature" not in changes:  # samples depend on the number of the text
         assert [h.text for h in found[4]] == [h.text for h in found[0]]
 
 
-def test_an_ensemble_of_one_model_twice_is_that_model(tiny_task, params, mesh, searches):
+def test_an_ensemble_of_one_model_twice_equals_that_model(tiny_task, params, mesh, searches):
     texts = [*TEXTS, "May 3, 2020 " * 5]
     alone = Translator([tiny_task], mesh, settings(tiny_task)).in_order([params], texts)
-    assert len(searches) == 2  # one a width, compiled before they are called and not again
+    assert len(searches) == 2  # one per width, compiled before the first call only
     twice = Translator([tiny_task] * 2, mesh, settings(tiny_task)).in_order([params] * 2, TEXTS)
     assert [h.text for (h,) in twice] == [h.text for (h,) in alone[:-1]]
 
 
-def test_an_ensemble_can_be_of_other_architectures(tiny_task, transformer_task, params, mesh):
-    own = jax.jit(transformer_task.init)(jax.random.key(2))
+def test_an_ensemble_may_combine_architectures(tiny_task, transformer_task, params, mesh):
+    transformer_params = jax.jit(transformer_task.init)(jax.random.key(2))
     both = Translator([tiny_task, transformer_task], mesh, settings(tiny_task))
-    assert len(both.in_order([params, own], TEXTS[:1])[0][0].ids) > 0
+    assert len(both.in_order([params, transformer_params], TEXTS[:1])[0][0].ids) > 0
 
 
-def test_other_vocabularies_are_no_ensemble(tiny_task, cache, mesh):
+def test_models_with_different_vocabularies_form_no_ensemble(tiny_task, cache, mesh):
     config = tiny_config(cache)
     config.data.target_vocab.size = 5
     with pytest.raises(UserError, match="target vocabularies differ"):
@@ -87,27 +99,24 @@ def test_vocabularies_alone_are_enough_to_translate(tiny_task, params, mesh, tmp
     assert [h.text for (h,) in ours] == [h.text for (h,) in theirs]
 
 
-def test_unknown_words_become_what_they_attend_to():
+def test_unknown_words_are_replaced_by_the_word_they_attend_to():
     ids = np.array([7, UNK, UNK, UNK, EOS])
     attention = np.array([[1, 0, 0], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7], [0, 0, 1], [0, 0, 1]])
     source = ["the", "cat"]
     tokens = ["die", "<unk>", "<unk>", "<unk>", "</s>"]
     replaced = replace_unknown(ids, tokens, attention, source, {"cat": "Katze"})
-    # Never </s>, though most may go there; nothing where no word was read.
+    # </s> is never copied, and an <unk> without attention to a word stays.
     assert replaced == ["die", "Katze", "the", "<unk>", "</s>"]
 
 
-def test_a_given_translation_has_the_probability_of_its_words(tiny_task, params, mesh):
-    """In a padded batch as by itself."""
+def test_scores_of_a_padded_batch_equal_those_of_single_pairs(tiny_task, params, mesh):
     pairs = [("May 3, 2020", "3. Mai 2020"), ("Monday, January 30, 2023", "Montag")]
     expected = []
     for source, target in pairs:
-        x = np.array([[*tiny_task.source.encode(source), EOS]])
-        y = np.array([[*tiny_task.target.encode(target), EOS]])
-        forced = jax.jit(lambda p, x=x, y=y: tiny_task.decode(p, tiny_task.encode(p, x), y)[0])
-        logits = forced(params)
-        log_p = np.asarray(jax.nn.log_softmax(logits))[0]
-        expected.append(sum(log_p[t, word] for t, word in enumerate(y[0])))
+        x = jnp.array([[*tiny_task.source.encode(source), EOS]])
+        y = jnp.array([[*tiny_task.target.encode(target), EOS]])
+        log_p = jax.jit(functools.partial(teacher_forced, tiny_task))(params, x, y)[0]
+        expected.append(sum(float(log_p[0, t, token]) for t, token in enumerate(y[0])))
     sources, targets = zip(*pairs, strict=True)
     alone = Translator([tiny_task], mesh, settings(tiny_task))
     assert alone.score([params], sources, targets) == pytest.approx(expected, rel=1e-5)
@@ -116,33 +125,28 @@ def test_a_given_translation_has_the_probability_of_its_words(tiny_task, params,
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "transformer", "scanned"])
-def test_what_a_beam_finds_is_as_likely_as_when_it_is_forced(
+def test_hypotheses_of_a_beam_have_the_probability_and_attention_of_teacher_forcing(
     kind, tiny_task, transformer_task, cache, mesh
 ):
-    """So every hypothesis has read its own words and attended to its own sentence."""
+    """So every hypothesis has the state of its own prefix and attends to its own sentence."""
     task = {"recurrent": tiny_task, "transformer": transformer_task}.get(kind)
     if task is None:
         config = transformer_task.config.copy_and_resolve_references()
         config.model.scan = True
         task = Translation(config)
     params = jax.jit(task.init)(jax.random.key(1))
-    params = jax.tree.map(lambda x: 3 * x, params)  # surer of its words, so that beams part
+    params = jax.tree.map(lambda x: 3 * x, params)  # so that hypotheses differ
     changes = {"beam": 4, "nbest": 4, "max_ratio": 1.0}
     translator = Translator([task], mesh, settings(task, **changes))
     (found,) = translator.in_order([params], TEXTS[:1], attention=True)
-    source = np.array([[*task.source.encode(TEXTS[0]), EOS]] * 4)
+    source = jnp.array([[*task.source.encode(TEXTS[0]), EOS]] * 4)
     target = np.full((4, max(len(h.ids) for h in found)), PAD)
     for row, h in enumerate(found):
         target[row, : len(h.ids)] = h.ids
-
-    @jax.jit
-    def forced(params):
-        return task.decode(params, task.encode(params, source), target, attention=True)
-
-    logits, weights = forced(params)
+    log_p, weights = jax.jit(functools.partial(teacher_forced, task))(params, source, target)
     for row, h in enumerate(found):
-        log_p = np.asarray(jax.nn.log_softmax(logits[row]))[np.arange(len(h.ids)), h.ids]
-        np.testing.assert_allclose(h.log_p, log_p.sum(), rtol=1e-4)
+        forced = sum(float(log_p[row, t, token]) for t, token in enumerate(h.ids))
+        np.testing.assert_allclose(h.log_p, forced, rtol=1e-4)
         np.testing.assert_allclose(h.attention, weights[row, : len(h.ids)], atol=1e-5)
 
 
@@ -152,17 +156,15 @@ def test_casting_before_the_loop_changes_nothing(tiny_task, transformer_task):
         config.model.dtype = "bfloat16"
         task = Translation(config)
         params = jax.jit(task.init)(jax.random.key(1))
-        x = np.array([[5, 6, 7, EOS]])
-
-        def ratings(params, task=task, x=x):
-            return task.decode(params, task.encode(params, x), x)[0]
-
+        tokens = jnp.array([[5, 6, 7, EOS]])
+        forced = jax.jit(functools.partial(teacher_forced, task))
         cast = task.cast(params)
         assert {x.dtype for x in jax.tree.leaves(cast) if x.ndim > 1} == {np.dtype("bfloat16")}
-        np.testing.assert_array_equal(jax.jit(ratings)(cast), jax.jit(ratings)(params))
+        ours, theirs = (forced(p, tokens, tokens)[0] for p in (cast, params))
+        np.testing.assert_array_equal(ours, theirs)
 
 
-def test_few_texts_of_a_length_go_with_wider_ones():
+def test_small_groups_of_texts_join_wider_ones():
     assert _groups([3, 5, 12, 0, 30], batch=2) == [(8, [0, 1]), (32, [2, 4])]
     assert _groups([3, 12, 30], batch=9) == [(16, [0, 1]), (32, [2])]  # but not too wide ones
     assert _groups([5, 40], batch=1) == [(8, [0]), (48, [1])]
