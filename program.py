@@ -229,7 +229,7 @@ def _load_config(argv: list[str]) -> list[str]:
 def _config_value(argv: list[str]) -> str:
     """Return the value of --config, the last one if it is given twice."""
     value = ""
-    for word, following in zip(argv[1:], [*argv[2:], ""], strict=True):
+    for word, following in zip(argv[1:], [*argv[2:], ""], strict=False):
         name, equals, given = word.partition("=")
         if name in ("-config", "--config"):
             value = given if equals else following

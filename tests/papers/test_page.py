@@ -23,7 +23,7 @@ ROWS = (
 
 def plan_of(folder, rows=ROWS, measures=("frame",), **more):
     table = Table("Cells", "a paper", "schuster1997", measures, rows, ("jsb",), 1.0, **more)
-    return Plan("cells", table, "jsb", "", Path(folder), 2, {})
+    return Plan("cells", table, "jsb", "tiny", Path(folder), 2, {})
 
 
 def reports_of(**losses):
@@ -176,7 +176,7 @@ def test_separate_predictions_are_averaged(tmp_path):
     merged = Row("merged", merges=tuple(row.name for row in parts))
     table = Table("T", "s", "schuster1997", ("squared_error",), (*parts, merged), ("series",), 1.0)
     few = {"data.cache": str(tmp_path / "cache"), "data.examples.test": 2, "data.series_length": 3}
-    plan = Plan("t", table, "series", "", tmp_path, 1, few)
+    plan = Plan("t", table, "series", "tiny", tmp_path, 1, few)
     config = plan.config(parts[0])
     split = prepare(config.data).split("test")
     gold = np.concatenate([x["label"][:, 0] for x in split.examples(np.arange(2))])

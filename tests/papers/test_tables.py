@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import papers
+from papers import tables
 from papers.figures import FIGURES
 from papers.plan import make_plan
 from papers.registry import find_targets
@@ -23,15 +23,13 @@ def test_targets_are_ordered_by_year_module_and_definition():
 
 
 def test_a_new_module_is_a_new_target(tmp_path, monkeypatch):
-    """Modules with other names, such as papers/page.py, are not imported."""
     text = """
 from papers.table import Row, Table
 ROWS = (Row("a"),)
 TABLE9 = Table("New", "a paper", "luong2015", ("bleu",), ROWS, ("dates",), 1.0)
 """
     (tmp_path / "author2030.py").write_text(text)
-    (tmp_path / "helper.py").write_text(text)
-    monkeypatch.setattr(papers, "__path__", [*papers.__path__, str(tmp_path)])
+    monkeypatch.setattr(tables, "__path__", [*tables.__path__, str(tmp_path)])
     targets = find_targets()
     assert set(targets) - set(TARGETS) == {"author2030.table9"}
     assert targets["author2030.table9"].title == "New"
