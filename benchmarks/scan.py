@@ -9,8 +9,7 @@ the time with `jax.lax.scan` divided by ours. Losses and gradients must agree up
 measures small models in float32, a GPU larger ones in bfloat16. --ablate adds ratios of variants
 of `models.scan.scan` that leave a part of the weight gradients in the loop.
 
-Results go to `<out>/<machine>.json` and `<out>/<machine>.md`. Beyond the models, this module needs
-only jax, flax, ml_collections, numpy and absl, so it runs on machines without the data pipeline.
+Results go to `<scan_out>/<machine>.json` and `<scan_out>/<machine>.md`.
 """
 
 import contextlib
@@ -45,7 +44,7 @@ from models.seq2seq import make_seq2seq
 from tasks.losses import class_values, cross_entropy
 from training.devices import GPU_OPTIONS
 
-_OUT = flags.DEFINE_string("out", "docs/speed/scan", "Folder for the results.")
+_OUT = flags.DEFINE_string("scan_out", "docs/speed/scan", "Folder for the results.")
 _ABLATE = flags.DEFINE_bool("ablate", False, "Also measure `models.scan.scan` without its parts.")
 _ROWS = flags.DEFINE_string("rows", "", "Regular expression: measure only rows whose name matches.")
 

@@ -1,19 +1,16 @@
 import contextlib
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 from benchmarks import scan
-from training.devices import GPU_OPTIONS
 
 SUBJECTS = {
-    "luong2015": scan.Subject(scan.luong(2, 8), 20, 4, 5, "float32"),
-    "bahdanau2015": scan.Subject(scan.bahdanau(8), 20, 4, 5, "float32"),
-    "encoder": scan.Subject(scan.encoder(8), 20, 4, 5, "float32"),
-    "classifier": scan.Subject(scan.classifier(8), 20, 4, 5, "float32"),
+    "luong2015": scan.Case(scan.luong(2, 8), 20, 4, 5, "float32"),
+    "bahdanau2015": scan.Case(scan.bahdanau(8), 20, 4, 5, "float32"),
+    "encoder": scan.Case(scan.encoder(8), 20, 4, 5, "float32"),
+    "classifier": scan.Case(scan.classifier(8), 20, 4, 5, "float32"),
 }
 
 
@@ -71,14 +68,3 @@ def test_ablations_leave_more_work_in_the_loop(variant):
     whole = equations_in_loops(*arguments)
     with scan.ABLATIONS[variant]():
         assert equations_in_loops(*arguments) > whole
-
-
-def test_gpu_options_are_those_of_training():
-    assert scan.GPU_OPTIONS == GPU_OPTIONS
-
-
-def test_runs_without_the_data_pipeline():
-    """On a machine that has jax and flax, but not the packages for data, scores and sweeps."""
-    missing = ["grain", "array_record", "tensorflow_datasets", "optuna", "sacrebleu", "matplotlib"]
-    code = f"import sys; sys.modules.update(dict.fromkeys({missing})); import benchmarks.scan"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

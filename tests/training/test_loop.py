@@ -61,7 +61,7 @@ def test_a_signal_during_an_evaluation_saves_and_the_rest_is_the_same(tmp_path, 
     config, losses = toy_config(ema=0.9), (3.0, 2.0, 2.0, 1.0)
     config.optimizer.update({"schedule": "plateau", "plateau_patience": 1})
     whole = train(Line(), constant_evaluation(*losses), config, tmp_path / "whole", mesh)
-    with pytest.raises(Stopped, match=r"SIGTERM: saved after step 5; the same command goes on"):
+    with pytest.raises(Stopped, match=r"SIGTERM: saved after step 5; the same command continues"):
         stopped = interrupting(constant_evaluation(*losses), 1)
         train(Line(), stopped, config, tmp_path / "parts", mesh)
     resumed = train(Line(), constant_evaluation(*losses[1:]), config, tmp_path / "parts", mesh)
