@@ -36,12 +36,11 @@ class Labelling(Task):
         self.model = make_model(config, sizes, outputs)
 
     def init(self, key: Key[Array, ""]) -> Params:
-        row = {  # the shortest possible sequence: music needs a frame and its successor
-            name: jnp.ones(
-                (1, *(2 if isinstance(a, str) else a for a in field.axes)), np.dtype(field.dtype)
-            )
-            for name, field in self.prepared.fields.items()
-        }
+        row = {}
+        for name, field in self.prepared.fields.items():
+            # The shortest possible sequence: music needs a frame and its successor.
+            shape = (2 if isinstance(axis, str) else axis for axis in field.axes)
+            row[name] = jnp.ones((1, *shape), np.dtype(field.dtype))
         return self.model.init(key, *self._inputs(row)[:2])["params"]
 
     def loss(
