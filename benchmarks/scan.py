@@ -201,7 +201,7 @@ def only(kept: Callable[[models.scan.Linear], bool]) -> Iterator[None]:
 
 
 def is_attention(linear: models.scan.Linear) -> bool:
-    """Whether a product is one of a query or of attention weights: it has a batch axis."""
+    """Whether an operation is a product with a batch axis, as attention's products are."""
     return not linear.is_bias and bool(linear.equation.params["dimension_numbers"][1][0])
 
 
