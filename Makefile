@@ -28,7 +28,7 @@ soak: .venv/installed  ## trains for half an hour and watches its memory: docs/s
 memory: .venv/installed  ## prepares five million pairs and measures the memory that took
 	$(BIN)/python -m benchmarks.corpus_memory
 
-speed: .venv/installed  ## measures speed here, beside PyTorch where it is installed: docs/speed.md
+speed: .venv/installed  ## measures speed here, beside PyTorch where it is installed: docs/performance.md
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.report

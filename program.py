@@ -110,7 +110,7 @@ def run(main: Callable[..., None], words: int = 0) -> None:
         if len(argv) > 1 + words:
             _fail(f"what is {argv[1 + words]!r}? Flags are written as --name=value")
         _show_messages()
-        # Dispatching a step must not wait for the thread that reads batches (docs/speed.md).
+        # Dispatching a step must not wait for the thread that reads batches (docs/performance.md).
         sys.setswitchinterval(5e-4)
         try:
             main(*argv[1:])

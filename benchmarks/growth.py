@@ -9,7 +9,7 @@
 - corpus: preparing it, its first batch and the rows read per second, in a separate process, whose
   memory must stay constant (`make memory` does the same with five million pairs).
 
-Writes docs/speed/<machine>-growth.json; `python -m benchmarks.report` plots it.
+Writes docs/performance/<machine>-growth.json; `python -m benchmarks.report` plots it.
 """
 
 import functools

@@ -23,7 +23,7 @@ from errors import UserError
 from training.devices import compiled as compiled_for
 from training.devices import make_mesh
 
-_OUT = flags.DEFINE_string("out", "docs/speed", "Folder for the results.")
+_OUT = flags.DEFINE_string("out", "docs/performance", "Folder for the results.")
 _ONLY = flags.DEFINE_list("only", [], "Parts to measure. Default: all parts.")
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None

@@ -1,4 +1,4 @@
-"""Write docs/speed.md and its plots from the JSON files of the benchmarks in docs/speed/.
+"""Write docs/performance.md and its plots from the benchmark results in docs/performance/.
 
 python -m benchmarks.report
 """
@@ -16,12 +16,12 @@ import matplotlib.pyplot as plt
 from evaluation.tables import table
 from program import run
 
-FOLDER = Path("docs/speed")
+FOLDER = Path("docs/performance")
 DECISIONS = "## Decisions and their measurements"  # the last section, written by hand
-HEAD = """# Speed
+HEAD = """# Performance
 
-`python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/speed/*.json`, from which
-`python -m benchmarks.report` makes this page. All figures of a comparison are from one run on one
+`python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/performance/*.json`, and
+`python -m benchmarks.report` makes this page from those files. All figures of a comparison are from one run on one
 machine. The PyTorch models are in `benchmarks/torch_models.py`. On GPUs, the recurrent model used
 the faster of float32 with TF32 and bfloat16 autocast, and the Transformer used torch.compile and
 bfloat16. Times are medians of five rounds of half a second. When the beam search figures were
@@ -121,7 +121,7 @@ def growth(results: dict[str, Any], picture: Path) -> str:
     figure.tight_layout()
     figure.savefig(picture, dpi=120)
     plt.close(figure)
-    return f"![how cost grows](speed/{picture.name})\n\n{text}"
+    return f"![how cost grows](performance/{picture.name})\n\n{text}"
 
 
 def main() -> None:
@@ -142,7 +142,7 @@ def main() -> None:
         if grown.exists():
             text += "\n### How cost grows\n\n"
             text += growth(json.loads(grown.read_text("utf-8")), grown.with_suffix(".png"))
-    page = Path("docs/speed.md")
+    page = Path("docs/performance.md")
     before = page.read_text("utf-8") if page.exists() else ""
     page.write_text(text + "".join(before.partition(f"\n{DECISIONS}\n")[1:]), "utf-8")
 

@@ -44,7 +44,7 @@ from models.seq2seq import make_seq2seq
 from tasks.losses import class_values, cross_entropy
 from training.devices import GPU_OPTIONS
 
-_OUT = flags.DEFINE_string("scan_out", "docs/speed/scan", "Folder for the results.")
+_OUT = flags.DEFINE_string("scan_out", "docs/performance/scan", "Folder for the results.")
 _ABLATE = flags.DEFINE_bool("ablate", False, "Also measure `models.scan.scan` without its parts.")
 _ROWS = flags.DEFINE_string("rows", "", "Regular expression: measure only rows whose name matches.")
 

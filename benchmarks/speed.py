@@ -4,8 +4,8 @@
 
 Measures a training step (loss and gradient), greedy decoding and beam search on the first device;
 measures a whole run of `train.py` and the translation of a test split on all devices. Writes
-docs/speed/<machine>.json; `python -m benchmarks.report` makes docs/speed.md from all such files.
-PyTorch is measured where it is installed.
+docs/performance/<machine>.json; `python -m benchmarks.report` makes docs/performance.md from all
+such files. PyTorch is measured where it is installed.
 """
 
 # pyright: reportMissingImports=false

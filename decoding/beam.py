@@ -113,7 +113,7 @@ def largest(
     x: Float[Array, "*b v"], count: int, block: int = 64
 ) -> tuple[Float[Array, "*b n"], Int[Array, "*b n"]]:
     """Return `jax.lax.top_k`, faster on long rows: the largest values are in the blocks with the
-    largest maxima, so only those blocks are sorted (docs/speed.md)."""
+    largest maxima, so only those blocks are sorted (docs/performance.md)."""
     size = x.shape[-1]
     if size <= 2 * count * block:
         values, index = jax.lax.top_k(x, count)  # returns a list

@@ -20,7 +20,8 @@ KeysValues = tuple[Float[Array, "b s h k"], Float[Array, "b s h v"]]
 # matrix products want them.
 KVCache = tuple[Float[Array, "b h l n k"], Float[Array, "b h l n v"]]
 
-# Source and target length from which cuDNN's flash attention is faster than XLA's (docs/speed.md).
+# Source and target length from which cuDNN's flash attention is faster than XLA's; measured in
+# docs/performance.md.
 FLASH_FROM = 64
 
 

@@ -17,7 +17,7 @@ which is added instead of multiplied, the contraction is the sum Σₜ gₜ.
 
 Steps are written as for `jax.lax.scan`, with two limits: only first derivatives in reverse mode are
 correct, and side effects such as `jax.debug.print` are not ordered by time step. Storing every gₜ
-costs memory. docs/speed.md compares both scans.
+costs memory. docs/performance.md compares both scans.
 """
 
 import enum

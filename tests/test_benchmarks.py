@@ -46,9 +46,9 @@ def test_training_and_decoding_are_measured_and_shown(tmp_path, monkeypatch):
     grown = [{"pairs": 1, "s": 2.0}, {"pairs": 10, "s": 3.0}]
     (report.FOLDER / "cpu-growth.json").write_text(json.dumps({"device": "here", "corpus": grown}))
     decisions = f"\n{report.DECISIONS}\n\n- one\n"
-    (tmp_path / "docs/speed.md").write_text(f"# Old\n{decisions}", "utf-8")
+    (tmp_path / "docs/performance.md").write_text(f"# Old\n{decisions}", "utf-8")
     report.main()
-    page = (tmp_path / "docs/speed.md").read_text("utf-8")
+    page = (tmp_path / "docs/performance.md").read_text("utf-8")
     assert page.endswith(decisions) and "# Old" not in page
     assert "| a run | 95 | 100 | 95% | 10 | 3 | 7 | 0.50 |" in page
     assert "| tiny | " in page and "| 10 | 3 |" in page

@@ -13,7 +13,7 @@ from data.batches import Batch
 from errors import UserError
 
 # No autotuning: cuBLAS chooses its kernels itself. Command buffers cover whole loops, so that no
-# kernel waits for the host. Measurements: docs/speed.md.
+# kernel waits for the host. Measurements: docs/performance.md.
 GPU_OPTIONS = {
     "xla_gpu_enable_triton_gemm": False,
     "xla_gpu_autotune_level": 0,

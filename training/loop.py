@@ -41,7 +41,7 @@ from training.workdir import write_status
 logger = logging.getLogger("alignax")
 
 # Steps that may be dispatched before the oldest one is awaited. They keep the device busy while
-# the host is delayed; a signal takes effect after all of them. docs/speed.md has the measurements.
+# the host is delayed; a signal takes effect after all of them. Measurements: docs/performance.md.
 AHEAD = 8
 
 
