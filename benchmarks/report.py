@@ -21,11 +21,12 @@ DECISIONS = "## Decisions and their measurements"  # the last section, written b
 HEAD = """# Performance
 
 `python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/performance/*.json`, and
-`python -m benchmarks.report` makes this page from those files. All figures of a comparison are from one run on one
-machine. The PyTorch models are in `benchmarks/torch_models.py`. On GPUs, the recurrent model used
-the faster of float32 with TF32 and bfloat16 autocast, and the Transformer used torch.compile and
-bfloat16. Times are medians of five rounds of half a second. When the beam search figures were
-measured, the PyTorch model encoded the source once per hypothesis; it now encodes the source once.
+`python -m benchmarks.report` makes this page from those files. All figures of a comparison are
+from one run on one machine. The PyTorch models are in `benchmarks/torch_models.py`. On GPUs, the
+recurrent model used the faster of float32 with TF32 and bfloat16 autocast, and the Transformer
+used torch.compile and bfloat16. Times are medians of five rounds of half a second. When the beam
+search figures were measured, the PyTorch model encoded the source once per hypothesis; it now
+encodes the source once.
 """
 
 
