@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models.embedding import FEW, Embed
+from models.embedding import SMALL_VOCABULARY, Embed
 
 TOKENS = jnp.array([[3, 0, 3, 5], [0, 0, 1, 3]])  # some tokens repeat; 2 and 4 do not occur
 
@@ -32,7 +32,10 @@ def test_small_vocabulary_equals_flax_embed(monkeypatch, dtype):
     assert not gradient[2].any() and not gradient[4].any()
 
 
-@pytest.mark.parametrize("size, backend", [(FEW, "gpu"), (FEW + 1, "gpu"), (FEW, "cpu")])
+@pytest.mark.parametrize(
+    "size, backend",
+    [(SMALL_VOCABULARY, "gpu"), (SMALL_VOCABULARY + 1, "gpu"), (SMALL_VOCABULARY, "cpu")],
+)
 def test_gradient_of_a_frequent_token_is_summed_in_float32(monkeypatch, size, backend):
     """The sum of 5,120 times .01; in bfloat16, whose mantissa has 8 bits, it would stop near 4."""
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
@@ -46,10 +49,13 @@ def test_gradient_of_a_frequent_token_is_summed_in_float32(monkeypatch, size, ba
     np.testing.assert_allclose(gradient[0], 51.2, rtol=0.005)  # .01 itself is rounded
 
 
-@pytest.mark.parametrize("size, backend", [(FEW, "gpu"), (FEW + 1, "gpu"), (FEW, "cpu")])
+@pytest.mark.parametrize(
+    "size, backend",
+    [(SMALL_VOCABULARY, "gpu"), (SMALL_VOCABULARY + 1, "gpu"), (SMALL_VOCABULARY, "cpu")],
+)
 def test_only_small_vocabularies_on_a_gpu_have_a_product_as_gradient(monkeypatch, size, backend):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     params = {"params": {"embedding": jnp.zeros((size, 8))}}
     program = str(jax.make_jaxpr(jax.grad(lambda p: Embed(size, 8).apply(p, TOKENS).sum()))(params))
-    few = size == FEW and backend == "gpu"
-    assert ("dot_general" in program, "scatter" in program) == (few, not few)
+    uses_product = size == SMALL_VOCABULARY and backend == "gpu"
+    assert ("dot_general" in program, "scatter" in program) == (uses_product, not uses_product)

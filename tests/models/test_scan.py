@@ -100,7 +100,9 @@ def test_bias_gradients_are_summed_in_float32():
     variables = cell.init(jax.random.key(0), cell.start(64), ones[0], None, method="step")
 
     def loss_before_loop(params):
-        total, _, _ = cell.apply({"params": params}, ones.reshape(-1, 8), None, method="parts")
+        total, _, _ = cell.apply(
+            {"params": params}, ones.reshape(-1, 8), None, method="project_input"
+        )
         return total.astype(jnp.float32).sum()
 
     np.testing.assert_array_equal(jax.grad(loss_before_loop)(variables["params"])["b"], 3200)
