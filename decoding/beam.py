@@ -123,7 +123,7 @@ def blocked_top_k(
     """
     size = x.shape[-1]
     if size <= 2 * count * block:
-        values, index = jax.lax.top_k(x, count)  # returns a list
+        values, index = jax.lax.top_k(x, count)  # top_k returns a list, not a tuple
         return values, index
     padding = [(0, 0)] * (x.ndim - 1) + [(0, -size % block)]
     padded = jnp.pad(x, padding, constant_values=-jnp.inf)

@@ -67,7 +67,7 @@ def _dense(kind: type[Dense]) -> Callable[[Stack], Dense]:
     return make
 
 
-# Functions that build a bridge for the decoder's stack, by the names that configs use.
+# Bridges by the names that configs use; each function builds a bridge for the decoder's stack.
 BRIDGES: dict[str, Callable[[Stack], nn.Module]] = {
     "copy": lambda stack: Copy(),
     "dense": _dense(Dense),

@@ -233,7 +233,7 @@ class LuongDecoder(PlainDecoder):
     def from_config(cls, model: Config, embed: Embed, stack: Stack) -> "PlainDecoder":
         attention = make_alignment(model, stack.initializers, stack.dtype)
         init = stack.initializers.kernel
-        if model.attention.key_value == "zero":  # zero the rows for the key half of c_t
+        if model.attention.key_value == "zero":  # W_c initially ignores the key half of c_t
             init = with_zeros(init, rows=slice(memory_width(model) // 2))
         return cls(embed, stack, attention, model.attention.input_feeding, init)
 

@@ -32,7 +32,7 @@ class Score(nn.Module):
     key_width: int
     initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
-    zero_half: bool = False  # initialize the rows for the value half with zeros (Mino 2017)
+    zero_half: bool = False  # initially ignore the value half of encoder states (Mino 2017)
 
     @classmethod
     def from_config(cls, attention: Config, **fields: Any) -> "Score":

@@ -182,7 +182,7 @@ def _backward(model: Config) -> Delayed:
     return Delayed(_stack(model, reverse=True), model.backward_delay)
 
 
-# Functions that build the network of a tagger, by the names that configs use. Two networks are
+# Functions that build the networks of a tagger, by the names that configs use; two networks are
 # merged.
 NETWORKS: dict[str, tuple[Callable[[Config], nn.Module], ...]] = {
     "mlp": (lambda model: _windows(model, later=0),),

@@ -25,7 +25,7 @@ def params(tiny_task):
 
 
 def teacher_forced(task, params, source, target):
-    """Return log p of the whole vocabulary and attention weights at every target position."""
+    """Return log p of every token and the attention weights, at every target position."""
     apply = functools.partial(task.model.apply, {"params": params})
     memory = apply(source, source != PAD, method="encode")
     features, attention = apply(memory, shift_right(target), attention=True, method="decode")
