@@ -32,7 +32,7 @@ from jax import Array
 from jax.extend import core
 from jax.extend.core import primitives
 
-# Time steps per loop iteration on GPUs; more increase the compilation time and gain little
+# Time steps per loop iteration on GPUs; a larger number compiles more slowly and gains little speed
 # (docs/performance.md#decisions-and-their-measurements).
 UNROLL = 5
 

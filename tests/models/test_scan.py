@@ -75,7 +75,7 @@ def test_results_and_gradients_equal_those_of_jaxs_scan(reverse):
 
 
 def test_shared_integers_and_sums_that_broadcast_both_operands():
-    """Neither is treated as a bias, but both have the results of jax.lax.scan."""
+    """Neither is treated as a bias, and gradients equal those of jax.lax.scan."""
     number, spread = jnp.array([2, 3]), random_array(1, 2, WIDTH)
 
     def loss(scan, h):
