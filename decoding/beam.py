@@ -1,10 +1,10 @@
 """Beam search over a step function, independent of the model.
 
-The search of a sentence ends when `width` hypotheses are finished and no active one has a better
-score so far than the worst of them, or at the sentence's largest length, where active hypotheses
-count as finished. (Without penalties the result is final, because log p only decreases.) A
-hypothesis finishes only if </s> is among the `width` most probable continuations, so that a beam of
-one is greedy decoding under all penalties.
+The search for a sentence ends when `width` hypotheses are finished and no active hypothesis has a
+better score than the worst finished one, or at the maximum length of the sentence, where active
+hypotheses count as finished. Without penalties, continuing could not improve the result, because
+log p only decreases. A hypothesis finishes only if </s> is among the `width` most probable
+continuations, so a beam of width 1 equals greedy decoding under all penalties.
 """
 
 from typing import Any, NamedTuple
@@ -16,25 +16,27 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from configs.base import Config
 from data.vocabulary import BOS, EOS, PAD
-from decoding.greedy import Step, allowed
+from decoding.greedy import Step, mask_invalid
 
 
 class Hypotheses(NamedTuple):
     """The best `width` hypotheses of each sentence, best first; an empty slot has score −inf."""
 
-    tokens: Int[Array, "b k t"]  # ends in </s> where it was generated, then <pad>
+    tokens: Int[Array, "b k t"]  # end in </s> if it was generated, followed by <pad>
     score: Float[Array, "b k"]  # log p with penalties, the sort key
     log_p: Float[Array, "b k"]
     attention: Float[Array, "b k t s"] | None
 
 
 class _Search(NamedTuple):
+    """State of the search between two time steps."""
+
     t: Int[Array, ""]
-    state: Any  # of the model, one row per hypothesis
-    last: Int[Array, "b k"]
+    state: Any  # model state, with one row per active hypothesis
+    last: Int[Array, "b k"]  # last token of each active hypothesis
     active: Hypotheses
     finished: Hypotheses
-    done: Bool[Array, " b"]  # final, even if other sentences of the batch continue
+    done: Bool[Array, " b"]  # sentences whose search has ended; their result no longer changes
 
 
 def beam_search(
@@ -47,9 +49,11 @@ def beam_search(
     min_length: Int[Array, " b"] | None = None,
     source_mask: Bool[Array, "b s"] | None = None,
 ) -> Hypotheses:
-    """Search with `step` over batch × width rows, one per hypothesis, grouped by sentence.
+    """Return the best hypotheses of each sentence.
 
-    `settings` is config.decode: beam, length_penalty, alpha, coverage (which needs the mask).
+    `step` and `state` have batch × width rows: one row per hypothesis, grouped by sentence.
+    `length` is a static upper bound of `max_length`. `settings` is config.decode, of which beam,
+    length_penalty, alpha and coverage are used. The coverage penalty needs `source_mask`.
     """
     width = settings.beam
     shapes = jax.eval_shape(step, state, jnp.full(batch * width, BOS))
@@ -57,86 +61,91 @@ def beam_search(
     if shapes[2] is not None:
         attention = jnp.zeros((batch, width, length, shapes[2].shape[-1]))
     tokens, worst = jnp.full((batch, width, length), PAD), jnp.full((batch, width), -jnp.inf)
-    first = worst.at[:, 0].set(0)  # one initial hypothesis, not `width` equal ones
+    first = worst.at[:, 0].set(0)  # one empty hypothesis, instead of `width` identical ones
     active, finished = (Hypotheses(tokens, p, p, attention) for p in (first, worst))
     shortest = jnp.zeros(batch, int) if min_length is None else min_length
 
     def is_done(active: Hypotheses, finished: Hypotheses, t: Int[Array, ""]) -> Bool[Array, " b"]:
-        worst = finished.score[:, -1]  # they are sorted
+        worst = finished.score[:, -1]  # hypotheses are sorted by score
         better = active.score.max(axis=1) > worst
         return ((worst > -jnp.inf) & ~better) | (t >= max_length)
 
     def advance(search: _Search) -> _Search:
         t, active = search.t, search.active
         logits, state, weights = step(search.state, search.last.reshape(-1))
-        early = jnp.repeat(t < shortest, width)
-        log_p = allowed(jax.nn.log_softmax(logits.astype(jnp.float32)), early)
+        too_short = jnp.repeat(t < shortest, width)
+        log_p = mask_invalid(jax.nn.log_softmax(logits.astype(jnp.float32)), too_short)
         parent, token, best = _continuations(active.log_p, log_p.reshape(batch, width, -1))
-        grown = _grow(active, parent, token, t, best, weights)
+        grown = _append(active, parent, token, t, best, weights)
         ends = (token == EOS) | (t + 1 >= max_length)[:, None]
         accepted = ends & (jnp.arange(2 * width)[None] < width) & ~search.done[:, None]
-        ranked = penalized(grown, t + 1, settings, source_mask)
-        scored = grown._replace(score=jnp.where(accepted, ranked, -jnp.inf))
-        finished = _best(search.finished, scored)
-        going, slots = jax.lax.top_k(jnp.where(token == EOS, -jnp.inf, best), width)
-        active = _take(grown._replace(score=ranked), slots)._replace(log_p=going)
-        active = active._replace(score=jnp.where(going > -jnp.inf, active.score, -jnp.inf))
+        score = penalized(grown, t + 1, settings, source_mask)
+        candidates = grown._replace(score=jnp.where(accepted, score, -jnp.inf))
+        finished = _best(search.finished, candidates)
+        active_log_p, slots = jax.lax.top_k(jnp.where(token == EOS, -jnp.inf, best), width)
+        active = _take(grown._replace(score=score), slots)._replace(log_p=active_log_p)
+        active = active._replace(score=jnp.where(active_log_p > -jnp.inf, active.score, -jnp.inf))
         state = _reorder(state, jnp.take_along_axis(parent, slots, axis=1))
         last = jnp.take_along_axis(token, slots, axis=1)
         done = search.done | is_done(active, finished, t + 1)
         return _Search(t + 1, state, last, active, finished, done)
 
-    def unfinished(search: _Search) -> Bool[Array, ""]:
+    def is_running(search: _Search) -> Bool[Array, ""]:
         return (search.t < length) & ~search.done.all()
 
     begin = jnp.full((batch, width), BOS)
     search = _Search(jnp.zeros((), int), state, begin, active, finished, max_length <= 0)
-    return jax.lax.while_loop(unfinished, advance, search).finished
+    return jax.lax.while_loop(is_running, advance, search).finished
 
 
 def _continuations(
-    so_far: Float[Array, "b k"], log_p: Float[Array, "b k v"]
+    prefix_log_p: Float[Array, "b k"], log_p: Float[Array, "b k v"]
 ) -> tuple[Int[Array, "b n"], Int[Array, "b n"], Float[Array, "b n"]]:
     """Return parent, token and log p of the 2 × width most probable continuations, best first.
 
     At most `width` of them end in </s>, so at least `width` remain active.
     """
-    count = 2 * so_far.shape[1]
-    best_log_p, tokens = largest(log_p, min(count, log_p.shape[-1]))
-    total = so_far[..., None] + best_log_p
+    count = 2 * prefix_log_p.shape[1]
+    best_log_p, tokens = blocked_top_k(log_p, min(count, log_p.shape[-1]))
+    total = prefix_log_p[..., None] + best_log_p
     best, index = jax.lax.top_k(total.reshape(len(total), -1), count)
     tokens = jnp.take_along_axis(tokens.reshape(len(total), -1), index, axis=1)
     return index // best_log_p.shape[-1], tokens, best
 
 
-def largest(
+def blocked_top_k(
     x: Float[Array, "*b v"], count: int, block: int = 64
 ) -> tuple[Float[Array, "*b n"], Int[Array, "*b n"]]:
-    """Return `jax.lax.top_k`, faster on long rows: the largest values are in the blocks with the
-    largest maxima, so only those blocks are sorted (docs/performance.md)."""
+    """Compute `jax.lax.top_k(x, count)`, faster for long rows.
+
+    The largest values are in the blocks with the largest maxima, so only these blocks are searched
+    (docs/performance.md#decisions-and-their-measurements).
+    """
     size = x.shape[-1]
     if size <= 2 * count * block:
-        values, index = jax.lax.top_k(x, count)  # returns a list
+        values, index = jax.lax.top_k(x, count)  # top_k returns a list, not a tuple
         return values, index
-    short = -size % block
-    padded = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, short)], constant_values=-jnp.inf)
+    padding = [(0, 0)] * (x.ndim - 1) + [(0, -size % block)]
+    padded = jnp.pad(x, padding, constant_values=-jnp.inf)
     blocks = padded.reshape(*x.shape[:-1], -1, block)
     _, chosen = jax.lax.top_k(blocks.max(axis=-1), count)
-    chosen = jnp.sort(chosen, axis=-1)  # of equal values, the first one wins, as in top_k
-    found = jnp.take_along_axis(blocks, chosen[..., None], axis=-2)
-    values, offsets = jax.lax.top_k(found.reshape(*x.shape[:-1], -1), count)
+    chosen = jnp.sort(chosen, axis=-1)  # so that the first of equal values wins, as in top_k
+    searched = jnp.take_along_axis(blocks, chosen[..., None], axis=-2)
+    values, offsets = jax.lax.top_k(searched.reshape(*x.shape[:-1], -1), count)
     index = jnp.take_along_axis(chosen, offsets // block, axis=-1) * block + offsets % block
     return values, index
 
 
 def _take(hypotheses: Hypotheses, slots: Int[Array, "b n"]) -> Hypotheses:
+    """Gather the hypotheses of the given beam slots."""
     return jax.tree.map(lambda x: jax.vmap(lambda row, i: row[i])(x, slots), hypotheses)
 
 
 def _reorder(state: Any, parents: Int[Array, "b k"]) -> Any:
-    """Give each hypothesis the model state of its parent, which is of the same sentence and device.
+    """Replace the model state of each hypothesis by that of its parent.
 
-    A part of the state with a method `reorder` decides itself which of its rows move.
+    Parents belong to the same sentence, so rows stay on their device. If a part of the state has a
+    method `reorder`, that method selects the arrays to be reordered.
     """
     batch, width = parents.shape
 
@@ -144,13 +153,13 @@ def _reorder(state: Any, parents: Int[Array, "b k"]) -> Any:
         grouped = x.reshape(batch, width, *x.shape[1:])
         return jax.vmap(lambda row, i: row[i])(grouped, parents).reshape(x.shape)
 
-    def moved(part: Any) -> Any:
+    def reorder(part: Any) -> Any:
         return part.reorder(rows) if hasattr(part, "reorder") else rows(part)
 
-    return jax.tree.map(moved, state, is_leaf=lambda part: hasattr(part, "reorder"))
+    return jax.tree.map(reorder, state, is_leaf=lambda part: hasattr(part, "reorder"))
 
 
-def _grow(
+def _append(
     active: Hypotheses,
     parent: Int[Array, "b n"],
     token: Int[Array, "b n"],
@@ -158,18 +167,18 @@ def _grow(
     log_p: Float[Array, "b n"],
     weights: Float[Array, "r s"] | None,
 ) -> Hypotheses:
-    """Append a token, and the attention of its time step, to the parents' hypotheses."""
-    put = jax.lax.dynamic_update_index_in_dim
-    grown, attention = _take(active, parent), None
+    """Append tokens, and the attention weights of their time step, to the parent hypotheses."""
+    update = jax.lax.dynamic_update_index_in_dim
+    parents, attention = _take(active, parent), None
     if weights is not None:
         weights = weights.reshape(*active.score.shape, -1)
-        now = jax.vmap(lambda row, i: row[i])(weights, parent)
-        attention = put(grown.attention, now, t, axis=2)
-    return Hypotheses(put(grown.tokens, token, t, axis=2), log_p, log_p, attention)
+        weights = jax.vmap(lambda row, i: row[i])(weights, parent)
+        attention = update(parents.attention, weights, t, axis=2)
+    return Hypotheses(update(parents.tokens, token, t, axis=2), log_p, log_p, attention)
 
 
 def _best(first: Hypotheses, second: Hypotheses) -> Hypotheses:
-    """Return the best of both, as many as the first has."""
+    """Return the best hypotheses of both; the number of hypotheses is that of `first`."""
     both = jax.tree.map(lambda x, y: jnp.concatenate([x, y], axis=1), first, second)
     return _take(both, jax.lax.top_k(both.score, first.score.shape[1])[1])
 
@@ -180,18 +189,18 @@ def penalized(
     settings: Config,
     source_mask: Bool[Array, "b s"] | None,
 ) -> Float[Array, "b n"]:
-    """log p / lp(length) + β Σ_s log min(Σ_t α_ts, 1) (Wu 2016 eq. 14)."""
+    """Return the score log p / lp(length) + β Σ_s log min(Σ_t α_ts, 1) (Wu 2016 eq. 14)."""
     score = hypotheses.log_p / LENGTH_PENALTIES[settings.length_penalty](length, settings.alpha)
     if settings.coverage:
         assert hypotheses.attention is not None and source_mask is not None
-        covered = hypotheses.attention.sum(axis=2)
-        penalty = jnp.log(jnp.clip(covered, 1e-6, 1))
+        coverage = hypotheses.attention.sum(axis=2)
+        penalty = jnp.log(jnp.clip(coverage, 1e-6, 1))
         score += settings.coverage * jnp.sum(penalty, axis=-1, where=source_mask[:, None])
     return score
 
 
 LENGTH_PENALTIES = {
     "none": lambda length, alpha: 1.0,
-    "gnmt": lambda length, alpha: ((5 + length) / 6) ** alpha,  # Wu 2016; α .6 in Vaswani 2017
-    "average": lambda length, alpha: length**alpha,  # α = 1: the mean log p per token
+    "gnmt": lambda length, alpha: ((5 + length) / 6) ** alpha,  # Wu 2016; Vaswani 2017 uses α = .6
+    "average": lambda length, alpha: length**alpha,  # for α = 1, the mean log p per token
 }

@@ -1,4 +1,4 @@
-"""Ensembles: the probabilities of several models are averaged at every time step."""
+"""Ensemble decoding: average the probabilities of several models at every time step."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,15 +12,16 @@ from decoding.greedy import Step
 
 
 def ensemble(steps: Sequence[Step]) -> Step:
-    """Combine the steps of several models into one, over a tuple of their states.
+    """Combine the step functions of several models into one, whose state is a tuple of states.
 
-    It returns the log of the mean probability, and the mean attention of the models that have any.
+    The combined step returns the log of the mean probability, and the mean attention weights of the
+    models that have attention.
     """
 
     def step(
         states: tuple[Any, ...], tokens: Int[Array, " b"]
     ) -> tuple[Float[Array, "b v"], tuple[Any, ...], Float[Array, "b s"] | None]:
-        outputs = [one(state, tokens) for one, state in zip(steps, states, strict=True)]
+        outputs = [model(state, tokens) for model, state in zip(steps, states, strict=True)]
         log_p = jnp.stack([jax.nn.log_softmax(logits) for logits, *_ in outputs])
         mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(steps))
         weights = [weights for *_, weights in outputs if weights is not None]

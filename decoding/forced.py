@@ -1,4 +1,4 @@
-"""Forced decoding: how probable a model finds a given translation."""
+"""Forced decoding: compute the probability of a given translation."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from tasks.translation import shift_right
 def log_probability(
     model: nn.Module, params: Params, source: Int[Array, "b s"], target: Int[Array, "b t"]
 ) -> Float[Array, "b t"]:
-    """Return log p of each target token, given the source and the tokens before it."""
+    """Return log p of each target token, given the source and the preceding target tokens."""
 
     def forward(model: Any) -> Float[Array, "b t v"]:
         memory = model.encode(source, source != PAD)

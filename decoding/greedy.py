@@ -10,32 +10,33 @@ from jaxtyping import Bool, Float, Int
 
 from data.vocabulary import BOS, EOS, PAD
 
-# step(state, tokens) -> logits, next state, attention or None
+# step(state, tokens) -> logits of the next tokens, next state, attention weights or None
 Step = Callable[
     [Any, Int[Array, " b"]], tuple[Float[Array, "b v"], Any, Float[Array, "b s"] | None]
 ]
 
-# choose(log p, t) -> the next tokens
+# choose(log p, t) -> the tokens of time step t
 Choose = Callable[[Float[Array, "b v"], Int[Array, ""]], Int[Array, " b"]]
 
 
 class Decoded(NamedTuple):
     """One hypothesis per sentence."""
 
-    tokens: Int[Array, "b t"]  # ends in </s> where it was generated, then <pad>
-    log_p: Float[Array, " b"]  # of the whole sequence, </s> included
+    tokens: Int[Array, "b t"]  # end in </s> if it was generated, followed by <pad>
+    log_p: Float[Array, " b"]  # of the whole sequence, including </s>
     attention: Float[Array, "b t s"] | None
 
 
 def most_probable(log_p: Float[Array, "b v"], t: Int[Array, ""]) -> Int[Array, " b"]:
+    """Return the most probable token of each row."""
     return log_p.argmax(axis=-1)
 
 
-def allowed(log_p: Float[Array, "b v"], early: Bool[Array, " b"]) -> Float[Array, "b v"]:
-    """Exclude <pad> and <s>, and </s> where a hypothesis would be too short."""
+def mask_invalid(log_p: Float[Array, "b v"], too_short: Bool[Array, " b"]) -> Float[Array, "b v"]:
+    """Set log p of <pad> and <s> to −inf, and that of </s> where a hypothesis is `too_short`."""
     token = jnp.arange(log_p.shape[-1])[None]
-    excluded = (token == PAD) | (token == BOS) | ((token == EOS) & early[:, None])
-    return jnp.where(excluded, -jnp.inf, log_p)
+    invalid = (token == PAD) | (token == BOS) | ((token == EOS) & too_short[:, None])
+    return jnp.where(invalid, -jnp.inf, log_p)
 
 
 def greedy(
@@ -47,7 +48,10 @@ def greedy(
     min_length: Int[Array, " b"] | None = None,
     choose: Choose = most_probable,
 ) -> Decoded:
-    """Decode until every sentence has ended or has its own `max_length` (at most `length`)."""
+    """Decode one hypothesis per sentence, taking the token that `choose` returns at each time step.
+
+    A sentence ends with </s> or at its `max_length`, of which `length` is a static upper bound.
+    """
     shapes = jax.eval_shape(step, state, jnp.full(batch, BOS))
     attention = None
     if shapes[2] is not None:
@@ -62,17 +66,17 @@ def greedy(
     def advance(loop: tuple) -> tuple:
         t, state, last, done, out = loop
         logits, state, weights = step(state, last)
-        log_p = allowed(jax.nn.log_softmax(logits.astype(jnp.float32)), t < shortest)
+        log_p = mask_invalid(jax.nn.log_softmax(logits.astype(jnp.float32)), t < shortest)
         token = choose(log_p, t)
-        gained = jnp.take_along_axis(log_p, token[:, None], axis=-1)[:, 0]
-        token, gained = jnp.where(done, PAD, token), jnp.where(done, 0, gained)
+        token_log_p = jnp.take_along_axis(log_p, token[:, None], axis=-1)[:, 0]
+        token, token_log_p = jnp.where(done, PAD, token), jnp.where(done, 0, token_log_p)
         attention = out.attention
         if weights is not None:
             weights = jnp.where(done[:, None], 0, weights)
             attention = jax.lax.dynamic_update_index_in_dim(attention, weights, t, axis=1)
         tokens = jax.lax.dynamic_update_index_in_dim(out.tokens, token, t, axis=1)
         done = done | (token == EOS) | (t + 1 >= max_length)
-        return t + 1, state, token, done, Decoded(tokens, out.log_p + gained, attention)
+        return t + 1, state, token, done, Decoded(tokens, out.log_p + token_log_p, attention)
 
     # Padding rows have max_length 0 and are finished before the first time step.
     loop = (0, state, jnp.full(batch, BOS), max_length <= 0, begin)

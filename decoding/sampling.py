@@ -1,4 +1,4 @@
-"""Sampling: the next token is drawn from the model's distribution."""
+"""Sampling: draw the next token from the distribution of the model."""
 
 import jax
 import jax.numpy as jnp
@@ -8,14 +8,14 @@ from jaxtyping import Float, Int, Key
 from decoding.greedy import Choose
 
 
-def sampled(
+def make_sampler(
     keys: Key[Array, " b"], temperature: float, top_k: int = 0, top_p: float = 1.0
 ) -> Choose:
-    """Return a function that samples from p^(1/temperature).
+    """Return a function that samples tokens in proportion to p^(1/temperature).
 
-    Only the `top_k` most probable tokens (0: all), and of these the fewest with a total probability
-    of `top_p`, can be drawn. Each sentence has its own key, so that the rest of its batch does not
-    change its samples.
+    Samples are restricted to the `top_k` most probable tokens (0: all tokens), and among these to
+    the smallest set with a total probability of at least `top_p`. There is one key per sentence, so
+    samples do not depend on the other sentences of the batch.
     """
 
     def choose(log_p: Float[Array, "b v"], t: Int[Array, ""]) -> Int[Array, " b"]:
@@ -26,7 +26,7 @@ def sampled(
         if top_p < 1:
             ranked = jnp.sort(scores, axis=-1, descending=True)
             p = jax.nn.softmax(ranked)
-            kept = jnp.cumsum(p, axis=-1) - p < top_p  # always keeps the most probable one
+            kept = jnp.cumsum(p, axis=-1) - p < top_p  # the most probable token is always kept
             least = jnp.min(jnp.where(kept, ranked, jnp.inf), axis=-1, keepdims=True)
             scores = jnp.where(scores < least, -jnp.inf, scores)
         return jax.vmap(lambda k, r: jax.random.categorical(jax.random.fold_in(k, t), r))(

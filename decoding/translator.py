@@ -1,4 +1,7 @@
-"""Translates texts: batches of few shapes, one model or an ensemble, as config.decode says."""
+"""Translation of texts with one model or an ensemble, with the settings of config.decode.
+
+Texts are batched by length into few different shapes, because every shape is compiled.
+"""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +21,7 @@ from decoding.beam import Hypotheses, beam_search, penalized
 from decoding.ensemble import ensemble
 from decoding.forced import log_probability
 from decoding.greedy import Step, greedy, most_probable
-from decoding.sampling import sampled
+from decoding.sampling import make_sampler
 from errors import UserError
 from tasks.task import Params
 from tasks.translation import Translation
@@ -26,20 +29,22 @@ from training.devices import abstract, compile_all, compiled, put
 
 
 class Hypothesis(NamedTuple):
-    """One translation of one text; tokens end in </s> where it was generated."""
+    """One hypothesis for one text; its tokens end in </s> if it was generated."""
 
     text: str
     ids: np.ndarray
-    tokens: list[str]  # with unknown words replaced, if decode.replace_unknown
+    tokens: list[str]  # unknown words are replaced if decode.replace_unknown is set
     score: float  # log p with penalties
     log_p: float
-    attention: np.ndarray | None  # [tokens, source tokens], </s> included on both sides
+    attention: np.ndarray | None  # [tokens, source tokens], including </s> on both sides
 
 
 class Translator:
-    """Translates with the parameters it is given; each batch shape is compiled once.
+    """Translate and score texts; every batch shape is compiled once.
 
-    `settings` is config.decode. Several tasks form an ensemble and must share vocabularies.
+    `settings` is config.decode. Several tasks form an ensemble and must have equal vocabularies.
+    The methods take one set of parameters per task. `dictionary` has translations of source words,
+    which replace unknown words if decode.replace_unknown is set.
     """
 
     def __init__(
@@ -53,7 +58,7 @@ class Translator:
         self.tasks, self.mesh, self.settings = tasks, mesh, settings
         self.source, self.target = tasks[0].source, tasks[0].target
         self.dictionary = dictionary or {}
-        # decode(params, batch) returns the batch and its hypotheses.
+        # decode(params, batch, attention=...) returns the batch and its hypotheses.
         self.decode = compiled(mesh, self._search, static_argnames="attention")
         self._score = compiled(mesh, self._forced)
 
@@ -64,45 +69,49 @@ class Translator:
         attention: bool = False,
         first: int = 0,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Yield the number and the `nbest` hypotheses of every text, grouped by length.
+        """Yield the index and the `nbest` hypotheses of every text, ordered by length.
 
-        `first` is the number of the first text; sampling depends on it.
+        The random numbers of sampling depend on the index of a text plus `first`, so that texts
+        that are translated in several calls have different ones.
         """
         ids = [self.source.encode(text) for text in texts]
-        for i, found in enumerate(ids):
-            if not found:
+        for i, tokens in enumerate(ids):
+            if not tokens:
                 yield i, [Hypothesis("", np.zeros(0, int), [], 0.0, 0.0, None)]
-        for whole, found in self._decoded(list(params), ids, attention, first):
-            for row, i in enumerate(map(int, whole["index"])):
+        for batch, hypotheses in self._decoded(list(params), ids, attention, first):
+            for row, i in enumerate(map(int, batch["index"])):
                 if i >= 0:
-                    yield i, self._hypotheses(texts[i], len(ids[i]), found, row, attention)
+                    yield i, self._hypotheses(texts[i], len(ids[i]), hypotheses, row, attention)
 
     def _decoded(
         self, params: list[Params], ids: list[list[int]], attention: bool, first: int
     ) -> Iterator[tuple[dict[str, np.ndarray], Hypotheses]]:
-        """Yield batches with their hypotheses; the next batch is decoded while one is read."""
-        weigh, waiting = attention or self.settings.replace_unknown, None
+        """Yield batches with their hypotheses; the device decodes the next batch meanwhile."""
+        weights, pending = attention or self.settings.replace_unknown, None
         batches = [batch | {"number": batch["index"] + first} for batch in self._batches(ids)]
         shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
-        compile_all(self.decode, [(params, shape) for shape in shapes.values()], attention=weigh)
+        compile_all(self.decode, [(params, shape) for shape in shapes.values()], attention=weights)
         for batch in batches:
-            ready, waiting = waiting, self.decode(params, put(batch, self.mesh), attention=weigh)
+            ready, pending = pending, self.decode(params, put(batch, self.mesh), attention=weights)
             if ready is not None:
                 yield jax.device_get(ready)
-        if waiting is not None:
-            yield jax.device_get(waiting)
+        if pending is not None:
+            yield jax.device_get(pending)
 
     def in_order(
         self, params: Sequence[Params], texts: Sequence[str], attention: bool = False
     ) -> list[list[Hypothesis]]:
-        found = dict(self.translate(params, texts, attention))
-        return [found[i] for i in range(len(texts))]
+        """Return the `nbest` hypotheses of every text, in the order of the texts."""
+        hypotheses = dict(self.translate(params, texts, attention))
+        return [hypotheses[i] for i in range(len(texts))]
 
     def score(
         self, params: Sequence[Params], sources: Sequence[str], targets: Sequence[str]
     ) -> list[float]:
-        """Return log p of each target given its source (forced decoding). An ensemble averages
-        probabilities at every time step, as in decoding."""
+        """Return log p of each target given its source (forced decoding).
+
+        An ensemble averages probabilities at every time step, as in decoding.
+        """
         batches = list(self._pairs(sources, targets))
         shapes = {
             (batch["source"].shape, batch["target"].shape): abstract(batch, self.mesh)
@@ -112,7 +121,7 @@ class Translator:
         results = np.zeros(len(sources))
         for batch in batches:
             log_p = jax.device_get(self._score(list(params), put(batch, self.mesh)))
-            real = batch["index"] >= 0
+            real = batch["index"] >= 0  # the other rows are padding
             results[batch["index"][real]] = log_p[real]
         return results.tolist()
 
@@ -140,13 +149,14 @@ class Translator:
                 yield batch
 
     def _rows(self, members: int) -> int:
-        """Return the rows per batch: devices × a power of two, at most decode.batch."""
+        """Return the number of rows per batch: devices × a power of two, up to decode.batch."""
         rows = self.mesh.size
         while rows < members and 2 * rows <= self.settings.batch:
             rows *= 2
         return rows
 
     def _forced(self, params: list[Params], batch: dict[str, Array]) -> Float[Array, " b"]:
+        """Return log p of each target of a batch."""
         source, target = batch["source"], batch["target"]
         members = zip(self.tasks, params, strict=True)
         log_p = jnp.stack([log_probability(task.model, p, source, target) for task, p in members])
@@ -154,51 +164,54 @@ class Translator:
         return jnp.sum(mean, axis=1, where=target != PAD)
 
     def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
-        """Yield this host's rows of batches with few different widths."""
+        """Yield batches of few different widths, with the rows of this host."""
         host, hosts = jax.process_index(), jax.process_count()
         for width, members in _groups(list(map(len, ids)), self.settings.batch):
-            fitting = self._rows(len(members))
-            for first in range(0, len(members), fitting):
+            rows = self._rows(len(members))
+            for first in range(0, len(members), rows):
                 batch = {
-                    "source": np.full((fitting, width), PAD, np.int32),
-                    "index": np.full(fitting, -1, np.int32),
+                    "source": np.full((rows, width), PAD, np.int32),
+                    "index": np.full(rows, -1, np.int32),
                 }
-                for row, i in enumerate(members[first : first + fitting]):
+                for row, i in enumerate(members[first : first + rows]):
                     batch["source"][row, : len(ids[i]) + 1] = [*ids[i], EOS]
                     batch["index"][row] = i
-                rows = slice(host * fitting // hosts, (host + 1) * fitting // hosts)
-                yield {name: x[rows] for name, x in batch.items()}
+                host_rows = slice(host * rows // hosts, (host + 1) * rows // hosts)
+                yield {name: x[host_rows] for name, x in batch.items()}
 
     def _search(
         self, params: list[Params], batch: dict[str, Array], attention: bool = False
     ) -> tuple[dict[str, Array], Hypotheses]:
+        """Decode a batch by beam search, sampling or greedy search, as `settings` specify."""
         settings, source = self.settings, batch["source"]
-        tokens = (source != PAD).sum(axis=1) - 1
+        source_length = (source != PAD).sum(axis=1) - 1  # without </s>; −1 in padding rows
         length = int(source.shape[1] * settings.max_ratio + settings.max_extra)
-        longest = (tokens * settings.max_ratio + settings.max_extra).astype(int)
-        longest = jnp.where(tokens < 0, 0, longest)
-        shortest = (tokens * settings.min_ratio).astype(int)
+        max_length = (source_length * settings.max_ratio + settings.max_extra).astype(int)
+        max_length = jnp.where(source_length < 0, 0, max_length)
+        min_length = (source_length * settings.min_ratio).astype(int)
         step, state = self._start(params, source, length, attention or settings.coverage > 0)
         if settings.beam > 1:
-            found = beam_search(
-                step, state, len(source), longest, length, settings, shortest, source != PAD
+            beam = beam_search(
+                step, state, len(source), max_length, length, settings, min_length, source != PAD
             )
-            return batch, jax.tree.map(lambda x: x[:, : settings.nbest], found)
+            return batch, jax.tree.map(lambda x: x[:, : settings.nbest], beam)
         choose = most_probable
         if settings.temperature:
             key = jax.random.key(settings.seed)
             keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(batch["number"])
-            choose = sampled(keys, settings.temperature, settings.top_k, settings.top_p)
-        best, log_p, weights = greedy(step, state, len(source), longest, length, shortest, choose)
-        found = jax.tree.map(lambda x: x[:, None], Hypotheses(best, log_p, log_p, weights))
-        lengths = (found.tokens != PAD).sum(axis=-1)
-        score = penalized(found, jnp.maximum(lengths, 1), settings, source != PAD)
-        return batch, found._replace(score=score)
+            choose = make_sampler(keys, settings.temperature, settings.top_k, settings.top_p)
+        tokens, log_p, weights = greedy(
+            step, state, len(source), max_length, length, min_length, choose
+        )
+        hypotheses = jax.tree.map(lambda x: x[:, None], Hypotheses(tokens, log_p, log_p, weights))
+        lengths = (hypotheses.tokens != PAD).sum(axis=-1)
+        score = penalized(hypotheses, jnp.maximum(lengths, 1), settings, source != PAD)
+        return batch, hypotheses._replace(score=score)
 
     def _start(
         self, params: list[Params], source: Int[Array, "b s"], length: int, attention: bool
     ) -> tuple[Step, Any]:
-        """Encode the source; return the step of the model or ensemble, and its initial state."""
+        """Encode the source; return the step function of the model or ensemble and its state."""
         steps, states = [], []
         for task, p in zip(self.tasks, params, strict=True):
             apply = functools.partial(task.model.apply, {"params": task.cast(p)})
@@ -208,66 +221,67 @@ class Translator:
         return (steps[0], states[0]) if len(steps) == 1 else (ensemble(steps), tuple(states))
 
     def _hypotheses(
-        self, text: str, words: int, found: Hypotheses, row: int, attention: bool
+        self, text: str, source_length: int, decoded: Hypotheses, row: int, attention: bool
     ) -> list[Hypothesis]:
+        """Convert the hypotheses in one row of a batch to text."""
         hypotheses = []
-        for rank in range(found.score.shape[1]):
-            if found.score[row, rank] == -np.inf:
+        for rank in range(decoded.score.shape[1]):
+            if decoded.score[row, rank] == -np.inf:
                 continue  # an empty beam slot
-            ids = np.asarray(found.tokens[row, rank])
+            ids = np.asarray(decoded.tokens[row, rank])
             ids = ids[ids != PAD]
             tokens, weights = [self.target.token(i) for i in ids], None
-            if found.attention is not None:
-                weights = np.asarray(found.attention[row, rank, : len(ids), : words + 1])
+            if decoded.attention is not None:
+                weights = np.asarray(decoded.attention[row, rank, : len(ids), : source_length + 1])
             if self.settings.replace_unknown and weights is not None:
                 source = self.source.tokens(text)
                 tokens = replace_unknown(ids, tokens, weights, source, self.dictionary)
-            ended = len(ids) > 0 and ids[-1] == EOS
+            has_eos = len(ids) > 0 and ids[-1] == EOS
             hypotheses.append(Hypothesis(
-                self.target.detokenize(tokens[:-1] if ended else tokens), ids, tokens,
-                float(found.score[row, rank]), float(found.log_p[row, rank]),
+                self.target.detokenize(tokens[:-1] if has_eos else tokens), ids, tokens,
+                float(decoded.score[row, rank]), float(decoded.log_p[row, rank]),
                 weights if attention else None,
             ))  # fmt: skip
         return hypotheses
 
 
-def _groups(words: list[int], batch: int) -> list[tuple[int, list[int]]]:
+def _groups(lengths: list[int], batch: int) -> list[tuple[int, list[int]]]:
     """Group texts by padded width; texts without tokens are in no group.
 
-    A group smaller than a batch joins the next one of up to twice the width, because its padding
-    costs less than compiling another shape.
+    A group that is smaller than a batch is merged with the next wider group, up to twice its width,
+    because additional padding costs less than the compilation of another shape.
     """
     by_width: dict[int, list[int]] = {}
-    for i in sorted((i for i, n in enumerate(words) if n), key=lambda i: words[i]):
-        by_width.setdefault(_width(words[i] + 1), []).append(i)
+    for i in sorted((i for i, n in enumerate(lengths) if n), key=lambda i: lengths[i]):
+        by_width.setdefault(_width(lengths[i] + 1), []).append(i)
     groups: list[tuple[int, list[int]]] = []
     for width, members in by_width.items():
         shorter = groups[-1][1] if groups else []
-        if 0 < len(shorter) < batch and width <= 2 * _width(words[shorter[0]] + 1):
+        if 0 < len(shorter) < batch and width <= 2 * _width(lengths[shorter[0]] + 1):
             members = groups.pop()[1] + members
         groups.append((width, members))
     return groups
 
 
-def _width(words: int) -> int:
-    """Return the padded width: 8, 16, 24, 32, 48, 64, 96, 128, 192, ..."""
-    if words <= 32:
-        return -(-words // 8) * 8
-    power = 1 << (words - 1).bit_length()
-    return power * 3 // 4 if words <= power * 3 // 4 else power
+def _width(length: int) -> int:
+    """Round a length up to a padded width: 8, 16, 24, 32, 48, 64, 96, 128, 192, ..."""
+    if length <= 32:
+        return -(-length // 8) * 8
+    power = 1 << (length - 1).bit_length()
+    return power * 3 // 4 if length <= power * 3 // 4 else power
 
 
 def _check_vocabularies(tasks: Sequence[Translation]) -> None:
-    def words(vocabulary: Vocabulary) -> list[str]:
+    def all_tokens(vocabulary: Vocabulary) -> list[str]:
         return [vocabulary.token(i) for i in range(len(vocabulary))]
 
     first = tasks[0]
     for other in tasks[1:]:
         for side in ("source", "target"):
-            if words(getattr(first, side)) != words(getattr(other, side)):
+            if all_tokens(getattr(first, side)) != all_tokens(getattr(other, side)):
                 raise UserError(
-                    f"these runs cannot be one ensemble: their {side} vocabularies differ; "
-                    "train them on the same corpus with the same vocabulary settings"
+                    f"these runs cannot form an ensemble, because their {side} vocabularies differ:"
+                    " train them on the same corpus with the same vocabulary settings"
                 )
 
 
@@ -278,8 +292,11 @@ def replace_unknown(
     source: list[str],
     dictionary: Mapping[str, str],
 ) -> list[str]:
-    """Replace each <unk> by the source word it attends to most (Luong 2015 §4), or by that word's
-    dictionary entry. An <unk> without attention weights (an empty window) stays."""
+    """Replace each <unk> by a source word or its translation (Luong 2015 §4).
+
+    The source word is the one with the largest attention weight; its dictionary entry is used if
+    there is one. An <unk> whose attention weights are all zero (an empty window) is kept.
+    """
     replaced = list(tokens)
     for t, i in enumerate(ids):
         if i == UNK and attention[t, : len(source)].any():

@@ -1,7 +1,8 @@
-"""Attention is score × alignment: models/scores.py compares, an alignment makes weights of it.
+"""Alignments: turn attention scores into attention weights and a context vector.
 
-An alignment decides which source positions count, and turns their scores into weights and a
-context. Scores and alignments are combined freely by the config.
+Attention is a score combined with an alignment. A score (models/scores.py) compares a decoder state
+with source positions. An alignment selects the positions that count and normalizes their scores.
+The config can combine any score with any alignment.
 """
 
 import dataclasses
@@ -26,7 +27,10 @@ NamedWeights = dict[str, Array]  # attention weights by name
 def masked_softmax(
     scores: Float[Array, "*b s"], mask: Bool[Array, "*#b s"]
 ) -> Float[Array, "*b s"]:
-    """Softmax in float32 over the unmasked positions; a row without any is all zero."""
+    """Compute a float32 softmax over the positions where `mask` is true.
+
+    Masked positions have weight 0, and a row without unmasked positions is all zeros.
+    """
     scores = jnp.where(mask, scores.astype(jnp.float32), -jnp.inf)
     largest = jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True))
     unnormalized = jnp.exp(scores - jnp.where(jnp.isfinite(largest), largest, 0))
@@ -36,16 +40,20 @@ def masked_softmax(
 
 @struct.dataclass
 class Source:
-    """What attention needs of a batch of source sentences."""
+    """Keys, values and mask of a batch of encoded source sentences."""
 
     keys: Float[Array, "b s d"]
     values: Float[Array, "b s k"]
     mask: Bool[Array, "b s"]
-    expected: Bool[Array, " b"] | None = None  # sentences that read expectations, not samples
+    # Hard attention in training: sentences that use the expected context instead of a sample.
+    use_expectation: Bool[Array, " b"] | None = None
 
 
 class Alignment(nn.Module):
-    """Base class. With `key_value`, states are split into keys and values (Mino 2017)."""
+    """Base class of alignments.
+
+    With `key_value`, one half of each encoder state is the key, the other the value (Mino 2017).
+    """
 
     score: Score
     key_value: bool = False
@@ -58,6 +66,7 @@ class Alignment(nn.Module):
     def source(
         self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
     ) -> Source:
+        """Compute the attention keys and values of a batch once, before decoding."""
         keys, values = jnp.split(states, 2, axis=-1) if self.key_value else (states, states)
         return Source(self.score.keys(keys), values, mask)
 
@@ -65,17 +74,21 @@ class Alignment(nn.Module):
         self,
         query: Float[Array, "b t h"],
         source: Source,
-        steps: Int[Array, "b t"],
+        target_positions: Int[Array, "b t"],
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b t k"], Float[Array, "b t s"]]:
-        """Return contexts and weights of the target positions `steps`."""
+        """Return context vectors and attention weights for the given target positions."""
         raise NotImplementedError
 
 
 class Global(Alignment):
-    """All source positions count: a_t = softmax of the scores, c_t = Σ_s a_t(s) h̄_s."""
+    """Global attention over all source positions (Luong 2015 §3.1).
+
+    a_t(s) = softmax_s(score(h_t, h̄_s)) (eq. 7), c_t = Σ_s a_t(s) h̄_s.
+    """
 
     def weights(self, query: Float[Array, "b t h"], source: Source) -> Float[Array, "b t s"]:
+        """Return the attention weights over all source positions."""
         positions = jnp.arange(source.mask.shape[1])[None, None]
         return masked_softmax(self.score(query, source.keys, positions), source.mask[:, None])
 
@@ -83,7 +96,7 @@ class Global(Alignment):
         self,
         query: Float[Array, "b t h"],
         source: Source,
-        steps: Int[Array, "b t"],
+        target_positions: Int[Array, "b t"],
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b t k"], Float[Array, "b t s"]]:
         weights = self.weights(query, source)
@@ -97,10 +110,11 @@ def _context(
 
 
 class Local(Alignment):
-    """Only the window [p_t − D, p_t + D] counts, cut at the sentence's ends (Luong 2015 §3.2).
+    """Local attention over the window [p_t − D, p_t + D] (Luong 2015 §3.2).
 
-    The 2D + 1 positions around p_t are gathered, so that a time step costs O(D) for any source
-    length; XLA removes the row of weights over the whole source where nobody reads it.
+    The window is cut at the ends of the sentence. Only its 2D + 1 positions are gathered, so a time
+    step costs O(D) for any source length. XLA removes the computation of the weights over the whole
+    source if they are not used.
     """
 
     D: int = 10
@@ -110,25 +124,25 @@ class Local(Alignment):
         return super().from_config(attention, score, D=attention.D, **fields)
 
     def center(
-        self, query: Float[Array, "b t h"], source: Source, steps: Int[Array, "b t"]
+        self, query: Float[Array, "b t h"], source: Source, target_positions: Int[Array, "b t"]
     ) -> Float[Array, "b t"]:
-        """Return p_t, a real number in source positions counted from 0."""
+        """Return the window center p_t, a real-valued source position counted from 0."""
         raise NotImplementedError
 
     def reweight(
         self, weights: Float[Array, "b t w"], distance: Float[Array, "b t w"]
     ) -> Float[Array, "b t w"]:
-        """Change the weights of a window by the distance from its center."""
+        """Modify attention weights according to their distance from the window center."""
         return weights
 
     def __call__(
         self,
         query: Float[Array, "b t h"],
         source: Source,
-        steps: Int[Array, "b t"],
+        target_positions: Int[Array, "b t"],
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b t k"], Float[Array, "b t s"]]:
-        p = self.center(query, source, steps)[..., None]
+        p = self.center(query, source, target_positions)[..., None]
         length = source.mask.sum(axis=1)[:, None, None]
         offsets = jnp.arange(-self.D, self.D + 1)[None, None]
         positions = jnp.round(p).astype(int) + offsets
@@ -142,15 +156,16 @@ class Local(Alignment):
 
 
 def _gather(x: Float[Array, "b s d"], positions: Int[Array, "b t w"]) -> Float[Array, "b t w d"]:
-    """Return x at these positions; those outside the source give any value and must be masked."""
+    """Gather x at the given positions; the caller must mask positions outside the source."""
     return jax.vmap(lambda rows, index: rows.at[index].get(mode="clip"))(x, positions)
 
 
 def _scatter(
     weights: Float[Array, "b t w"], positions: Int[Array, "b t w"], length: int
 ) -> Float[Array, "b t s"]:
-    """Put the weights of windows into rows over the whole source."""
-    columns = jnp.where(positions < 0, length, positions)  # −1 would count from the end
+    """Scatter the weights of each window into a row over the whole source."""
+    # A negative index would count from the end; an index of `length` is dropped.
+    columns = jnp.where(positions < 0, length, positions)
 
     def row(w: Float[Array, " w"], index: Int[Array, " w"]) -> Float[Array, " s"]:
         return jnp.zeros(length, w.dtype).at[index].add(w, mode="drop")
@@ -159,23 +174,27 @@ def _scatter(
 
 
 class LocalMonotonic(Local):
-    """local-m: p_t = t. If t exceeds the source length by more than D, the window is empty."""
+    """Monotonic local attention (local-m): p_t = t.
+
+    If t exceeds the source length by more than D, the window is empty and all weights are zero.
+    """
 
     def center(
-        self, query: Float[Array, "b t h"], source: Source, steps: Int[Array, "b t"]
+        self, query: Float[Array, "b t h"], source: Source, target_positions: Int[Array, "b t"]
     ) -> Float[Array, "b t"]:
-        return steps.astype(jnp.float32)
+        return target_positions.astype(jnp.float32)
 
 
 class LocalPredictive(Local):
-    """local-p: p_t = S·σ(v_pᵀ tanh(W_p h_t)), and weights × exp(−(s − p_t)²/2σ²) (eqs. 9, 10).
+    """Predictive local attention (local-p, Luong 2015 eqs. 9 and 10).
 
-    Only the Gaussian has a gradient with respect to p_t. Luong's code does not renormalize the
-    weights after it; `renormalize` does.
+    p_t = S·σ(v_pᵀ tanh(W_p h_t)), and the softmax weights are multiplied by the Gaussian
+    exp(−(s − p_t)²/2σ²). Gradients reach p_t only through the Gaussian. By default the weights are
+    not renormalized after the multiplication, as in Luong's code.
     """
 
-    sigma: float = 0.0  # 0: D/2, as in the paper
-    renormalize: bool = False
+    sigma: float = 0.0  # standard deviation of the Gaussian; 0: D/2, as in the paper
+    renormalize: bool = False  # divide the weights by their sum after the Gaussian
 
     @classmethod
     def from_config(cls, attention: Config, score: Score, **fields: Any) -> "Alignment":
@@ -184,7 +203,7 @@ class LocalPredictive(Local):
 
     @nn.compact
     def center(
-        self, query: Float[Array, "b t h"], source: Source, steps: Int[Array, "b t"]
+        self, query: Float[Array, "b t h"], source: Source, target_positions: Int[Array, "b t"]
     ) -> Float[Array, "b t"]:
         init, dtype, width = self.score.initializers.score, self.score.dtype, query.shape[-1]
         hidden = jnp.tanh(nn.Dense(width, False, dtype, kernel_init=init, name="W_p")(query))
@@ -203,11 +222,12 @@ class LocalPredictive(Local):
 
 
 class Hard(Global):
-    """One position is read (Xu 2015): a sample s_t ~ Categorical(α_t) in training, else the argmax.
+    """Hard attention (Xu 2015 §4.1): the context is the value of a single source position.
 
-    In training, a random half of the sentences reads the expectation instead. The collection
-    "reinforce" receives the entropy of α_t, and log α_t(s_t) where a position was sampled (0
-    elsewhere).
+    In training the position is sampled, s_t ~ Categorical(α_t); otherwise it is the argmax of α_t.
+    For a random half of the training sentences, the context is the expectation Σ_s α_t(s) h̄_s
+    instead. Training sows two values per target position in the collection "reinforce": the entropy
+    of α_t, and log α_t(s_t), which is 0 in sentences that use the expectation.
     """
 
     def source(
@@ -216,31 +236,31 @@ class Hard(Global):
         source = super().source(states, mask, deterministic)
         if deterministic:
             return source
-        coin = jax.random.bernoulli(self.make_rng("sample"), 0.5, mask.shape[:1])
-        return dataclasses.replace(source, expected=coin)
+        half = jax.random.bernoulli(self.make_rng("sample"), 0.5, mask.shape[:1])
+        return dataclasses.replace(source, use_expectation=half)
 
     def __call__(
         self,
         query: Float[Array, "b t h"],
         source: Source,
-        steps: Int[Array, "b t"],
+        target_positions: Int[Array, "b t"],
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b t k"], Float[Array, "b t s"]]:
         alpha = self.weights(query, source)
         log_alpha = jnp.log(jnp.maximum(alpha, 1e-30))
         if deterministic:
-            read = jax.nn.one_hot(alpha.argmax(axis=-1), alpha.shape[-1])
+            weights = jax.nn.one_hot(alpha.argmax(axis=-1), alpha.shape[-1])
         else:
             sampled = jax.random.categorical(self.make_rng("sample"), log_alpha)
-            read = jax.nn.one_hot(sampled, alpha.shape[-1])
-            assert source.expected is not None
-            expected = source.expected[:, None, None]
-            log_p = jnp.where(expected[..., 0], 0, (read * log_alpha).sum(axis=-1))
+            weights = jax.nn.one_hot(sampled, alpha.shape[-1])
+            assert source.use_expectation is not None
+            expected = source.use_expectation[:, None, None]
+            log_p = jnp.where(expected[..., 0], 0, (weights * log_alpha).sum(axis=-1))
             entropy = -(alpha * log_alpha).sum(axis=-1)
             self.sow("reinforce", "log_p", log_p)
             self.sow("reinforce", "entropy", entropy)
-            read = jnp.where(expected, alpha, read)
-        return _context(read, source.values), alpha
+            weights = jnp.where(expected, alpha, weights)
+        return _context(weights, source.values), alpha
 
 
 ALIGNMENTS: dict[str, type[Alignment]] = {
@@ -252,7 +272,7 @@ ALIGNMENTS: dict[str, type[Alignment]] = {
 
 
 def make_alignment(model: Config, initializers: Initializers, dtype: DTypeLike) -> Alignment:
-    """Build the attention that `config.model` of a seq2seq model describes."""
+    """Build the score and alignment of a seq2seq model from its `config.model`."""
     attention = model.attention
     score = SCORES[attention.score].from_config(
         attention,

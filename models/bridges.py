@@ -1,4 +1,4 @@
-"""Bridges: from the encoder's final states to the decoder's initial ones."""
+"""Bridges: compute the initial decoder states from the final encoder states."""
 
 from collections.abc import Callable
 
@@ -14,26 +14,31 @@ from models.recurrent import Stack
 
 
 class Copy(nn.Module):
-    """Layer by layer (Sutskever 2014); encoder and decoder must have the same states."""
+    """Copy the final encoder states layer by layer (Sutskever 2014).
+
+    The encoder and the decoder must have the same cell, width and number of layers.
+    """
 
     def __call__(self, carries: tuple[Carry, ...]) -> tuple[Carry, ...]:
         return carries
 
 
 class Dense(nn.Module):
-    """Each decoder state is tanh(W · final states of an encoder layer), for any depth and width.
+    """Compute each decoder state as tanh(W · final state of an encoder layer).
 
-    Decoder layers above the encoder's depth read its top layer. With one layer on each side this is
-    Cho 2014's h_0 = tanh(V c).
+    The encoder and the decoder may differ in depth and width: decoder layers above the encoder's
+    depth read the encoder's top layer. With one layer on each side this is h_0 = tanh(V c) of
+    Cho 2014.
     """
 
     layers: int
-    states: int
+    states: int  # arrays in the carry of a decoder layer
     features: int
     kernel_init: Initializer
     dtype: DTypeLike = jnp.float32
 
     def read(self, carry: Carry) -> Float[Array, "b k"]:
+        """Return the part of a final encoder carry that the decoder state depends on."""
         return jnp.concatenate(carry, axis=-1)
 
     @nn.compact
@@ -48,7 +53,7 @@ class Dense(nn.Module):
 
 
 class Backward(Dense):
-    """s_0 = tanh(W ←h_1): reads the backward direction only (Bahdanau 2015)."""
+    """Compute s_0 = tanh(W ←h_1) from the backward direction only (Bahdanau 2015 A.2.2)."""
 
     def read(self, carry: Carry) -> Float[Array, "b k"]:
         return jnp.concatenate([jnp.split(state, 2, axis=-1)[1] for state in carry], axis=-1)
@@ -62,7 +67,7 @@ def _dense(kind: type[Dense]) -> Callable[[Stack], Dense]:
     return make
 
 
-# Each builds a bridge for the decoder's stack.
+# Bridges by the names that configs use; each function builds a bridge for the decoder's stack.
 BRIDGES: dict[str, Callable[[Stack], nn.Module]] = {
     "copy": lambda stack: Copy(),
     "dense": _dense(Dense),

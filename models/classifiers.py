@@ -1,4 +1,4 @@
-"""Text classifiers: self-attentive and pooled sentence embeddings, hierarchical attention."""
+"""Text classifiers: pooled or self-attentive sentence embeddings, and hierarchical attention."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,10 @@ from models.recurrent import Stack
 
 
 class SelfAttention(nn.Module):
-    """A = softmax(W_2 tanh(W_1 Hᵀ)), M = A H (Lin 2017 eqs. 6 and 7): r hops per sentence."""
+    """Self-attentive sentence embedding with r attention hops (Lin 2017 eqs. 6 and 7).
+
+    A = softmax(W_2 tanh(W_1 Hᵀ)), M = A H.
+    """
 
     hops: int  # r
     features: int  # d_a
@@ -37,7 +40,10 @@ class SelfAttention(nn.Module):
 
 
 class ContextAttention(nn.Module):
-    """u_t = tanh(W h_t + b), α = softmax(u_tᵀ u), s = Σ α_t h_t (Yang 2016 eqs. 5 to 7)."""
+    """Attention with a learned context vector u as its query (Yang 2016 eqs. 5 to 7).
+
+    u_t = tanh(W h_t + b), α_t = softmax_t(u_tᵀ u), s = Σ_t α_t h_t.
+    """
 
     features: int
     initializers: Initializers = XAVIER
@@ -57,7 +63,7 @@ class ContextAttention(nn.Module):
 
 
 class Sentence(nn.Module):
-    """Pool the bidirectional states of a sentence into one vector, and classify it."""
+    """Sentence classifier that pools the states of a bidirectional stack into one vector."""
 
     embed: Embed
     stack: Stack
@@ -72,7 +78,7 @@ class Sentence(nn.Module):
     def __call__(
         self, words: Int[Array, "b t"], deterministic: bool = True
     ) -> tuple[Float[Array, "b c"], NamedWeights]:
-        """Return logits, and with attention pooling the weights "hops" [b, r, t]."""
+        """Return logits and, with attention pooling, the attention weights "hops" [b, r, t]."""
         mask = words > 0
         states, carries = self.stack(self.embed(words), mask, deterministic=deterministic)
         vector, weights = POOLINGS[self.pooling](self, states, mask, carries[-1][-1])
@@ -111,7 +117,7 @@ def _max(
 def _last(
     model: "Sentence", states: Float[Array, "b t h"], mask: Bool[Array, "b t"], last: Array
 ) -> Pooled:
-    """The final states of both directions."""
+    """Return the final states of both directions."""
     return last, {}
 
 
@@ -124,7 +130,10 @@ POOLINGS: dict[str, Callable[..., Pooled]] = {
 
 
 class HAN(nn.Module):
-    """Attention over the words of each sentence and the sentences of a document (Yang 2016)."""
+    """Hierarchical attention network for document classification (Yang 2016).
+
+    It attends to the words of each sentence, and then to the sentences of the document.
+    """
 
     embed: Embed
     words: Stack
@@ -139,22 +148,22 @@ class HAN(nn.Module):
     def __call__(
         self, words: Int[Array, "b s w"], deterministic: bool = True
     ) -> tuple[Float[Array, "b c"], NamedWeights]:
-        """Return logits, and the weights "words" [b, s, w] and "sentences" [b, s]."""
+        """Return logits and the attention weights "words" [b, s, w] and "sentences" [b, s]."""
         batch, count, width = words.shape
         flat = words.reshape(batch * count, width)
         states, _ = self.words(self.embed(flat), flat > 0, deterministic=deterministic)
-        vectors, of_words = self.word_attention(states, flat > 0)
+        vectors, word_weights = self.word_attention(states, flat > 0)
         vectors, real = vectors.reshape(batch, count, -1), (words > 0).any(axis=-1)
         states, _ = self.sentences(vectors, real, deterministic=deterministic)
-        document, of_sentences = self.sentence_attention(states, real)
+        document, sentence_weights = self.sentence_attention(states, real)
         document = nn.Dropout(self.dropout)(document, deterministic=deterministic)
         output = nn.Dense(self.classes, kernel_init=self.initializers.kernel, name="output")
-        weights = {"words": of_words.reshape(words.shape), "sentences": of_sentences}
+        weights = {"words": word_weights.reshape(words.shape), "sentences": sentence_weights}
         return output(document.astype(jnp.float32)), weights
 
 
 def make_sentence(model: Config, words: int, classes: int) -> Sentence:
-    """Build the classifier that `config.model` describes, for a vocabulary of `words`."""
+    """Build a sentence classifier from `config.model`, for a vocabulary of `words` tokens."""
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
     return Sentence(
         Embed(words, model.embedding, dtype=dtype),
@@ -172,7 +181,7 @@ def make_sentence(model: Config, words: int, classes: int) -> Sentence:
 
 
 def make_han(model: Config, words: int, classes: int) -> HAN:
-    """Build the hierarchical classifier that `config.model` describes."""
+    """Build a hierarchical classifier from `config.model`, for a vocabulary of `words` tokens."""
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
 
     def stack() -> Stack:

@@ -1,7 +1,7 @@
-"""Decoder types: where the context enters between the target prefix and the next token.
+"""Decoder types: recurrent decoders that differ in where the context vector enters.
 
-`decode` with the reference as input (teacher forcing) and repeated `step`s with the same tokens
-give the same features and attention.
+`decode` reads a whole target sentence at once (teacher forcing), and `step` reads one token per
+hypothesis. Both return the same features and attention weights for the same tokens.
 """
 
 import dataclasses
@@ -28,15 +28,15 @@ from models.scan import scan_module
 
 @struct.dataclass
 class RecurrentState:
-    """What decoding carries from time step to time step, one row per hypothesis."""
+    """Decoder state between two time steps, with one row per hypothesis."""
 
     carries: tuple[Carry, ...]
     t: Int[Array, " r"]  # tokens generated so far
-    feed: Float[Array, "r h"] | None = None  # h̃ of the last time step, with input feeding
+    feed: Float[Array, "r h"] | None = None  # with input feeding: h̃ of the last time step
 
 
 class Maxout(nn.Module):
-    """The larger of each two linear units (Goodfellow 2013), the output layer of Cho 2014."""
+    """Maxout layer over pairs of linear units (Goodfellow 2013), used by Cho 2014."""
 
     features: int
     kernel_init: Initializer
@@ -50,11 +50,12 @@ class Maxout(nn.Module):
 
 
 def make_maxout(model: Config, stack: Stack) -> Maxout:
+    """Build the maxout layer of a decoder from `config.model`."""
     return Maxout(model.decoder.maxout, stack.initializers.kernel, stack.dtype)
 
 
 class PlainDecoder(nn.Module):
-    """A stack of cells that knows the source only through its initial state (Sutskever 2014)."""
+    """Decoder that depends on the source only through its initial state (Sutskever 2014)."""
 
     embed: Embed
     stack: Stack
@@ -66,15 +67,17 @@ class PlainDecoder(nn.Module):
 
     @property
     def output_width(self) -> int:
+        """Width of the features that the output layer reads."""
         return self.stack.features
 
     def source(
         self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
     ) -> Source | None:
-        """Return what attention needs of the encoder states; None without attention."""
+        """Return the attention keys and values of the encoder states; None without attention."""
         return None
 
     def start(self, memory: RecurrentMemory) -> RecurrentState:
+        """Return the initial state, with one row per sentence."""
         carries = self.stack.cast(memory.carries)
         return RecurrentState(carries, jnp.zeros(len(memory.summary), int))
 
@@ -85,8 +88,10 @@ class PlainDecoder(nn.Module):
         tokens: Int[Array, " r"],
         deterministic: bool = True,
     ) -> tuple[Float[Array, "r f"], RecurrentState, Float[Array, "r s"] | None]:
-        """Read one token per hypothesis; return features of the next ones, the new state and the
-        attention weights."""
+        """Read one token per hypothesis.
+
+        Return the features that predict the next tokens, the new state and the attention weights.
+        """
         features, carries = self.stack.step(
             state.carries, self.embed(tokens), deterministic=deterministic
         )
@@ -95,20 +100,26 @@ class PlainDecoder(nn.Module):
     def decode(
         self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
     ) -> tuple[Float[Array, "b t f"], Float[Array, "b t s"] | None]:
-        """Read whole target sentences; return features and attention weights of all positions."""
+        """Read whole target sentences; return the features and attention weights of all positions.
+
+        The features at a position predict the next token.
+        """
         return self.run(memory, self.embed(tokens), deterministic), None
 
     def run(
         self, memory: RecurrentMemory, x: Float[Array, "b t i"], deterministic: bool
     ) -> Float[Array, "b t h"]:
-        # No mask: what follows a sentence's end cannot influence what precedes it.
-        everything = jnp.ones(x.shape[:2], bool)
-        return self.stack(x, everything, self.start(memory).carries, deterministic)[0]
+        """Run the stack over whole target sentences, starting from the initial state."""
+        # Padding is not masked: it follows the sentence, and states depend on earlier tokens only.
+        mask = jnp.ones(x.shape[:2], bool)
+        return self.stack(x, mask, self.start(memory).carries, deterministic)[0]
 
 
 class ChoDecoder(PlainDecoder):
-    """The encoder's last state c at every time step: h_t = f(h_{t−1}, y_{t−1}, c), and maxout over
-    (h_t, y_{t−1}, c) (Cho 2014 §2.2)."""
+    """Decoder that reads the final encoder state c at every time step (Cho 2014 §2.2).
+
+    h_t = f(h_{t−1}, y_{t−1}, c), followed by a maxout layer over (h_t, y_{t−1}, c).
+    """
 
     readout: Maxout
 
@@ -143,8 +154,10 @@ class ChoDecoder(PlainDecoder):
 
 
 class BahdanauDecoder(PlainDecoder):
-    """Attention before the recurrent step: s_{i−1} → α_i → c_i → s_i, and maxout over
-    (s_i, y_{i−1}, c_i) (Bahdanau 2015 §3.1, A.2.2)."""
+    """Decoder with attention before the recurrent step (Bahdanau 2015 §3.1, A.2.2).
+
+    s_{i−1} → α_i → c_i → s_i, followed by a maxout layer over (s_i, y_{i−1}, c_i).
+    """
 
     attention: Alignment
     readout: Maxout
@@ -183,10 +196,10 @@ class BahdanauDecoder(PlainDecoder):
     ) -> tuple[
         RecurrentState, tuple[Float[Array, "r h"], Float[Array, "r k"], Float[Array, "r s"]]
     ]:
-        """The recurrent part of a step: the new state, and s_i, c_i and α_i."""
-        last = state.carries[-1][-1]
+        """Compute one time step without the maxout layer; return the state and (s_i, c_i, α_i)."""
+        query = state.carries[-1][-1]
         context, weights = self.attention(
-            memory.by_sentence(last), memory.source, memory.by_sentence(state.t), deterministic
+            memory.by_sentence(query), memory.source, memory.by_sentence(state.t), deterministic
         )
         c, weights = (x.reshape(len(y), -1) for x in (context, weights))
         h, carries = self.stack.step(state.carries, y, c, deterministic)
@@ -200,14 +213,16 @@ class BahdanauDecoder(PlainDecoder):
 
         y = self.embed(tokens)
         _, (h, c, weights) = scan_module(step, self, self.start(memory), y)
-        return self.readout(h, y, c), weights  # one product for all positions, after the scan
+        # Outside the scan, the maxout layer is one matrix product for all positions.
+        return self.readout(h, y, c), weights
 
 
 class LuongDecoder(PlainDecoder):
-    """Attention after the recurrent step: h_t → a_t → c_t → h̃_t = tanh(W_c [c_t; h_t]) (eq. 5).
+    """Decoder with attention after the recurrent step (Luong 2015 §3).
 
-    With input feeding (§3.3), h̃_{t−1} is part of the next input, so that time steps depend on each
-    other; without it, attention is computed for all positions at once.
+    h_t → a_t → c_t → h̃_t = tanh(W_c [c_t; h_t]) (eq. 5). With input feeding (§3.3), h̃_{t−1} is
+    concatenated with the input of time step t, so attention is computed inside the loop over time
+    steps. Without it, attention is computed for all positions at once.
     """
 
     attention: Alignment
@@ -218,7 +233,7 @@ class LuongDecoder(PlainDecoder):
     def from_config(cls, model: Config, embed: Embed, stack: Stack) -> "PlainDecoder":
         attention = make_alignment(model, stack.initializers, stack.dtype)
         init = stack.initializers.kernel
-        if model.attention.key_value == "zero":  # the keys' half starts without weight in c_t
+        if model.attention.key_value == "zero":  # W_c initially ignores the key half of c_t
             init = with_zeros(init, rows=slice(memory_width(model) // 2))
         return cls(embed, stack, attention, model.attention.input_feeding, init)
 
@@ -242,11 +257,11 @@ class LuongDecoder(PlainDecoder):
         self,
         memory: RecurrentMemory,
         h: Float[Array, "b t h"],
-        steps: Int[Array, "b t"],
+        target_positions: Int[Array, "b t"],
         deterministic: bool,
     ) -> tuple[Float[Array, "b t h"], Float[Array, "b t s"]]:
         """Return the attentional states h̃_t and the attention weights."""
-        context, weights = self.attention(h, memory.source, steps, deterministic)
+        context, weights = self.attention(h, memory.source, target_positions, deterministic)
         return jnp.tanh(self.W_c(jnp.concatenate([context, h], axis=-1))), weights
 
     def step(
@@ -266,12 +281,12 @@ class LuongDecoder(PlainDecoder):
         x: Float[Array, "r e"],
         deterministic: bool,
     ) -> tuple[RecurrentState, tuple[Float[Array, "r h"], Float[Array, "r s"]]]:
-        """One time step after the embedding: the new state, and h̃_t and a_t."""
+        """Compute one time step from embedded tokens; return the new state and (h̃_t, a_t)."""
         h, carries = self.stack.step(state.carries, x, state.feed, deterministic)
-        both = self.attend(
+        by_sentence = self.attend(
             memory, memory.by_sentence(h), memory.by_sentence(state.t), deterministic
         )
-        attentional, weights = (x.reshape(len(h), -1) for x in both)
+        attentional, weights = (x.reshape(len(h), -1) for x in by_sentence)
         feed = attentional if self.input_feeding else None
         return RecurrentState(carries, state.t + 1, feed), (attentional, weights)
 
@@ -279,9 +294,9 @@ class LuongDecoder(PlainDecoder):
         self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
     ) -> tuple[Float[Array, "b t f"], Float[Array, "b t s"]]:
         if not self.input_feeding:
-            steps = jnp.broadcast_to(jnp.arange(tokens.shape[1])[None], tokens.shape)
+            positions = jnp.broadcast_to(jnp.arange(tokens.shape[1])[None], tokens.shape)
             h = self.run(memory, self.embed(tokens), deterministic)
-            return self.attend(memory, h, steps, deterministic)
+            return self.attend(memory, h, positions, deterministic)
 
         def step(decoder: Any, state: RecurrentState, x: Array) -> tuple[RecurrentState, Any]:
             return decoder.advance(memory, state, x, deterministic)

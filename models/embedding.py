@@ -8,15 +8,18 @@ from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Float, Int
 
-FEW = 256  # largest vocabulary (letters, phonemes, bytes) whose gradient is a product on a GPU
+# Largest vocabulary (letters, phonemes, bytes) whose embedding gradient is computed as a matrix
+# product on GPUs (docs/performance.md#decisions-and-their-measurements).
+SMALL_VOCABULARY = 256
 
 
 class Embed(nn.Module):
-    """Like `nn.Embed`, but its gradient is summed in float32, whatever the compute dtype.
+    """Embedding layer like `nn.Embed`, with gradients summed in float32 for any compute dtype.
 
-    The gradient of a frequent token is a sum of thousands of numbers, which bfloat16 cannot
-    represent. Usually it is a scatter-add. A GPU performs the additions to one row one after
-    another, so there the gradient of a small vocabulary is a product with one-hot vectors.
+    The gradient of a frequent token is a sum of thousands of numbers, for which bfloat16 is not
+    precise enough. A scatter-add computes the gradient, except for small vocabularies on GPUs: a
+    GPU performs the additions to one row sequentially, so a matrix product with one-hot vectors is
+    faster there.
     """
 
     num_embeddings: int
@@ -29,25 +32,28 @@ class Embed(nn.Module):
         self.embedding = self.param("embedding", self.embedding_init, shape)
 
     def __call__(self, tokens: Int[Array, "*b"]) -> Float[Array, "*b d"]:
-        few = self.num_embeddings <= FEW and jax.default_backend() != "cpu"
-        rows = _rows(self.embedding, tokens) if few else jnp.take(self.embedding, tokens, axis=0)
+        if self.num_embeddings <= SMALL_VOCABULARY and jax.default_backend() != "cpu":
+            rows = _lookup(self.embedding, tokens)
+        else:
+            rows = jnp.take(self.embedding, tokens, axis=0)
         return rows.astype(self.dtype)
 
 
 @jax.custom_vjp
-def _rows(embedding: Float[Array, "v d"], tokens: Int[Array, "*b"]) -> Float[Array, "*b d"]:
+def _lookup(embedding: Float[Array, "v d"], tokens: Int[Array, "*b"]) -> Float[Array, "*b d"]:
+    """Return the rows of the embedding matrix; the gradient is a product with one-hot vectors."""
     return jnp.take(embedding, tokens, axis=0)
 
 
 def _forward(embedding: Array, tokens: Array) -> tuple[Array, tuple[Array, Array]]:
-    return _rows(embedding, tokens), (embedding, tokens)
+    return _lookup(embedding, tokens), (embedding, tokens)
 
 
-def _backward(read: tuple[Array, Array], gradient: Array) -> tuple[Array, None]:
-    embedding, tokens = read
-    chosen = jax.nn.one_hot(tokens, len(embedding), dtype=gradient.dtype)
-    exact = jax.lax.Precision.HIGHEST  # as exact as the additions of a scatter-add
-    return jnp.einsum("...v,...d->vd", chosen, gradient, precision=exact), None
+def _backward(residuals: tuple[Array, Array], gradient: Array) -> tuple[Array, None]:
+    embedding, tokens = residuals
+    one_hot = jax.nn.one_hot(tokens, len(embedding), dtype=gradient.dtype)
+    exact = jax.lax.Precision.HIGHEST  # as precise as the additions of a scatter-add
+    return jnp.einsum("...v,...d->vd", one_hot, gradient, precision=exact), None
 
 
-_rows.defvjp(_forward, _backward)
+_lookup.defvjp(_forward, _backward)

@@ -1,4 +1,4 @@
-"""Recurrent encoders, from source tokens to the memory that a decoder reads."""
+"""Recurrent encoders, which turn source tokens into the memory that a decoder reads."""
 
 from typing import Any
 
@@ -14,22 +14,23 @@ from models.recurrent import Stack
 
 @struct.dataclass
 class RecurrentMemory:
-    """An encoded batch of source sentences; the batch is the first axis of every leaf."""
+    """Encoded batch of source sentences; the batch is the first axis of every array."""
 
     carries: tuple[Carry, ...]  # initial carries of the decoder's layers
-    summary: Float[Array, "b k"]  # last hidden state of the encoder, Cho 2014's c
-    source: Any  # the Source of the decoder's attention, or None
+    summary: Float[Array, "b k"]  # final hidden state of the encoder, c in Cho 2014
+    source: Any  # the attention `Source`; None without attention
 
     def by_sentence(self, x: Shaped[Array, "r ..."]) -> Shaped[Array, "b k ..."]:
-        """Turn rows of hypotheses, grouped by sentence, into k queries per sentence."""
+        """Reshape one row per hypothesis, grouped by sentence, to k rows per sentence."""
         return x.reshape(len(self.summary), -1, *x.shape[1:])
 
 
 class RecurrentEncoder(nn.Module):
-    """An embedding and a stack of recurrent layers.
+    """Token embedding followed by a stack of recurrent layers.
 
-    For a reversed source (Sutskever 2014) the stack reads from the end, and states stay at the
-    positions of their tokens, so that windows, alignments and pictures are not affected.
+    For a reversed source (Sutskever 2014), the stack reads the tokens from the end. Each state
+    stays at the position of its token, so attention windows, word alignments and plots need no
+    change.
     """
 
     embed: Embed

@@ -1,4 +1,4 @@
-"""Initializers of weights, by the names that configs use."""
+"""Parameter initializers, by the names that configs use."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,16 +10,16 @@ from jax.nn.initializers import Initializer
 
 
 class Initializers(NamedTuple):
-    """One initializer per kind of weight; most papers use the same for all kinds."""
+    """One initializer per kind of parameter; most papers use the same for all kinds."""
 
-    kernel: Initializer
-    recurrent: Initializer
+    kernel: Initializer  # input and output matrices
+    recurrent: Initializer  # matrices that multiply the hidden state
     score: Initializer  # matrices of attention scores
     v: Initializer  # the vector v_a of the concat score
 
 
 def _uniform(scale: float) -> Initializers:
-    """U(−scale, scale), with scale .1 in Luong 2015 and .08 in Sutskever 2014."""
+    """U(−scale, scale); the scale is .1 in Luong 2015 and .08 in Sutskever 2014."""
 
     def init(key, shape, dtype=None, out_sharding=None):
         return jax.random.uniform(key, shape, dtype, -scale, scale)
@@ -36,8 +36,11 @@ def _xavier(scale: float) -> Initializers:
 
 
 def _bahdanau(scale: float) -> Initializers:
-    """Bahdanau 2015 B.1, at scale 1: N(0, .01²) for kernels, orthogonal recurrent matrices,
-    N(0, .001²) for the matrices of the score and zeros for v_a."""
+    """Initializers of Bahdanau 2015 B.1 if the scale is 1.
+
+    N(0, .01²) for kernels, orthogonal recurrent matrices, N(0, .001²) for the matrices of the score
+    and zeros for v_a.
+    """
     normal = nn.initializers.normal
     return Initializers(
         normal(0.01 * scale), nn.initializers.orthogonal(), normal(0.001 * scale),
@@ -56,11 +59,12 @@ XAVIER = _xavier(1.0)
 
 
 def make_initializers(name: str, scale: float) -> Initializers:
+    """Return the initializers with the name `config.model.init`, at the given scale."""
     return INITIALIZERS[name](scale)
 
 
 def in_blocks(init: Initializer, blocks: int) -> Initializer:
-    """Initialize each of several equal blocks of columns, one per gate, independently."""
+    """Initialize equal blocks of columns (one per gate) independently of each other."""
 
     def blockwise(key, shape, dtype=None, out_sharding=None):
         block = (shape[0], shape[1] // blocks)
@@ -71,7 +75,7 @@ def in_blocks(init: Initializer, blocks: int) -> Initializer:
 
 
 def with_zeros(init: Initializer, rows: slice) -> Initializer:
-    """Initialize the given rows with zeros and the others with `init` (Mino 2017)."""
+    """Initialize the given rows with zeros and the other rows with `init` (Mino 2017)."""
 
     def partly_zero(key, shape, dtype=None, out_sharding=None):
         return init(key, shape, dtype).at[rows].set(0)

@@ -16,22 +16,22 @@ from models.attention import masked_softmax
 from models.initializers import XAVIER
 
 KeysValues = tuple[Float[Array, "b s h k"], Float[Array, "b s h v"]]
-# Keys and values of up to l tokens in each of n beam slots. Heads come before positions, as batched
-# matrix products want them.
+# Keys and values of up to l tokens in each of n beam slots. The head axis precedes the positions,
+# so that attention is a matrix product batched over b and h without a transposition.
 KVCache = tuple[Float[Array, "b h l n k"], Float[Array, "b h l n v"]]
 
-# Source and target length from which cuDNN's flash attention is faster than XLA's; measured in
-# docs/performance.md.
+# Shortest source and target length at which cuDNN's flash attention is faster than XLA's attention
+# (docs/performance.md#decisions-and-their-measurements).
 FLASH_FROM = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class LayerShape:
-    """What all layers of a Transformer have in common."""
+    """Hyperparameters that all layers of a Transformer share."""
 
     features: int  # d_model
     heads: int  # h
-    key_features: int  # d_k of a head
+    key_features: int  # d_k, the key width of one head
     feed_forward: int  # d_ff
     pre_norm: bool
     dropout: float
@@ -39,11 +39,15 @@ class LayerShape:
     dtype: DTypeLike
 
     def dense(self, features: int, use_bias: bool = False) -> nn.Dense:
+        """Return a dense layer with the compute dtype of the model."""
         return nn.Dense(features, use_bias, self.dtype, kernel_init=XAVIER.kernel)
 
 
 class MultiHeadAttention(nn.Module):
-    """Concat(head_1, …, head_h) W_O, head_i = softmax(Q W_Q (K W_K)ᵀ / √d_k) V W_V (§3.2.2)."""
+    """Multi-head attention (Vaswani 2017 §3.2.2).
+
+    Concat(head_1, …, head_h) W_O, where head_i = softmax(Q W_Q (K W_K)ᵀ / √d_k) V W_V.
+    """
 
     shape: LayerShape
 
@@ -56,6 +60,7 @@ class MultiHeadAttention(nn.Module):
         self.drop = nn.Dropout(shape.attention_dropout)
 
     def keys_values(self, states: Float[Array, "b s d"]) -> KeysValues:
+        """Project states to the keys and values of all heads."""
         return self._heads(self.W_K(states)), self._heads(self.W_V(states))
 
     def __call__(
@@ -67,10 +72,12 @@ class MultiHeadAttention(nn.Module):
         weights: bool = False,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
-        """Attend to the positions before `lengths`; with `causal`, only to earlier or equal ones.
+        """Attend from each position of x to the first `lengths` source positions.
 
-        Weights are computed beside the fused attention, and instead of it only under attention
-        dropout: asking for them, here or with a mutable collection "attention", changes no output.
+        With `causal`, a position attends only to itself and to earlier positions. The attention
+        weights are returned if `weights` is set, and sown if the collection "attention" is mutable.
+        Neither changes the output, because the weights are computed in addition to the fused
+        attention. Only attention dropout replaces the fused attention.
         """
         query, (keys, values) = self._heads(self.W_Q(x)), keys_values
         sown = self.is_mutable_collection("attention") and not self.is_initializing()
@@ -80,7 +87,7 @@ class MultiHeadAttention(nn.Module):
             alpha = attention_weights(query, keys, lengths, causal)
         if sown:
             self.sow("attention", "weights", alpha)
-        if drops:  # the fused attention has no dropout
+        if drops:  # the fused attention does not support dropout
             kept = self.drop(alpha, deterministic=False).astype(values.dtype)
             context = jnp.einsum("bhts,bshv->bthv", kept, values)
         else:
@@ -94,11 +101,14 @@ class MultiHeadAttention(nn.Module):
         t: Int[Array, ""],
         seen: Bool[Array, "b n l*n"],
     ) -> tuple[Float[Array, "b n d"], KVCache]:
-        """Cache keys and values of token t of n hypotheses; attend to the cached tokens that each
-        hypothesis has `seen`."""
-        put = jax.lax.dynamic_update_index_in_dim
+        """Compute one decoding time step with a KV cache.
+
+        Write the keys and values of token t of all n hypotheses to the cache, then attend to the
+        cached tokens that belong to the prefix of each hypothesis, as given by `seen`.
+        """
+        update = jax.lax.dynamic_update_index_in_dim
         new = (x.swapaxes(1, 2) for x in self.keys_values(x))  # [b, h, n, ·]
-        cache = tuple(put(room, x, t, axis=2) for room, x in zip(cache, new, strict=True))
+        cache = tuple(update(old, x, t, axis=2) for old, x in zip(cache, new, strict=True))
         keys, values = (x.reshape(*x.shape[:2], -1, x.shape[-1]) for x in cache)
         query, scale = self._heads(self.W_Q(x)), 1 / math.sqrt(keys.shape[-1])
         scores = jnp.einsum("bqhk,bhsk->bhqs", query, keys, preferred_element_type=jnp.float32)
@@ -117,15 +127,15 @@ def attend(
     lengths: Int[Array, " b"] | None,
     causal: bool,
 ) -> Float[Array, "b t h v"]:
-    """softmax(Q Kᵀ / √d_k) V (eq. 1), with the device's fastest implementation."""
+    """Compute softmax(Q Kᵀ / √d_k) V (eq. 1) with the fastest implementation for the device."""
     scale = 1 / math.sqrt(keys.shape[-1])
     if lengths is not None:
-        # Padding rows attend to one position: cuDNN's gradient of an empty row is NaN.
+        # Padding rows attend to one position, because cuDNN's gradient of an empty row is NaN.
         lengths = jnp.maximum(lengths, 1)
-    # dot_product_attention needs d_k = d_v; zeros do not change the products.
-    short = values.shape[-1] - keys.shape[-1]
-    if short:
-        query, keys = (jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, short))) for x in (query, keys))
+    # dot_product_attention requires d_k = d_v; padding with zeros does not change the products.
+    missing = values.shape[-1] - keys.shape[-1]
+    if missing:
+        query, keys = (jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, missing))) for x in (query, keys))
     return jax.nn.dot_product_attention(
         query, keys, values, scale=scale, is_causal=causal, key_value_seq_lengths=lengths,
         implementation=_implementation(query, keys),
@@ -133,10 +143,10 @@ def attend(
 
 
 def _implementation(query: Array, keys: Array) -> Literal["cudnn", "xla"]:
-    """cuDNN's flash attention where it exists, supports the types, and is faster."""
-    fits = query.dtype == jnp.bfloat16 and query.shape[-1] % 8 == 0 and query.shape[-1] <= 128
+    """Select cuDNN's flash attention where it is available, supports the inputs and is faster."""
+    supported = query.dtype == jnp.bfloat16 and query.shape[-1] % 8 == 0 and query.shape[-1] <= 128
     long = min(query.shape[1], keys.shape[1]) >= FLASH_FROM
-    return "cudnn" if fits and long and _has_flash() else "xla"
+    return "cudnn" if supported and long and _has_flash() else "xla"
 
 
 @functools.cache
@@ -153,10 +163,11 @@ def attention_weights(
     lengths: Int[Array, " b"] | None,
     causal: bool,
 ) -> Float[Array, "b h t s"]:
+    """Compute the attention weights of all heads (eq. 1 without the product with V)."""
     scores = jnp.einsum("bthk,bshk->bhts", query, keys, preferred_element_type=jnp.float32)
     t, s = scores.shape[-2:]
-    seen = jnp.tri(t, s, dtype=bool) if causal else jnp.ones((t, s), bool)
-    seen = seen[None, None]
+    mask = jnp.tri(t, s, dtype=bool) if causal else jnp.ones((t, s), bool)
+    mask = mask[None, None]
     if lengths is not None:
-        seen = seen & (jnp.arange(s)[None] < lengths[:, None])[:, None, None]
-    return masked_softmax(scores / math.sqrt(keys.shape[-1]), seen)
+        mask = mask & (jnp.arange(s)[None] < lengths[:, None])[:, None, None]
+    return masked_softmax(scores / math.sqrt(keys.shape[-1]), mask)

@@ -1,4 +1,4 @@
-"""The output layer, separate from the models so that losses can compute logits in parts."""
+"""The output layer, separate from the models so that losses can compute logits in chunks."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -19,6 +19,6 @@ class Output(nn.Module):
 
 
 def logits(features: Float[Array, "*b d"], kernel: Float[Array, "d v"]) -> Float[Array, "*b v"]:
-    """Return logits accumulated in float32: rounded to bfloat16, the largest ones would tie."""
+    """Compute logits in float32, because the largest logits would be equal in bfloat16."""
     kernel = kernel.astype(features.dtype)
     return jnp.einsum("...d,dv->...v", features, kernel, preferred_element_type=jnp.float32)

@@ -1,4 +1,4 @@
-"""Readers, which answer a cloze query with a word of the passage."""
+"""Readers: answer a cloze query with a word of the passage."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -13,10 +13,11 @@ from models.recurrent import Stack
 
 
 class Reader(nn.Module):
-    """One embedding and one bidirectional stack read the passage and the query.
+    """Base class of readers.
 
-    The result is an attention s over the passage that sums to 1. A word's probability is the sum of
-    s over its occurrences.
+    The passage and the query are read with the same embedding and the same bidirectional stack. A
+    reader returns attention weights s over the passage, which sum to 1. The probability of a word
+    is the sum of s over its occurrences.
     """
 
     embed: Embed
@@ -25,20 +26,20 @@ class Reader(nn.Module):
     def __call__(
         self, passage: Int[Array, "b n"], query: Int[Array, "b m"], deterministic: bool = True
     ) -> tuple[Float[Array, "b n"], NamedWeights]:
-        """Return s, and the attention weights it is computed from, by name."""
+        """Return s, and the attention weights from which it is computed, by name."""
         raise NotImplementedError
 
     def read(
         self, words: Int[Array, "b n"], deterministic: bool
     ) -> tuple[Float[Array, "b n k"], Float[Array, "b k"]]:
-        """Return the states of a text, and the final states of both directions."""
+        """Encode a text; return its states and the final states of both directions."""
         embedded = self.embed(words)
         states, carries = self.stack(embedded, words > 0, deterministic=deterministic)
         return states, carries[-1][-1]
 
 
 class AttentionSum(Reader):
-    """s = softmax(D q), where q is the query's final states (Kadlec 2016)."""
+    """Attention sum reader: s = softmax(D q), where q is the final query state (Kadlec 2016)."""
 
     def __call__(
         self, passage: Int[Array, "b n"], query: Int[Array, "b m"], deterministic: bool = True
@@ -50,10 +51,10 @@ class AttentionSum(Reader):
 
 
 class AttentionOverAttention(Reader):
-    """s = αᵀβ over M = D Qᵀ (Cui 2017 eqs. 5 to 9).
+    """Attention-over-attention reader: s = αᵀβ over the scores M = D Qᵀ (Cui 2017 eqs. 5 to 9).
 
-    α is a softmax over the passage for every query word. β is a softmax over the query for every
-    passage word, averaged over the passage: the importance of each query word.
+    α is a softmax over the passage for every query word. β is the importance of each query word: a
+    softmax over the query for every passage word, averaged over the passage.
     """
 
     def __call__(
@@ -69,7 +70,8 @@ class AttentionOverAttention(Reader):
         query_weights = masked_softmax(scores.swapaxes(1, 2), (query > 0)[:, None])
         length = jnp.maximum(real.sum(axis=-1), 1)
         beta = jnp.sum(query_weights, axis=1, where=real.swapaxes(1, 2)) / length
-        # Elementwise products and a sum stay in float32: these are probabilities.
+        # An elementwise product and a sum instead of a matrix product, which could lower the
+        # precision of these probabilities.
         return jnp.sum(alpha * beta[..., None], axis=1), {"alpha": alpha, "beta": beta}
 
 
@@ -80,7 +82,7 @@ READERS: dict[str, type[Reader]] = {
 
 
 def make_reader(model: Config, words: int) -> Reader:
-    """Build the reader that `config.model` describes, for a vocabulary of `words`."""
+    """Build a reader from `config.model`, for a vocabulary of `words` tokens."""
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
     stack = Stack(
         model.cell, model.features, model.layers, bidirectional=True, dropout=model.dropout,

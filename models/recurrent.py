@@ -21,10 +21,11 @@ def run(
     carry: tuple[Float[Array, "b h"], ...],
     reverse: bool = False,
 ) -> tuple[Float[Array, "b t h"], Carry]:
-    """Run a cell along a padded batch and return its outputs and its last carry.
+    """Run a cell over a padded batch; return its outputs and its final carry.
 
-    Padding leaves the carry unchanged and has outputs of zero. Running backwards therefore needs no
-    reversal of the sentences: the carry keeps its initial value until the last real token.
+    At padding positions, the carry is unchanged and the output is zero. With `reverse`, the carry
+    therefore keeps its initial value until the last token of the sentence, and sentences need not
+    be reversed individually.
     """
 
     def step(cell: Cell, carry: Carry, inputs: tuple[Array, Array]) -> tuple[Carry, Array]:
@@ -44,13 +45,13 @@ def run_both_ways(
     mask: Bool[Array, "b t"],
     carry: tuple[Float[Array, "b h"], ...],
 ) -> tuple[Float[Array, "b t 2*h"], tuple[Float[Array, "b 2*h"], ...]]:
-    """`run` two cells, the second one in reverse, and concatenate their outputs and carries.
+    """Run two cells, the second one in reverse, and concatenate their outputs and carries.
 
-    The cells run in one loop, in which each time step computes one batched product for both.
+    Both cells run in the same loop, so each time step computes one batched product for both.
     """
     if forward.is_initializing():
         for cell in (forward, backward):
-            cell.step(carry, xs[:, 0], None)  # creates the parameters
+            cell.step(carry, xs[:, 0], None)  # create the parameters
     unbound, _ = forward.unbind()
 
     def run_one(params: Any, xs: Array, mask: Array) -> Any:
@@ -67,10 +68,10 @@ def run_both_ways(
 
 
 class Stack(nn.Module):
-    """A stack of recurrent layers with the same kind of cell.
+    """Stack of recurrent layers with the same type of cell.
 
-    Dropout is applied to the input of every layer, never to the recurrent path (Zaremba 2014).
-    Residual connections add the input of a layer to its output, from the second layer on.
+    Dropout is applied to the input of every layer, but not to the recurrent connections (Zaremba
+    2014). Residual connections add the input of a layer to its output, from the second layer on.
     """
 
     cell: str
@@ -98,9 +99,11 @@ class Stack(nn.Module):
         self.drop = nn.Dropout(self.dropout)
 
     def start(self, batch: int) -> tuple[Carry, ...]:
+        """Return the initial carry of every layer."""
         return tuple(cell.start(batch) for cell in self.first)
 
     def cast(self, carries: tuple[Carry, ...]) -> tuple[Carry, ...]:
+        """Cast the carry of every layer to the dtypes that its cell uses."""
         return tuple(cell.cast(c) for cell, c in zip(self.first, carries, strict=True))
 
     def __call__(
@@ -110,9 +113,9 @@ class Stack(nn.Module):
         carries: tuple[Carry, ...] | None = None,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b t h"], tuple[Carry, ...]]:
-        """Return the outputs of the top layer and the last carry of every layer.
+        """Return the outputs of the top layer and the final carry of every layer.
 
-        The outputs and carries of a bidirectional stack are the concatenation forward, backward.
+        A bidirectional stack concatenates the forward and backward outputs and carries.
         """
         carries = carries or self.start(len(x))
         finals = []
@@ -133,7 +136,7 @@ class Stack(nn.Module):
         fed: Float[Array, "b j"] | None = None,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b h"], tuple[Carry, ...]]:
-        """Advance all layers of a decoder by one time step. The first layer reads x and `fed`."""
+        """Compute one time step of all layers; the first layer reads x and `fed`."""
 
         def drop(part: Array) -> Array:
             return self.drop(part, deterministic=deterministic)

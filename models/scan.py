@@ -32,33 +32,38 @@ from jax import Array
 from jax.extend import core
 from jax.extend.core import primitives
 
-UNROLL = 5  # time steps per iteration of a loop on a GPU: more compile longer and gain little
+# Time steps per loop iteration on GPUs; a larger number compiles more slowly and gains little speed
+# (docs/performance.md#decisions-and-their-measurements).
+UNROLL = 5
 
 
 def unroll() -> int:
-    """Return the number of time steps per iteration of a loop on this machine."""
+    """Return the number of time steps per loop iteration for the default backend."""
     return 1 if jax.default_backend() == "cpu" else UNROLL
 
 
 class Stage(enum.IntEnum):
-    """When a value can be computed. An operation has the latest stage among its operands."""
+    """Earliest time at which a value can be computed.
 
-    CONSTANT = 0  # depends on literals only: computed wherever it is used
+    The stage of an operation is the latest stage among its operands.
+    """
+
+    CONSTANT = 0  # depends on literals only: recomputed where it is used
     SHARED = 1  # the same for all time steps, such as a cast weight: computed once, before the loop
-    INPUT = 2  # depends on its time step's input: computed for all time steps before the loop
-    CARRY = 3  # depends on the carry: computed in the loop
+    INPUT = 2  # depends on the input of a time step: computed for all time steps before the loop
+    CARRY = 3  # depends on the carry: computed inside the loop
 
 
 def scan(
     step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any, reverse: bool = False
 ) -> tuple[Any, Any]:
-    """Compute `jax.lax.scan(step, carry, xs, reverse=reverse)`."""
+    """Compute the same as `jax.lax.scan(step, carry, xs, reverse=reverse)`."""
     x = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
     with jax.disable_jit():  # inlines jitted functions such as jnp.einsum
         traced, shapes = jax.make_jaxpr(step, return_shape=True)(carry, x)
     given, returned = jax.tree.structure((carry, shapes[0])).children()
     if given != returned:
-        raise TypeError(f"a step was given the carry {given} but returned the carry {returned}")
+        raise TypeError(f"the step was given the carry {given} but returned the carry {returned}")
     carries, inputs = jax.tree.leaves(carry), jax.tree.leaves(xs)
     before_all, before_each, body = _split(traced.jaxpr, len(carries))
     shared = dict(zip(before_all.outvars, _call(before_all, traced.consts), strict=True))
@@ -82,11 +87,11 @@ def scan_module(
 ) -> tuple[Any, Any]:
     """Scan `step(module, carry, x)` along axis 1 of `xs`, the time axis of inputs and outputs.
 
-    Every time step has random keys of its own for dropout and sampling. Values that a step sows in
-    the collection "reinforce" (at most one per name) are sown by `module` for all time steps. The
-    step may read no other variables than parameters.
+    Each time step has separate random keys for dropout and sampling. Values that a step sows in the
+    collection "reinforce" (at most one per name) are stacked over time steps and sown by `module`.
+    The step may not read variables other than parameters.
     """
-    if module.is_initializing():  # one call creates the parameters, which a loop could not do
+    if module.is_initializing():  # parameters must be created outside the loop
         step(module, carry, jax.tree.map(lambda x: x[:, 0], xs))
     unbound, variables = module.unbind()
     length = jax.tree.leaves(xs)[0].shape[1]
@@ -113,11 +118,13 @@ def scan_module(
 
 
 def _split(jaxpr: core.Jaxpr, carries: int) -> tuple[core.Jaxpr, core.Jaxpr, core.Jaxpr]:
-    """Split a step, whose first inputs are its `carries`, into three jaxprs without constants:
+    """Split the jaxpr of a step into three jaxprs without constants.
 
-    - from the step's constants to shared values,
-    - from shared values and the inputs of a time step to the inputs of the loop's body,
-    - the loop's body: from shared values, carries and these inputs to the results of the step.
+    The first `carries` inputs of the step are its carry. The three jaxprs compute
+
+    - the shared values, from the constants of the step;
+    - the inputs of the loop body, from the shared values and the inputs of a time step;
+    - the results of the step (the loop body), from the shared values, the carry and these inputs.
     """
     stages = dict.fromkeys(jaxpr.constvars, Stage.SHARED)
     stages |= dict.fromkeys(jaxpr.invars[:carries], Stage.CARRY)
@@ -128,8 +135,8 @@ def _split(jaxpr: core.Jaxpr, carries: int) -> tuple[core.Jaxpr, core.Jaxpr, cor
         equations[stage].append(equation)
         stages |= dict.fromkeys(equation.outvars, stage)
 
-    def read(stage: Stage, by: Stage) -> list[core.Var]:
-        """The values of one stage that another stage reads; the body also returns values."""
+    def used(stage: Stage, by: Stage) -> list[core.Var]:
+        """Return the values of one stage that another stage uses; the body also returns values."""
         operands = [x for equation in equations[by] for x in equation.invars]
         operands += jaxpr.outvars if by is Stage.CARRY else []
         return [x for x in _variables(operands) if stages[x] is stage]
@@ -138,8 +145,8 @@ def _split(jaxpr: core.Jaxpr, carries: int) -> tuple[core.Jaxpr, core.Jaxpr, cor
         kept = equations[Stage.CONSTANT] + equations[stage]
         return jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=kept)
 
-    shared_by_inputs, shared_by_loop = (read(Stage.SHARED, s) for s in (Stage.INPUT, Stage.CARRY))
-    inputs = read(Stage.INPUT, by=Stage.CARRY)
+    shared_by_inputs, shared_by_loop = (used(Stage.SHARED, s) for s in (Stage.INPUT, Stage.CARRY))
+    inputs = used(Stage.INPUT, by=Stage.CARRY)
     return (
         part(Stage.SHARED, jaxpr.constvars, _variables(shared_by_inputs + shared_by_loop)),
         part(Stage.INPUT, shared_by_inputs + jaxpr.invars[carries:], inputs),
@@ -168,15 +175,16 @@ def _loop(
     length: int,
     reverse: bool,
 ) -> list[Array]:
-    """Return the last carry and the outputs of all time steps.
+    """Run the loop; return the final carry and the outputs of all time steps.
 
-    The gradients gₜ of `Linear` operations leave the backward loop through slots: zeros of shape
-    [time, ...], one array per operation, which the operation ignores and whose gradient is gₜ.
+    Each `Linear` operation has a slot: an additional input of zeros with shape [time, ...], which
+    the operation ignores in the forward pass. In the backward pass, the gradient gₜ of the
+    operation's result is the gradient of the slot, so the backward loop stores every gₜ.
     """
     linears = [_linear(equation, body.invars[: len(shared)]) for equation in body.eqns]
 
     def run(shared: list, carry: list, inputs: list, slots: list) -> tuple[list, list]:
-        """Return the results of the loop and, for operations with a slot, every xₜ."""
+        """Return the results of the loop, and every xₜ of the operations with a slot."""
         carry, (outputs, stored) = jax.lax.scan(
             lambda carry, x: _step(body, linears, shared, carry, *x),
             carry,
@@ -193,17 +201,17 @@ def _loop(
 
     def forward(*arguments: list[Array]) -> tuple[list[Array], Any]:
         slots = [None if x is None else x.slot(length) for x in linears]
-        results, pull_back, stored = jax.vjp(run, *arguments, slots, has_aux=True)
-        return results, (pull_back, stored, arguments[0])
+        results, vjp, stored = jax.vjp(run, *arguments, slots, has_aux=True)
+        return results, (vjp, stored, arguments[0])
 
     def backward(residuals: Any, gradients: list[Any]) -> tuple[list[Any], ...]:
-        pull_back, stored, shared = residuals
-        of_shared, of_carry, of_inputs, of_slots = pull_back(gradients)
-        for linear, xs, gs in zip(linears, stored, of_slots, strict=True):
+        vjp, stored, shared = residuals
+        d_shared, d_carry, d_inputs, d_slots = vjp(gradients)
+        for linear, xs, gs in zip(linears, stored, d_slots, strict=True):
             if linear is not None:
                 i = body.invars.index(linear.W)
-                of_shared[i] += linear.gradient(xs, gs, shared[i])
-        return of_shared, of_carry, of_inputs
+                d_shared[i] += linear.gradient(xs, gs, shared[i])
+        return d_shared, d_carry, d_inputs
 
     loop.defvjp(forward, backward)
     return loop(shared, carry, inputs)
@@ -217,7 +225,7 @@ def _step(
     inputs: list[Array],
     slots: list[Array | None],
 ) -> tuple[list[Array], tuple[list[Array], list[Array | None]]]:
-    """Evaluate the body of the loop; return the next carry, the outputs and the xₜ to store."""
+    """Evaluate the loop body; return the next carry, the outputs and the xₜ to be stored."""
     values = dict(zip(body.invars, [*shared, *carry, *inputs], strict=True))
     stored: list[Array | None] = [None] * len(slots)
     for i, (equation, linear, slot) in enumerate(zip(body.eqns, linears, slots, strict=True)):
@@ -235,21 +243,21 @@ def _step(
 
 
 class Linear(NamedTuple):
-    """A product of a time step's xₜ with a shared W, or the addition of a shared bias W to xₜ."""
+    """Product of xₜ with a shared matrix W, or sum of xₜ and a shared bias W."""
 
     equation: core.JaxprEqn
-    side: int  # the position of W among the two operands
+    side: int  # index of W among the two operands
 
     W = property(lambda self: self.equation.invars[self.side])
     x = property(lambda self: self.equation.invars[1 - self.side])
     is_bias = property(lambda self: self.equation.primitive is primitives.add_p)
 
     def slot(self, length: int) -> Array:
-        """Return zeros for all gₜ, which are stored in the dtype of xₜ."""
+        """Return zeros with the shape of all gₜ, in the dtype of xₜ."""
         return jnp.zeros((length, *_shape(self.equation.outvars[0]).shape), _shape(self.x).dtype)
 
     def perform(self, x: Array, W: Array, slot: Array) -> Array:
-        """Perform the operation; its gradient goes to xₜ and to the slot, but not to W."""
+        """Perform the operation; its gradient is passed to xₜ and the slot, but not to W."""
 
         def forward(x: Array, W: Array, slot: Array) -> tuple[Array, Array]:
             operands = (W, x) if self.side == 0 else (x, W)
@@ -259,8 +267,8 @@ class Linear(NamedTuple):
             g = g.astype(_shape(self.x).dtype)
             if self.is_bias:
                 return g, None, g
-            (of_x,) = jax.linear_transpose(lambda x: self._multiply(x, W), _shape(self.x))(g)
-            return of_x, None, g
+            (d_x,) = jax.linear_transpose(lambda x: self._multiply(x, W), _shape(self.x))(g)
+            return d_x, None, g
 
         operation = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
         operation.defvjp(forward, backward)
@@ -268,7 +276,7 @@ class Linear(NamedTuple):
 
     def gradient(self, xs: Array | None, gs: Array, W: Array) -> Array:
         """Compute dW from every xₜ and gₜ."""
-        if xs is None:  # a bias: sum in float32, because bfloat16 cannot sum thousands of numbers
+        if xs is None:  # a bias; bfloat16 is not precise enough to sum thousands of numbers
             summed = [0] + [1 + axis for axis, size in enumerate(W.shape) if size == 1]
             return jnp.sum(gs, summed, dtype=jnp.float32).reshape(W.shape).astype(W.dtype)
         multiply_all = jax.vmap(self._multiply, in_axes=(0, None))
@@ -281,7 +289,7 @@ class Linear(NamedTuple):
 
 
 def _linear(equation: core.JaxprEqn, shared: list[core.Var]) -> Linear | None:
-    """Return the equation as a `Linear` operation if it is one that is worth a slot."""
+    """Return the equation as a `Linear` operation; None if it is not linear or needs no slot."""
     sides = [side for side, x in enumerate(equation.invars) if x in shared]
     if equation.primitive not in (primitives.dot_general_p, primitives.add_p) or len(sides) != 1:
         return None
@@ -290,5 +298,5 @@ def _linear(equation: core.JaxprEqn, shared: list[core.Var]) -> Linear | None:
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         return None  # integers have no gradients
     if linear.is_bias and not W.size < x.size == y.size:
-        return None  # every gₜ would be as large as their sum
+        return None  # storing every gₜ would need more memory than adding them up in the loop
     return linear

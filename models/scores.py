@@ -1,7 +1,7 @@
-"""Scores: how a decoder state is compared with the positions of the source.
+"""Scores: compare decoder states with source positions.
 
-Queries have shape [batch, target positions, width], whether one time step is asked for or a whole
-sentence, so that teacher forcing and decoding run the same code.
+Queries have shape [batch, target positions, width] for one time step as well as for a whole
+sentence, so that decoding and teacher forcing run the same code.
 """
 
 import math
@@ -17,22 +17,22 @@ from jaxtyping import Float, Int
 from configs.base import Config
 from models.initializers import XAVIER, Initializers, with_zeros
 
-# Keys have shape [b, s, d] where all positions count, and [b, t, w, d] where each time step has a
-# window of w positions.
+# Keys have shape [b, s, d] for global attention, and [b, t, w, d] for local attention, where every
+# target position has a window of w source positions.
 Query = Float[Array, "b t h"]
 Keys = Float[Array, "b *s d"]
-Positions = Int[Array, "#b #t w"]  # of the source, counted from 0
+Positions = Int[Array, "#b #t w"]  # source positions, counted from 0
 Logits = Float[Array, "b t w"]
 
 
 class Score(nn.Module):
-    """score(h_t, h̄_s), Luong 2015 eq. 8. Keys are computed once per sentence."""
+    """Base class of attention scores, score(h_t, h̄_s) in Luong 2015 eq. 8."""
 
     query_width: int
     key_width: int
     initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
-    zero_half: bool = False  # rows of the keys' second half start at zero (Mino 2017)
+    zero_half: bool = False  # initially ignore the value half of encoder states (Mino 2017)
 
     @classmethod
     def from_config(cls, attention: Config, **fields: Any) -> "Score":
@@ -40,48 +40,50 @@ class Score(nn.Module):
         return cls(**fields)
 
     def keys(self, states: Float[Array, "b s k"]) -> Float[Array, "b s d"]:
+        """Compute the keys from encoder states, once per sentence."""
         return states
 
     def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
-        """Return the attention logits of these source positions."""
+        """Return the attention scores of the given source positions."""
         raise NotImplementedError
 
     def dense(self, features: int, name: str, init: Initializer | None = None) -> nn.Dense:
+        """Return a dense layer without bias, with the initializer for scores by default."""
         init = init or self.initializers.score
         return nn.Dense(features, False, self.dtype, kernel_init=init, name=name)
 
     def key_init(self) -> Initializer:
-        """The initializer of a matrix that is applied to the source states."""
+        """Return the initializer of a matrix that multiplies encoder states."""
         init = self.initializers.score
         return with_zeros(init, slice(self.key_width // 2, None)) if self.zero_half else init
 
 
 def _products(query: Float[Array, "b t d"], keys: Keys) -> Logits:
-    """Inner products in float32, because bfloat16 would round a score of 80 to halves."""
+    """Compute inner products in float32, because bfloat16 would round a score of 80 to halves."""
     dims = "btd,bwd->btw" if keys.ndim == 3 else "btd,btwd->btw"
     return jnp.einsum(dims, query, keys, preferred_element_type=jnp.float32)
 
 
 class Dot(Score):
-    """h_tᵀ h̄_s."""
+    """Dot product score: h_tᵀ h̄_s."""
 
     def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
         return _products(query, keys)
 
 
 class ScaledDot(Score):
-    """h_tᵀ h̄_s / √d (Vaswani 2017 eq. 1)."""
+    """Scaled dot product score: h_tᵀ h̄_s / √d (Vaswani 2017 eq. 1)."""
 
     def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
         return _products(query, keys) / math.sqrt(keys.shape[-1])
 
 
 class General(Score):
-    """h_tᵀ W_a h̄_s."""
+    """General (bilinear) score: h_tᵀ W_a h̄_s."""
 
     @nn.compact
     def keys(self, states: Float[Array, "b s k"]) -> Float[Array, "b s d"]:
-        # W_a is applied to the source states: one product per sentence, none per time step.
+        # Applying W_a to the encoder states takes one product per sentence and none per time step.
         return self.dense(self.query_width, "W_a", self.key_init())(states)
 
     def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
@@ -89,7 +91,10 @@ class General(Score):
 
 
 class Concat(Score):
-    """v_aᵀ tanh(W_a [h_t; h̄_s]), with W_a stored as two blocks (Bahdanau 2015: W_a and U_a)."""
+    """Concat (additive) score: v_aᵀ tanh(W_a [h_t; h̄_s]).
+
+    W_a is stored as two blocks, which are W_a and U_a in Bahdanau 2015.
+    """
 
     def setup(self) -> None:
         self.query_half = self.dense(self.query_width, "W_a_query")
@@ -105,9 +110,9 @@ class Concat(Score):
 
 
 class Location(Score):
-    """W_a h_t: scores of the first `max_source` positions, independent of their content.
+    """Location-based score W_a h_t, which does not depend on the source states.
 
-    Positions beyond them get no weight.
+    It has scores for the first `max_source` source positions; later positions have no weight.
     """
 
     max_source: int = 0
@@ -119,13 +124,13 @@ class Location(Score):
     @nn.compact
     def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
         scores = self.dense(self.max_source, "W_a")(query)
-        known = (positions >= 0) & (positions < self.max_source)
-        if keys.ndim == 3:  # all positions in order: slicing is cheaper than gathering
+        scored = (positions >= 0) & (positions < self.max_source)
+        if keys.ndim == 3:  # all positions in order, where slicing is cheaper than gathering
             beyond = max(0, positions.shape[-1] - self.max_source)
             scores = jnp.pad(scores, ((0, 0), (0, 0), (0, beyond)))[..., : positions.shape[-1]]
         else:
-            scores = jnp.take_along_axis(scores, jnp.where(known, positions, 0), axis=-1)
-        return jnp.where(known, scores, -jnp.inf)
+            scores = jnp.take_along_axis(scores, jnp.where(scored, positions, 0), axis=-1)
+        return jnp.where(scored, scores, -jnp.inf)
 
 
 SCORES: dict[str, type[Score]] = {

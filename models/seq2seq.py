@@ -1,4 +1,4 @@
-"""Recurrent encoder–decoders: one module for all papers, put together by the config."""
+"""Recurrent encoder–decoder models: one module for all papers, assembled from the config."""
 
 import flax.linen as nn
 import jax
@@ -17,7 +17,7 @@ from models.recurrent import Stack
 
 
 class Seq2Seq(nn.Module):
-    """A translator, with the four calls encode, decode, start and step."""
+    """Recurrent translation model with the four methods encode, decode, start and step."""
 
     encoder: RecurrentEncoder
     bridge: nn.Module
@@ -31,6 +31,7 @@ class Seq2Seq(nn.Module):
     def encode(
         self, source: Int[Array, "b s"], mask: Bool[Array, "b s"], deterministic: bool = True
     ) -> RecurrentMemory:
+        """Encode source sentences."""
         states, carries = self.encoder(source, mask, deterministic)
         attended = self.decoder.source(states, mask, deterministic)
         return RecurrentMemory(self.bridge(carries), carries[-1][-1], attended)
@@ -42,13 +43,20 @@ class Seq2Seq(nn.Module):
         deterministic: bool = True,
         attention: bool = False,
     ) -> tuple[Float[Array, "b t h"], Float[Array, "b t s"] | None]:
-        """Teacher forcing: return the features of the token after each of the given ones."""
+        """Read whole target sentences (teacher forcing).
+
+        Return the features that predict the token after each given one, and the attention weights
+        if `attention` is set.
+        """
         features, weights = self.decoder.decode(memory, tokens, deterministic)
         features = self.drop(features, deterministic=deterministic)
         return features, weights if attention else None
 
     def start(self, memory: RecurrentMemory, length: int, hypotheses: int = 1) -> RecurrentState:
-        """Return the initial state of this many hypotheses per sentence, of any `length`."""
+        """Return the initial state for a number of hypotheses per sentence.
+
+        The state of a recurrent model does not depend on the largest `length` of a hypothesis.
+        """
         state = self.decoder.start(memory)
         return jax.tree.map(lambda x: jnp.repeat(x, hypotheses, axis=0), state)
 
@@ -59,24 +67,25 @@ class Seq2Seq(nn.Module):
         tokens: Int[Array, " r"],
         attention: bool = False,
     ) -> tuple[Float[Array, "r v"], RecurrentState, Float[Array, "r s"] | None]:
-        """Read one token per hypothesis; return the next logits, the new state and attention."""
+        """Read one token per hypothesis; return logits, the new state and attention weights."""
         features, state, weights = self.decoder.step(memory, state, tokens)
         return logits(features, self.output.kernel), state, weights if attention else None
 
     def output_kernel(self) -> Float[Array, "h v"]:
+        """Return the output matrix, with one column per target token."""
         return self.output.kernel
 
     def __call__(
         self, source: Int[Array, "b s"], mask: Bool[Array, "b s"], tokens: Int[Array, "b t"]
     ) -> Float[Array, "b t v"]:
-        """Use every parameter once, for initialization."""
+        """Return logits under teacher forcing; used to initialize all parameters."""
         return logits(self.decode(self.encode(source, mask), tokens)[0], self.output.kernel)
 
 
 def make_seq2seq(
     model: Config, source_size: int, target_size: int, reverse_source: bool
 ) -> Seq2Seq:
-    """Build the translator that `config.model` describes, for vocabularies of these sizes."""
+    """Build a recurrent translation model from `config.model`, for the given vocabulary sizes."""
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
     enc, dec = model.encoder, model.decoder
 

@@ -1,4 +1,4 @@
-"""Taggers, with an output at every time step: the networks of Schuster & Paliwal 1997."""
+"""Taggers: models with an output at every time step (Schuster & Paliwal 1997)."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ from models.recurrent import Stack
 
 
 class Characters(nn.Module):
-    """Character features of words: convolutions of width three, max-pooled (Ma & Hovy 2016)."""
+    """Character-level word features: a convolution of width 3, max-pooled (Ma & Hovy 2016)."""
 
     size: int
     features: int
@@ -31,11 +31,14 @@ class Characters(nn.Module):
 
 
 class Inputs(nn.Module):
-    """Concatenate the inputs of a time step: numbers as they are, symbols as embeddings."""
+    """Concatenate all inputs of a time step.
+
+    Symbols such as words and part-of-speech tags are embedded; numbers are used directly.
+    """
 
     sizes: Mapping[str, int]  # vocabulary sizes of the symbols
-    embedding: int
-    small_embedding: int
+    embedding: int  # embedding width of words
+    small_embedding: int  # embedding width of other symbols and characters
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
@@ -43,7 +46,7 @@ class Inputs(nn.Module):
         self, inputs: Mapping[str, Array], mask: Bool[Array, "b t"]
     ) -> Float[Array, "b t i"]:
         parts = []
-        for name in sorted(inputs):  # jit sorts dictionaries, so no other order is safe
+        for name in sorted(inputs):  # jit sorts dictionary keys, so the order must be sorted
             values = inputs[name]
             if name == "characters":
                 make = Characters(self.sizes[name], self.small_embedding, self.dtype, name=name)
@@ -53,18 +56,18 @@ class Inputs(nn.Module):
                 parts.append(Embed(self.sizes[name], width, dtype=self.dtype, name=name)(values))
             else:
                 parts.append(values.astype(self.dtype))
-        return jnp.concatenate(parts, axis=-1) * mask[..., None]  # zeros after the end
+        return jnp.concatenate(parts, axis=-1) * mask[..., None]  # padding is zero
 
 
 class Windows(nn.Module):
-    """Layers h_t = tanh(W [x_{t−w}; ...; x_{t+w}] + b), one window size per layer, zero-padded.
+    """Layers h_t = tanh(W [x_{t−w}; ...; x_{t+w}] + b), with zeros outside the sequence.
 
-    With a window in the first layer only, this is the windowed MLP; with one in every layer, the
-    time-delay network.
+    A network whose first layer alone has a window is the windowed MLP; with a window in every layer
+    it is the time-delay network.
     """
 
     features: int
-    windows: Sequence[int]
+    windows: Sequence[int]  # w of each layer; 0: no window
     dropout: float = 0.0
     initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
@@ -84,9 +87,9 @@ class Windows(nn.Module):
 
 
 class Delayed(nn.Module):
-    """A network of one direction that labels time step t after `delay` further steps.
+    """Unidirectional network that labels a time step after reading `delay` further time steps.
 
-    Where the sequence ends before that, it reads zeros.
+    Beyond the end of the sequence it reads zeros.
     """
 
     stack: Stack
@@ -95,18 +98,19 @@ class Delayed(nn.Module):
     def __call__(
         self, x: Float[Array, "b t i"], mask: Bool[Array, "b t"], deterministic: bool = True
     ) -> Float[Array, "b t h"]:
-        steps, reverse = x.shape[1], self.stack.reverse
+        time_steps, reverse = x.shape[1], self.stack.reverse
         x = jnp.pad(x, ((0, 0), (self.delay, 0) if reverse else (0, self.delay), (0, 0)))
         length = mask.sum(axis=1, keepdims=True)
-        read = jnp.arange(steps + self.delay)[None] < jnp.where(length, length + self.delay, 0)
-        states, _ = self.stack(x, read, deterministic=deterministic)
-        return states[:, :steps] if reverse else states[:, self.delay :]
+        delayed_length = jnp.where(length, length + self.delay, 0)
+        delayed_mask = jnp.arange(time_steps + self.delay)[None] < delayed_length
+        states, _ = self.stack(x, delayed_mask, deterministic=deterministic)
+        return states[:, :time_steps] if reverse else states[:, self.delay :]
 
 
 class Bidirectional(nn.Module):
-    """The BRNN: one output layer reads the forward and the backward states.
+    """Bidirectional recurrent network (BRNN): the output layer reads the states of both directions.
 
-    With one layer the two directions never interact, as in the paper; a second layer reads both.
+    With one layer the directions do not interact, as in the paper; a second layer reads both.
     """
 
     stack: Stack
@@ -118,7 +122,7 @@ class Bidirectional(nn.Module):
 
 
 class Tagger(nn.Module):
-    """A network and one output layer; outputs have shape [1, batch, time step, output]."""
+    """Network with a linear output layer; outputs have shape [1, batch, time step, output]."""
 
     inputs: Inputs
     network: nn.Module
@@ -141,8 +145,8 @@ class Tagger(nn.Module):
 class Merged(nn.Module):
     """Two taggers without shared parameters; outputs have shape [2, batch, time step, output].
 
-    Their mean is the prediction, as in the paper: of values the arithmetic mean, and of logits the
-    geometric mean of the distributions.
+    As in the paper, the prediction is the mean of both outputs. For logits this is the (normalized)
+    geometric mean of the two distributions.
     """
 
     forward: Tagger
@@ -151,8 +155,8 @@ class Merged(nn.Module):
     def __call__(
         self, inputs: Mapping[str, Array], mask: Bool[Array, "b t"], deterministic: bool = True
     ) -> Float[Array, "2 b t o"]:
-        both = [tagger(inputs, mask, deterministic) for tagger in (self.forward, self.backward)]
-        return jnp.concatenate(both)
+        outputs = [tagger(inputs, mask, deterministic) for tagger in (self.forward, self.backward)]
+        return jnp.concatenate(outputs)
 
 
 def _stack(model: Config, bidirectional: bool = False, reverse: bool = False) -> Stack:
@@ -164,6 +168,7 @@ def _stack(model: Config, bidirectional: bool = False, reverse: bool = False) ->
 
 
 def _windows(model: Config, later: int) -> Windows:
+    """Build a `Windows` network whose layers after the first have the window size `later`."""
     init = make_initializers(model.init, model.init_scale)
     windows = (model.window, *[later] * (model.layers - 1))
     return Windows(model.features, windows, model.dropout, init, jnp.dtype(model.dtype))
@@ -177,7 +182,8 @@ def _backward(model: Config) -> Delayed:
     return Delayed(_stack(model, reverse=True), model.backward_delay)
 
 
-# Each name is built from one network, or from two that are merged.
+# Functions that build the networks of a tagger, by the names that configs use; two networks are
+# merged.
 NETWORKS: dict[str, tuple[Callable[[Config], nn.Module], ...]] = {
     "mlp": (lambda model: _windows(model, later=0),),
     "tdnn": (lambda model: _windows(model, later=model.window),),
@@ -189,9 +195,10 @@ NETWORKS: dict[str, tuple[Callable[[Config], nn.Module], ...]] = {
 
 
 def make_tagger(model: Config, sizes: Mapping[str, int], outputs: int) -> Tagger | Merged:
-    """Build the tagger that `config.model` describes.
+    """Build a tagger from `config.model`.
 
-    `sizes` are those of the input vocabularies, `outputs` the number of outputs per time step.
+    `sizes` has the sizes of the input vocabularies by name, and `outputs` is the number of outputs
+    per time step.
     """
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
     taggers = [

@@ -1,8 +1,8 @@
-"""The Transformer (Vaswani 2017): attention instead of recurrence, with the same four calls.
+"""The Transformer (Vaswani 2017), with the same four methods as the recurrent models.
 
-Source keys and values are computed once per sentence, those of the target prefix once per token.
-Hypotheses are batched along the target-position axis, so that one product reads the source keys of
-a sentence for all of its hypotheses.
+Decoding computes source keys and values once per sentence, and target keys and values once per
+token (KV cache). Hypotheses are batched along the target-position axis, so that the hypotheses of a
+sentence share one copy of its source keys and values.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from models.output import Output, logits
 
 
 class FeedForward(nn.Module):
-    """max(0, x W_1 + b_1) W_2 + b_2 (eq. 2)."""
+    """Position-wise feed-forward network: max(0, x W_1 + b_1) W_2 + b_2 (eq. 2)."""
 
     shape: LayerShape
 
@@ -38,8 +38,11 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """The residual connection around a sublayer: LayerNorm(x + Sublayer(x)) in the paper (§3.1), or
-    with pre_norm x + Sublayer(LayerNorm(x)). Dropout acts on the sublayer's output (§5.4)."""
+    """Residual connection and layer normalization around a sublayer.
+
+    LayerNorm(x + Sublayer(x)) in the paper (§3.1), x + Sublayer(LayerNorm(x)) with `pre_norm`.
+    Dropout is applied to the output of the sublayer (§5.4).
+    """
 
     shape: LayerShape
 
@@ -48,16 +51,20 @@ class Residual(nn.Module):
         self.drop = nn.Dropout(self.shape.dropout)
 
     def enter(self, x: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
+        """Return the input of the sublayer."""
         return self.norm(x) if self.shape.pre_norm else x
 
     def leave(
         self, x: Float[Array, "b t d"], y: Float[Array, "b t d"], deterministic: bool
     ) -> Float[Array, "b t d"]:
+        """Add the sublayer's output y to its input x."""
         x = x + self.drop(y, deterministic=deterministic)
         return x if self.shape.pre_norm else self.norm(x)
 
 
 class EncoderLayer(nn.Module):
+    """Encoder layer: self-attention and a feed-forward network (§3.1)."""
+
     shape: LayerShape
 
     def setup(self) -> None:
@@ -77,6 +84,8 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
+    """Decoder layer: causal self-attention, source attention and a feed-forward network (§3.1)."""
+
     shape: LayerShape
 
     def setup(self) -> None:
@@ -86,6 +95,7 @@ class DecoderLayer(nn.Module):
         self.residuals = [Residual(self.shape) for _ in range(3)]
 
     def source(self, states: Float[Array, "b s d"]) -> KeysValues:
+        """Compute the keys and values of the source attention from encoder states."""
         return self.source_attention.keys_values(states)
 
     def __call__(
@@ -97,10 +107,10 @@ class DecoderLayer(nn.Module):
         attention: bool = False,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b t d"], KVCache | None, Float[Array, "b h t s"] | None]:
-        """Apply the layer to whole targets, or with `cached` to the next token of each hypothesis.
+        """Apply the layer to whole target sentences, or to the next token of each hypothesis.
 
-        `cached` has the KV cache, the position of that token, and which cached tokens each
-        hypothesis sees.
+        For the latter, `cached` is a tuple of the KV cache, the position of the token, and a mask
+        of the cached tokens that belong to each hypothesis.
         """
         first, second, third = self.residuals
         inner, cache = first.enter(x), None
@@ -119,14 +129,16 @@ class DecoderLayer(nn.Module):
 
 
 class Layers(nn.Module):
-    """A stack of equal layers: unrolled, or scanned over stacked parameters, which compiles one.
+    """Stack of layers of the same type.
 
-    `remat` recomputes activations in the backward pass instead of storing them.
+    By default the layers are unrolled. With `scan`, their parameters are stacked and a loop runs
+    over them, so that only one layer is compiled. With `remat`, activations are recomputed in the
+    backward pass instead of being stored.
     """
 
     layer: type[nn.Module]
     shape: LayerShape
-    depth: int
+    depth: int  # number of layers
     scan: bool = False
     remat: bool = False
 
@@ -140,10 +152,10 @@ class Layers(nn.Module):
     def through(
         self, body: Callable[[Any, Any, Any], tuple[Any, Any]], x: Any, inputs: Any
     ) -> tuple[Any, Any]:
-        """Pass x through the layers by `body(layer, x, input) -> x, output`; return all outputs.
+        """Apply `body(layer, x, input) -> x, output` layer by layer; return x and all outputs.
 
-        Inputs and outputs of the layers are a tuple or, when scanned, stacked on axis 1, so that
-        the batch stays the first axis.
+        The inputs and outputs of the layers are tuples. With `scan` they are stacked along axis 1,
+        so that the batch stays the first axis.
         """
         body = nn.remat(body, prevent_cse=not self.scan) if self.remat else body
         if self.scan:
@@ -163,50 +175,50 @@ class Layers(nn.Module):
         return x, tuple(outputs)
 
     def finish(self, x: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
-        """Apply the final norm of pre-norm layers; post-norm layers end in one already."""
+        """Normalize the output of pre-norm layers; post-norm layers are normalized already."""
         return x if self.norm is None else self.norm(x)
 
     def pick(self, outputs: Any, i: int) -> Any:
-        """Return the output of layer i from those of `through`."""
+        """Return the output of layer i from the outputs of `through`."""
         return jax.tree.map(lambda x: x[:, i], outputs) if self.scan else outputs[i]
 
 
 @struct.dataclass
 class TransformerMemory:
-    """Keys and values of a batch of source sentences, for each decoder layer."""
+    """Encoded batch of source sentences."""
 
-    source: Any
+    source: Any  # the source KeysValues of each decoder layer
     lengths: Int[Array, " b"]
 
 
 @struct.dataclass
 class TransformerState:
-    """The target prefixes of all hypotheses: one row per hypothesis, grouped by sentence.
+    """Decoder state between two time steps: one row per hypothesis, grouped by sentence.
 
-    Keys and values stay in the beam slot where they were cached. When a hypothesis continues one
-    of another slot, only its row of `slots` is copied.
+    Cached keys and values are never moved between beam slots. When beam search reorders hypotheses,
+    it only reorders `slots`, which records where the tokens of each prefix are cached.
     """
 
-    cache: Any  # a KVCache for each layer
+    cache: Any  # the KVCache of each layer
     slots: Int[Array, "r t"]  # the beam slot in which each token of a prefix is cached
     t: Int[Array, " r"]  # tokens generated so far, the same number in all rows
 
     def reorder(self, rows: Callable[[Array], Array]) -> "TransformerState":
-        """Give each hypothesis the prefix of its parent."""
+        """Replace the prefix of each hypothesis by that of its parent; `rows` gathers the rows."""
         return dataclasses.replace(self, slots=rows(self.slots))
 
 
 class Transformer(nn.Module):
-    """A translator, with the four calls encode, decode, start and step."""
+    """Transformer translation model with the four methods encode, decode, start and step."""
 
     shape: LayerShape
     encoder: Layers
     decoder: Layers
     source_embed: Embed
-    target_embed: Embed  # the same module where embeddings are shared
-    positions: Embed | None  # learned ones; None: sinusoids
-    output: Output | None  # None: the target's embeddings
-    attention_layer: int  # its mean over heads is reported as the model's attention
+    target_embed: Embed  # the same module if embeddings are shared
+    positions: Embed | None  # learned positional embeddings; None: sinusoids
+    output: Output | None  # None: the output matrix is tied to the target embeddings
+    attention_layer: int  # decoder layer whose mean over heads is the model's attention
 
     def setup(self) -> None:
         self.drop = nn.Dropout(self.shape.dropout)
@@ -214,6 +226,7 @@ class Transformer(nn.Module):
     def encode(
         self, source: Int[Array, "b s"], mask: Bool[Array, "b s"], deterministic: bool = True
     ) -> TransformerMemory:
+        """Encode source sentences."""
         lengths = mask.sum(axis=1)
 
         def body(layer: EncoderLayer, x: Array, _: None) -> tuple[Array, None]:
@@ -234,7 +247,11 @@ class Transformer(nn.Module):
         deterministic: bool = True,
         attention: bool = False,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b t s"] | None]:
-        """Teacher forcing: return the features of the token after each of the given ones."""
+        """Read whole target sentences (teacher forcing).
+
+        Return the features that predict the token after each given one, and the attention weights
+        if `attention` is set.
+        """
 
         def body(layer: DecoderLayer, x: Array, source: KeysValues) -> tuple[Array, Any]:
             x, _, weights = layer(
@@ -249,13 +266,13 @@ class Transformer(nn.Module):
     def start(
         self, memory: TransformerMemory, length: int, hypotheses: int = 1
     ) -> TransformerState:
-        """Return an empty cache for `length` tokens of this many hypotheses per sentence."""
+        """Return an initial state with an empty KV cache for `length` tokens per hypothesis."""
         batch, shape = len(memory.lengths), self.shape
         layers = (self.decoder.depth,) if self.decoder.scan else ()
-        room = (batch, *layers, shape.heads, length, hypotheses)
+        axes = (batch, *layers, shape.heads, length, hypotheses)
         empty = (
-            jnp.zeros((*room, shape.key_features), shape.dtype),
-            jnp.zeros((*room, shape.features // shape.heads), shape.dtype),
+            jnp.zeros((*axes, shape.key_features), shape.dtype),
+            jnp.zeros((*axes, shape.features // shape.heads), shape.dtype),
         )
         cache = empty if self.decoder.scan else (empty,) * self.decoder.depth
         rows = batch * hypotheses
@@ -268,7 +285,7 @@ class Transformer(nn.Module):
         tokens: Int[Array, " r"],
         attention: bool = False,
     ) -> tuple[Float[Array, "r v"], TransformerState, Float[Array, "r s"] | None]:
-        """Read one token per hypothesis; return the next logits, the new state and attention."""
+        """Read one token per hypothesis; return logits, the new state and attention weights."""
         shape = len(memory.lengths), len(tokens) // len(memory.lengths)  # sentences, hypotheses
         t, (rows, length) = state.t[0], state.slots.shape
         slot = (jnp.arange(rows) % shape[1])[:, None]
@@ -298,6 +315,7 @@ class Transformer(nn.Module):
         return logits(features, self.output_kernel()), state, summary
 
     def output_kernel(self) -> Float[Array, "d v"]:
+        """Return the output matrix, with one column per target token."""
         return self.target_embed.embedding.T if self.output is None else self.output.kernel
 
     def _embed(
@@ -307,17 +325,19 @@ class Transformer(nn.Module):
         positions: Int[Array, " t"] | Int[Array, "b t"],
         deterministic: bool,
     ) -> Float[Array, "b t d"]:
-        """Embeddings × √d plus positional encodings (§3.4, §3.5), and dropout on the sum (§5.4)."""
+        """Add √d × token embeddings and positional encodings (§3.4, §3.5); apply dropout (§5.4)."""
         features = self.shape.features
         if self.positions is None:
             encoded = sinusoids(positions, features).astype(self.shape.dtype)
         else:
+            # Later positions use the last embedding; a lookup out of bounds would return NaN.
             last = self.positions.num_embeddings - 1
-            encoded = self.positions(jnp.minimum(positions, last))  # beyond it, lookups give NaN
+            encoded = self.positions(jnp.minimum(positions, last))
         x = embed(tokens) * jnp.asarray(math.sqrt(features), self.shape.dtype)
         return self.drop(x + encoded.reshape(-1, *x.shape[1:]), deterministic=deterministic)
 
     def _summary(self, weights: Any) -> Float[Array, "b t s"]:
+        """Return the source attention of `attention_layer`, averaged over heads."""
         return self.decoder.pick(weights, self.attention_layer).mean(axis=1)
 
     @staticmethod
@@ -327,18 +347,21 @@ class Transformer(nn.Module):
         if "stacked" in layers:
             return jnp.moveaxis(layers["stacked"]["source_attention"]["weights"][0], 0, 1)
         names = sorted(layers, key=lambda name: int(name.rpartition("_")[2]))
-        every = [layers[name]["source_attention"]["weights"][0] for name in names]
-        return jnp.stack(every, axis=1)
+        weights = [layers[name]["source_attention"]["weights"][0] for name in names]
+        return jnp.stack(weights, axis=1)
 
     def __call__(
         self, source: Int[Array, "b s"], mask: Bool[Array, "b s"], tokens: Int[Array, "b t"]
     ) -> Float[Array, "b t v"]:
-        """Use every parameter once, for initialization."""
+        """Return logits under teacher forcing; used to initialize all parameters."""
         return logits(self.decode(self.encode(source, mask), tokens)[0], self.output_kernel())
 
 
 def sinusoids(positions: Int[Array, "*p"], features: int) -> Float[Array, "*p d"]:
-    """PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos of the same (§3.5)."""
+    """Compute sinusoidal positional encodings (§3.5).
+
+    PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos(p / 10000^(2i/d)).
+    """
     rates = 10_000.0 ** (-jnp.arange(0, features, 2) / features)
     angles = positions[..., None] * rates.reshape((1,) * positions.ndim + (-1,))
     waves = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
@@ -348,8 +371,8 @@ def sinusoids(positions: Int[Array, "*p"], features: int) -> Float[Array, "*p d"
 def make_transformer(
     model: Config, source_size: int, target_size: int, reverse_source: bool
 ) -> Transformer:
-    """Build the Transformer that `config.model` describes, for vocabularies of these sizes."""
-    del reverse_source  # the config's check refuses it: a Transformer has no reading order
+    """Build a Transformer from `config.model`, for the given vocabulary sizes."""
+    del reverse_source  # rejected by the config check: a Transformer has no reading order
     dtype, d = jnp.dtype(model.dtype), model.features
     shape = LayerShape(
         d, model.heads, model.key_features or d // model.heads, model.feed_forward,
@@ -357,7 +380,8 @@ def make_transformer(
     )  # fmt: skip
 
     def embed(size: int) -> Embed:
-        # Variance 1 after the multiplication by √d, and suitable for a tied output matrix.
+        # Embeddings have variance 1 after the multiplication by √d; the small initial values also
+        # suit a tied output matrix.
         return Embed(size, d, dtype=dtype, embedding_init=nn.initializers.normal(d**-0.5))
 
     source_embed = embed(source_size)

@@ -1,4 +1,4 @@
-"""Classification of texts: the loss of a batch, and predictions."""
+"""Text classification: loss and predictions of a batch."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tasks.task import Params, Predicted, Task, drop_words
 
 
 class Classification(Task):
-    """A corpus of texts and a classifier for it, as `config` describes them."""
+    """Text classification task: the corpus and the classifier that `config` describes."""
 
     corpus = ClassificationCorpus
     counted = "texts"
@@ -27,6 +27,7 @@ class Classification(Task):
         self.model = make_model(config, len(self.words), len(self.labels))
 
     def init(self, key: Key[Array, ""]) -> Params:
+        """Return initial parameters of the model."""
         shape = (1, 1, 1) if self.config.data.documents else (1, 1)
         return self.model.init(key, jnp.ones(shape, jnp.int32))["params"]
 
@@ -37,7 +38,7 @@ class Classification(Task):
         key: Key[Array, ""] | None = None,
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
-        """Return sums over texts."""
+        """Return the loss and metrics of a batch, summed over texts."""
         settings, words, rngs = self.config.train, batch["words"], {}
         if key is not None:
             rngs = {"dropout": key}
@@ -54,7 +55,7 @@ class Classification(Task):
         return sums | {"examples": sums["count"]}
 
     def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
-        """Return the most probable class and its probability, and the attention."""
+        """Return the most probable class, its probability and the attention weights."""
         logits, weights = self.model.apply({"params": params}, batch["words"])
         p = nn.softmax(logits)
         return {"label": p.argmax(axis=-1), "p": p.max(axis=-1)}, weights

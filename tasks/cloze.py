@@ -1,4 +1,4 @@
-"""Cloze reading: the loss of a batch of questions, and predicted answers."""
+"""Cloze reading comprehension: loss and predicted answers of a batch."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tasks.task import Params, Predicted, Task, drop_words
 
 
 class Cloze(Task):
-    """A corpus of questions and a reader for it, as `config` describes them."""
+    """Cloze task: the corpus of questions and the reader that `config` describes."""
 
     corpus = ClozeCorpus
     counted = "questions"
@@ -28,6 +28,7 @@ class Cloze(Task):
         self.model = make_model(config, ids)
 
     def init(self, key: Key[Array, ""]) -> Params:
+        """Return initial parameters of the model."""
         word = jnp.ones((1, 1), jnp.int32)
         return self.model.init(key, word, word)["params"]
 
@@ -38,7 +39,7 @@ class Cloze(Task):
         key: Key[Array, ""] | None = None,
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
-        """Return sums over questions of −log p(answer) (Cui 2017 eq. 11) and of correct answers."""
+        """Return −log p(answer) (Cui 2017 eq. 11) and accuracy, summed over questions."""
         p, _ = self._probabilities(params, batch, key)
         answer = jnp.maximum(batch["answer"] - 1, 0)
         p_answer = jnp.take_along_axis(p, answer[:, None], axis=1)[:, 0]
@@ -50,14 +51,20 @@ class Cloze(Task):
         return sums | {"examples": sums["count"]}
 
     def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
-        """Return the most probable candidate (from 1), its probability, and the attention."""
+        """Return the most probable candidate, its probability and the attention weights.
+
+        Candidates are numbered from 1, because 0 is padding.
+        """
         p, weights = self._probabilities(params, batch)
         return {"answer": p.argmax(axis=1) + 1, "p": p.max(axis=1)}, weights
 
     def _probabilities(
         self, params: Params, batch: dict[str, Array], key: Key[Array, ""] | None = None
     ) -> tuple[Float[Array, "b k"], dict[str, Array]]:
-        """Return the probability of each candidate: the attention summed over its occurrences."""
+        """Return the probability of each candidate, and the attention weights by name.
+
+        The probability of a candidate is the sum of the attention s over its occurrences.
+        """
         texts, rngs = (batch["passage"], batch["query"]), {}
         if key is not None:
             rngs, rate = {"dropout": key}, self.config.train.word_dropout

@@ -1,4 +1,7 @@
-"""Labelling: a value, a class or a set of notes at every time step of a sequence."""
+"""Sequence labeling: predict a label for every time step of a sequence.
+
+A label is a number, a class or a set of notes, depending on the corpus.
+"""
 
 from pathlib import Path
 
@@ -17,7 +20,7 @@ from tasks.task import Params, Predicted, Task
 
 
 class Labelling(Task):
-    """A corpus of sequences and a tagger for it, as `config` describes them."""
+    """Labeling task: the corpus of sequences and the tagger that `config` describes."""
 
     corpus = LabellingCorpus
     counted = "time steps"
@@ -25,20 +28,21 @@ class Labelling(Task):
     def __init__(self, config: Config, vocabularies: Path | None = None):
         super().__init__(config, vocabularies)
         self.kind = KINDS[config.data.corpus]
-        known = self.prepared.vocabularies
-        if config.train.eval_metric == "f1" and not known["label"].chunks:
+        vocabularies_by_name = self.prepared.vocabularies
+        if config.train.eval_metric == "f1" and not vocabularies_by_name["label"].chunks:
             raise UserError(
-                "config.train.eval_metric=f1 needs chunks, whose labels begin with B- and I-, and "
-                "this corpus has none: set it to accuracy"
+                "config.train.eval_metric=f1 needs labels of chunks, which begin with B- and I-, "
+                "but this corpus has none: set it to accuracy"
             )
-        sizes = {name: len(v) for name, v in known.items() if name != "label"}
-        outputs = {"values": 1, "notes": NOTES}.get(self.kind) or len(known["label"])
+        sizes = {name: len(v) for name, v in vocabularies_by_name.items() if name != "label"}
+        outputs = {"values": 1, "notes": NOTES}.get(self.kind) or len(vocabularies_by_name["label"])
         self.model = make_model(config, sizes, outputs)
 
     def init(self, key: Key[Array, ""]) -> Params:
+        """Return initial parameters of the model."""
         row = {}
         for name, field in self.prepared.fields.items():
-            # The shortest possible sequence: music needs a frame and its successor.
+            # The shortest possible sequence has two time steps: music needs a frame and the next.
             shape = (2 if isinstance(axis, str) else axis for axis in field.axes)
             row[name] = jnp.ones((1, *shape), np.dtype(field.dtype))
         return self.model.init(key, *self._inputs(row)[:2])["params"]
@@ -50,21 +54,22 @@ class Labelling(Task):
         key: Key[Array, ""] | None = None,
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
-        """Return sums over time steps.
+        """Return the loss and metrics of a batch, summed over time steps.
 
-        Merged networks are trained on the sum of their losses, so that neither enters the other's
-        gradient; the loss of their mean is what evaluation reports.
+        In training, the loss of merged networks is the sum of their separate losses, so that the
+        gradient of each network is independent of the other. In evaluation it is the loss of their
+        mean output.
         """
         inputs, mask, label = self._inputs(batch)
         outputs = self._outputs(params, inputs, mask, key)
         values = self._values(outputs.mean(axis=0), label)
         if key is not None:
-            each = [self._values(output, label)["loss"] for output in outputs]
-            values["loss"] = jnp.stack(each).sum(axis=0)
+            losses = [self._values(output, label)["loss"] for output in outputs]
+            values["loss"] = jnp.stack(losses).sum(axis=0)
         return summed(values, mask) | {"examples": jnp.sum(batch["length"] > 0, dtype=jnp.float32)}
 
     def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
-        """Return a value, the most probable class, or the notes' probabilities, per time step."""
+        """Return the predicted value, the best class or the note probabilities per time step."""
         inputs, mask, _ = self._inputs(batch)
         outputs = self._outputs(params, inputs, mask).mean(axis=0)
         if self.kind == "classes":
@@ -74,9 +79,9 @@ class Labelling(Task):
     def _inputs(
         self, batch: dict[str, Array]
     ) -> tuple[dict[str, Array], Bool[Array, "b t"], Num[Array, "b t *o"]]:
-        """Return the model's inputs, which time steps are not padding, and their labels."""
+        """Return the inputs of the model, the mask of time steps, and the labels."""
         label, length = batch["label"], batch["length"]
-        if self.kind == "notes":  # the label is the next frame, so the last one has none
+        if self.kind == "notes":  # the label of a frame is the next frame; the last one has none
             inputs, label, length = {"x": label[:, :-1]}, label[:, 1:], length - 1
         else:
             inputs = {name: batch[name] for name in self._names}
@@ -94,14 +99,14 @@ class Labelling(Task):
         mask: Bool[Array, "b t"],
         key: Key[Array, ""] | None = None,
     ) -> Float[Array, "n b t o"]:
-        """Return the outputs of each of the model's n networks."""
+        """Return the outputs of each of the n networks of the model."""
         rngs = {} if key is None else {"dropout": key}
         return self.model.apply({"params": params}, inputs, mask, key is None, rngs=rngs)
 
     def _values(
         self, outputs: Float[Array, "b t o"], label: Num[Array, "b t *o"]
     ) -> dict[str, Float[Array, "b t"] | Bool[Array, "b t"]]:
-        """Return the loss of every time step, and for classes whether they are correct."""
+        """Return the loss of every time step and, for classes, whether they are correct."""
         if self.kind == "values":
             return {"loss": jnp.sum((outputs - label) ** 2, axis=-1)}
         if self.kind == "notes":  # −log p of a frame, summed over all notes

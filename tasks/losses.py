@@ -1,4 +1,7 @@
-"""Losses, as sums over the tokens or texts of a batch; they are divided where they are reported."""
+"""Losses, as sums over the tokens or texts of a batch.
+
+Sums are divided by their count only where they are reported.
+"""
 
 import functools
 from typing import Any
@@ -12,13 +15,13 @@ from configs.base import Config
 from data.vocabulary import PAD
 from models.output import logits
 
-HELD = 2**27  # largest number of logits per device at a time: half a GiB in float32
+MAX_LOGITS = 2**27  # largest number of logits in memory per device: half a GiB in float32
 
 
 def class_values(
     logits: Float[Array, "*b v"], target: Int[Array, "*b"], smoothing: float = 0.0
 ) -> dict[str, Float[Array, "*b"] | Bool[Array, "*b"]]:
-    """Return the (smoothed) loss, −log p of the target, and whether no class is more probable."""
+    """Return the (smoothed) loss, −log p, and whether the target is the most probable class."""
     total = jax.nn.logsumexp(logits, axis=-1)
     chosen = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
     nll = loss = total - chosen
@@ -30,7 +33,7 @@ def class_values(
 def summed(
     values: dict[str, Shaped[Array, "*b"]], real: Bool[Array, "*b"]
 ) -> dict[str, Float[Array, ""]]:
-    """Sum the values where `real`, and count the terms."""
+    """Sum each value over the entries where `real` is true, and count these entries."""
     values = values | {"count": jnp.ones(real.shape)}
     return {name: jnp.sum(x, where=real, dtype=jnp.float32) for name, x in values.items()}
 
@@ -40,44 +43,47 @@ def cross_entropy(
     kernel: Float[Array, "d v"],
     target: Int[Array, "b t"],
     smoothing: float,
-    held: int | None = None,
+    max_logits: int | None = None,
 ) -> tuple[Float[Array, "b t"], dict[str, Float[Array, ""]]]:
-    """Return −log p of each target token, and sums over tokens that are not padding: the (smoothed)
-    loss, −log p, correct predictions and the count. Only the summed loss has a gradient.
+    """Return −log p of each target token, and sums over the tokens that are not padding.
 
-    Label smoothing mixes the reference with the uniform distribution over the vocabulary. Logits
-    are computed for a few target positions at a time, at most `held` of them (default: HELD per
-    device). Their gradient is computed in the same pass, so they are never recomputed. With several
-    devices, the kernel's gradient is summed over devices once per part.
+    The sums are the (smoothed) loss, −log p, correct predictions and the count. Only the summed
+    loss has a gradient. Label smoothing mixes the reference with the uniform distribution over the
+    vocabulary.
+
+    To save memory, logits are computed for a chunk of target positions at a time, with at most
+    `max_logits` logits per chunk (default: MAX_LOGITS per device). The forward pass also computes
+    the gradients, so logits are never recomputed. With several devices, the gradient of the kernel
+    is summed over devices once per chunk.
     """
     batch, length = target.shape
-    width = max(1, (held or HELD * jax.device_count()) // (batch * kernel.shape[-1]))
-    found: Any = _by_parts(-(-length // width), smoothing, features, kernel, target)
-    (values, loss), real = found, target != PAD
+    width = max(1, (max_logits or MAX_LOGITS * jax.device_count()) // (batch * kernel.shape[-1]))
+    results: Any = _in_chunks(-(-length // width), smoothing, features, kernel, target)
+    (values, loss), real = results, target != PAD
     sums = summed(values, real) | {"loss": loss}
     sums["examples"] = jnp.sum(real.any(axis=1), dtype=jnp.float32)
     return jnp.where(real, values["nll"], 0), sums
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _by_parts(
-    parts: int,
+def _in_chunks(
+    chunks: int,
     smoothing: float,
     features: Float[Array, "b t d"],
     kernel: Float[Array, "d v"],
     target: Int[Array, "b t"],
 ) -> tuple[dict[str, Shaped[Array, "b t"]], Float[Array, ""]]:
-    """Return the values of all target positions, and the loss summed without padding."""
+    """Return the `class_values` of all target positions, and the loss summed without padding."""
 
-    def part(slices: tuple[Array, Array]) -> dict[str, Array]:
+    def one_chunk(slices: tuple[Array, Array]) -> dict[str, Array]:
         return class_values(logits(slices[0], kernel), slices[1], smoothing)
 
-    values = jax.lax.map(part, (_cut(features, parts), _cut(target, parts)))
+    values = jax.lax.map(one_chunk, (_split(features, chunks), _split(target, chunks)))
     return _total(values, target)
 
 
-def _by_parts_forward(
-    parts: int,
+def _in_chunks_forward(
+    chunks: int,
     smoothing: float,
     features: Float[Array, "b t d"],
     kernel: Float[Array, "d v"],
@@ -85,53 +91,56 @@ def _by_parts_forward(
 ) -> tuple[Any, tuple[Float[Array, "b t d"], Float[Array, "d v"]]]:
     """Also return the gradients of the summed loss with respect to features and kernel."""
 
-    def part(of_kernel: Array, slices: tuple[Array, Array]) -> tuple[Array, Any]:
+    def one_chunk(d_kernel: Array, slices: tuple[Array, Array]) -> tuple[Array, Any]:
         features, target = slices
         scores = logits(features, kernel)
-        slope = _slope(scores, target, smoothing).astype(features.dtype)
-        of_features = jnp.einsum("btv,dv->btd", slope, kernel.astype(features.dtype))
-        of_kernel += jnp.einsum("btd,btv->dv", features, slope, preferred_element_type=jnp.float32)
-        return of_kernel, (class_values(scores, target, smoothing), of_features)
+        d_scores = _logits_gradient(scores, target, smoothing).astype(features.dtype)
+        d_features = jnp.einsum("btv,dv->btd", d_scores, kernel.astype(features.dtype))
+        d_kernel += jnp.einsum(
+            "btd,btv->dv", features, d_scores, preferred_element_type=jnp.float32
+        )
+        return d_kernel, (class_values(scores, target, smoothing), d_features)
 
-    nothing = jnp.zeros(kernel.shape, jnp.float32)
-    slices = _cut(features, parts), _cut(target, parts)
-    of_kernel, (values, of_features) = jax.lax.scan(part, nothing, slices)
-    of_features = _join(of_features, target.shape[1])
-    return _total(values, target), (of_features, of_kernel.astype(kernel.dtype))
+    zeros = jnp.zeros(kernel.shape, jnp.float32)
+    slices = _split(features, chunks), _split(target, chunks)
+    d_kernel, (values, d_features) = jax.lax.scan(one_chunk, zeros, slices)
+    d_features = _join(d_features, target.shape[1])
+    return _total(values, target), (d_features, d_kernel.astype(kernel.dtype))
 
 
-def _by_parts_backward(
-    parts: int, smoothing: float, gradients: tuple[Array, Array], of_outputs: Any
+def _in_chunks_backward(
+    chunks: int, smoothing: float, gradients: tuple[Array, Array], d_outputs: Any
 ) -> tuple[Array, Array, None]:
-    of_features, of_kernel = ((of_outputs[1] * x).astype(x.dtype) for x in gradients)
-    return of_features, of_kernel, None
+    d_features, d_kernel = ((d_outputs[1] * x).astype(x.dtype) for x in gradients)
+    return d_features, d_kernel, None
 
 
-_by_parts.defvjp(_by_parts_forward, _by_parts_backward)
+_in_chunks.defvjp(_in_chunks_forward, _in_chunks_backward)
 
 
-def _cut(x: Shaped[Array, "b t *f"], parts: int) -> Shaped[Array, "p b w *f"]:
-    """Cut the target positions into p parts of w positions each, padded at the end."""
-    x = jnp.pad(x, ((0, 0), (0, -x.shape[1] % parts), *[(0, 0)] * (x.ndim - 2)))
-    return jnp.moveaxis(x.reshape(len(x), parts, -1, *x.shape[2:]), 1, 0)
+def _split(x: Shaped[Array, "b t *f"], chunks: int) -> Shaped[Array, "c b w *f"]:
+    """Split the target positions into c chunks of w positions each, padded at the end."""
+    x = jnp.pad(x, ((0, 0), (0, -x.shape[1] % chunks), *[(0, 0)] * (x.ndim - 2)))
+    return jnp.moveaxis(x.reshape(len(x), chunks, -1, *x.shape[2:]), 1, 0)
 
 
-def _join(x: Shaped[Array, "p b w *f"], length: int) -> Shaped[Array, "b t *f"]:
+def _join(x: Shaped[Array, "c b w *f"], length: int) -> Shaped[Array, "b t *f"]:
+    """Concatenate the chunks along the target positions and remove the padding."""
     x = jnp.moveaxis(x, 0, 1)
     return x.reshape(len(x), -1, *x.shape[3:])[:, :length]
 
 
 def _total(
-    values: dict[str, Shaped[Array, "p b w"]], target: Int[Array, "b t"]
+    values: dict[str, Shaped[Array, "c b w"]], target: Int[Array, "b t"]
 ) -> tuple[dict[str, Shaped[Array, "b t"]], Float[Array, ""]]:
     joined = {name: _join(x, target.shape[1]) for name, x in values.items()}
     return joined, jnp.sum(joined["loss"], where=target != PAD, dtype=jnp.float32)
 
 
-def _slope(
+def _logits_gradient(
     scores: Float[Array, "b t v"], target: Int[Array, "b t"], smoothing: float
 ) -> Float[Array, "b t v"]:
-    """Return the gradient of the summed loss by logits: p minus the smoothed reference."""
+    """Return the gradient of the summed loss with respect to the logits: p − smoothed reference."""
     size = scores.shape[-1]
     reference = (1 - smoothing) * jax.nn.one_hot(target, size) + smoothing / size
     return jnp.where((target != PAD)[..., None], jax.nn.softmax(scores) - reference, 0)
@@ -140,14 +149,20 @@ def _slope(
 def doubly_stochastic(
     attention: Float[Array, "b t s"], target: Int[Array, "b t"], source_mask: Bool[Array, "b s"]
 ) -> Float[Array, ""]:
-    """Σ_i (1 − Σ_t α_ti)²: every source token should be attended once (Xu 2015 §4.2.1)."""
-    read = jnp.sum(attention, axis=1, where=(target != PAD)[..., None])
-    present = source_mask & (target != PAD).any(axis=1, keepdims=True)
-    return jnp.sum((1 - read) ** 2, where=present)
+    """Return the doubly stochastic penalty Σ_i (1 − Σ_t α_ti)² (Xu 2015 §4.2.1).
+
+    It encourages a total attention of 1 for every source token.
+    """
+    coverage = jnp.sum(attention, axis=1, where=(target != PAD)[..., None])
+    real = source_mask & (target != PAD).any(axis=1, keepdims=True)
+    return jnp.sum((1 - coverage) ** 2, where=real)
 
 
 def penalty(hops: Float[Array, "b r t"]) -> Float[Array, " b"]:
-    """‖AAᵀ − I‖²_F: hops should attend to different words, each to few (Lin 2017 eq. 8)."""
+    """Return the penalty ‖AAᵀ − I‖²_F of attention hops (Lin 2017 eq. 8).
+
+    It encourages each hop to attend to few words, and different hops to different words.
+    """
     products = jnp.einsum("brt,bqt->brq", hops, hops)
     return jnp.sum((products - jnp.eye(hops.shape[1])[None]) ** 2, axis=(1, 2))
 
@@ -160,13 +175,13 @@ def reinforce(
     log_p: Float[Array, "b t"],
     entropy: Float[Array, "b t"],
 ) -> Float[Array, ""]:
-    """Return the loss whose gradient is REINFORCE's with an entropy bonus (Xu 2015 eq. 11).
+    """Return a loss whose gradient is the REINFORCE estimate with entropy bonus (Xu 2015 eq. 11).
 
-    The reward of a sample is the log-probability of all tokens from its time step on, minus a
-    baseline per token: the moving average of log p.
+    The reward of a sample is the difference between log p and its moving average, summed over the
+    time step of the sample and all later ones. `baseline` is the moving average of −log p.
     """
     real = target != PAD
-    gain = jnp.where(real, baseline - nll, 0)
-    to_come = jnp.cumsum(gain[:, ::-1], axis=1)[:, ::-1]
-    choices = jax.lax.stop_gradient(to_come) * log_p
-    return -jnp.sum(settings.weight * choices + settings.entropy * entropy, where=real)
+    advantage = jnp.where(real, baseline - nll, 0)
+    reward = jnp.cumsum(advantage[:, ::-1], axis=1)[:, ::-1]
+    objective = jax.lax.stop_gradient(reward) * log_p
+    return -jnp.sum(settings.weight * objective + settings.entropy * entropy, where=real)

@@ -1,4 +1,4 @@
-"""Builds the task and the model that a config names, as configs/schema declares them."""
+"""Build the task and the model that a config names; configs/schema declares all names."""
 
 from pathlib import Path
 from typing import Any
@@ -8,13 +8,14 @@ from configs.registry import MODELS, TASKS, resolve
 
 
 def make_task(config: Config, vocabularies: Path | None = None) -> Any:
-    """Return the config's task on its corpus.
+    """Build the task of a config and prepare its corpus.
 
-    With the folder of `vocabularies` that a run keeps, the task has a model but no corpus.
+    If `vocabularies` is the vocabulary folder of a run, the task loads only these vocabularies: it
+    can decode or predict, but it has no examples.
     """
     return resolve(TASKS[config.task].task)(config, vocabularies)
 
 
 def make_model(config: Config, *sizes: Any) -> Any:
-    """Return the config's model, for the vocabulary and output sizes that its task passes."""
+    """Build the model of a config; the task passes vocabulary and output sizes."""
     return resolve(MODELS[config.model.name].builder)(config.model, *sizes)

@@ -1,4 +1,4 @@
-"""What all tasks share: a prepared corpus and its batches."""
+"""Base class of tasks: a prepared corpus, its batches and a model."""
 
 import functools
 from collections.abc import Iterator
@@ -17,33 +17,37 @@ from data.store import Split
 from data.vocabulary import PAD, UNK
 
 Params = Any
-Predicted = tuple[dict[str, Array], dict[str, Array]]  # predictions, and the attention behind them
+Predicted = tuple[dict[str, Array], dict[str, Array]]  # predictions and attention weights, by name
 
 
 def drop_words(words: Int[Array, "*b"], rate: float, key: Key[Array, ""]) -> Int[Array, "*b"]:
-    """Replace a random share of the words by <unk>, so that a model depends on no single word."""
+    """Replace a random fraction of the words by <unk> (word dropout)."""
     dropped = jax.random.bernoulli(key, rate, words.shape) & (words != PAD)
     return jnp.where(dropped, UNK, words)
 
 
 class Task:
-    """A corpus and a model for it. Subclasses define init, loss, and predictions or decoding."""
+    """Base class of tasks, which combine a corpus with a model.
+
+    Subclasses define `init` and `loss`, and `predict` or the decoding of translations.
+    """
 
     corpus: type[Corpus]
-    averages: tuple[str, ...] = ()  # sums whose moving averages are passed to the loss
-    counted = ""  # what losses are means over, in the plural
+    averages: tuple[str, ...] = ()  # names of sums whose moving averages are passed to the loss
+    counted = ""  # plural name of the unit that losses are averaged over, such as "tokens"
 
     def __init__(self, config: Config, vocabularies: Path | None = None):
-        """Prepare the corpus; with a run's `vocabularies`, load only those."""
+        """Prepare the corpus, or load only the `vocabularies` of a run."""
         corpus = self.corpus(config.data)
         self.config = config
         self.prepared = corpus.prepare() if vocabularies is None else corpus.open(vocabularies)
-        self.data_name = self.prepared.folder.name  # ends in a digest of everything that shaped it
+        self.data_name = self.prepared.folder.name  # ends in a digest of all settings and files
 
     def save_vocabularies(self, folder: Path) -> None:
+        """Copy the vocabularies to a folder, from which a task can be opened without its corpus."""
         self.prepared.copy_vocabularies(folder)
 
-    @functools.cache  # noqa: B019  (a task lives as long as its program)
+    @functools.cache  # noqa: B019  (a task exists until its program ends)
     def split(self, name: str) -> tuple[Split, list[Bucket], Any]:
         """Return the examples of a split, its batch shapes, and the bucket of every example."""
         data, split = self.config.data, self.prepared.split(name)
@@ -53,7 +57,9 @@ class Task:
         )  # fmt: skip
 
     def train_batches(self, seed: int = 0, host: int = 0, hosts: int = 1) -> Batches:
+        """Return the shuffled training batches, with the rows of this host."""
         return Batches(*self.split("train"), seed, host, hosts)
 
     def eval_batches(self, name: str, host: int = 0, hosts: int = 1) -> Iterator[Batch]:
+        """Yield every example of a split once, in batches with the rows of this host."""
         return eval_batches(*self.split(name), host, hosts)

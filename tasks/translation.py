@@ -1,4 +1,4 @@
-"""Translation: the loss of a batch, and the attention of a model."""
+"""Translation: loss and attention weights of a batch."""
 
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,16 @@ from tasks.losses import cross_entropy, doubly_stochastic, reinforce
 from tasks.registry import make_model
 from tasks.task import Params, Task
 
-# Names of parameters that models use in their compute dtype only.
+# Names of the parameters that models always cast to the compute dtype before using them.
 MATRICES = ("kernel", "embedding", "W", "U")
 
 
 class Translation(Task):
-    """A parallel corpus and a translator for it, as `config` describes them."""
+    """Translation task: the parallel corpus and the model that `config` describes."""
 
     corpus = TranslationCorpus
     counted = "tokens"
-    averages = ("nll",)  # the baseline of hard attention
+    averages = ("nll",)  # the REINFORCE baseline of hard attention
 
     def __init__(self, config: Config, vocabularies: Path | None = None):
         super().__init__(config, vocabularies)
@@ -37,26 +37,27 @@ class Translation(Task):
         self.model = make_model(config, *sizes, config.data.reverse_source)
 
     def pairs(self, split: str) -> list[Pair]:
-        """Return the sentence pairs of a split as text, in the corpus' order."""
+        """Return the sentence pairs of a split as text, in the order of the corpus."""
         return [Pair(**text) for text in self.split(split)[0].texts()]
 
     def gold_words(self, line: str, vocabulary: Vocabulary) -> list[str]:
-        """Split a line of the corpus into the words that its gold alignment counts."""
+        """Split a line of the corpus into the words to which its gold alignment refers."""
         if self.config.data.corpus == "dates":
             return make_tokenizer("unicode", "").words(line)
         return vocabulary.surface(line).split()
 
     def scored_words(self, text: str) -> list[str]:
-        """Split a target text into the words that tokenized scores count."""
+        """Split a target text into words for scores that are computed on tokenized text."""
         return self.target.words(text.lower() if self.lowercase else text)
 
     @property
     def lowercase(self) -> bool:
-        """Whether the target is lower-cased, so that scores ignore case."""
+        """Whether the target vocabulary is lowercased, so that scores ignore case."""
         data = self.config.data
         return (data.source_vocab if data.shared_vocab else data.target_vocab).lowercase
 
     def init(self, key: Key[Array, ""]) -> Params:
+        """Return initial parameters of the model."""
         token = jnp.full((1, 1), BOS)
         return self.model.init(key, token, token != PAD, token)["params"]
 
@@ -67,11 +68,14 @@ class Translation(Task):
         key: Key[Array, ""] | None = None,
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
-        """Return sums over target tokens. A key turns dropout and hard attention's samples on."""
+        """Return the loss and metrics of a batch, summed over target tokens.
+
+        A `key` enables dropout and the sampling of hard attention.
+        """
         settings, deterministic = self.config.train, key is None
         rngs = {} if key is None else {"dropout": key, "sample": jax.random.fold_in(key, 1)}
         target, mask = batch["target"], batch["source"] != PAD
-        # Evaluation reports the plain loss, without label smoothing and penalties.
+        # In evaluation, the loss excludes label smoothing and penalties.
         smoothing = 0.0 if deterministic else settings.label_smoothing
         penalized = settings.doubly_stochastic > 0 and not deterministic
 
@@ -99,8 +103,8 @@ class Translation(Task):
     ) -> dict[str, Float[Array, "b t s"]]:
         """Return attention weights [b, t, s] under teacher forcing, by name.
 
-        "attention" is what decoding returns too; models with several layers and heads also have
-        "layer 0", "layer 0 head 0", and so on.
+        "attention" has the weights that decoding also returns. Models with several layers and heads
+        have the additional entries "layer 0", "layer 0 head 0" and so on.
         """
 
         def forward(model: Any) -> Array | None:
@@ -113,15 +117,15 @@ class Translation(Task):
             return {}
         named = {"attention": weights}
         if sown:
-            every = self.model.source_attention(sown["attention"])
-            for layer in range(every.shape[1]):
-                named[f"layer {layer}"] = every[:, layer].mean(axis=1)
-                for head in range(every.shape[2]):
-                    named[f"layer {layer} head {head}"] = every[:, layer, head]
+            by_layer = self.model.source_attention(sown["attention"])
+            for layer in range(by_layer.shape[1]):
+                named[f"layer {layer}"] = by_layer[:, layer].mean(axis=1)
+                for head in range(by_layer.shape[2]):
+                    named[f"layer {layer} head {head}"] = by_layer[:, layer, head]
         return named
 
     def cast(self, params: Params) -> Params:
-        """Cast matrices to the compute dtype, so that decoding does not cast them at every step."""
+        """Cast matrices to the compute dtype once, instead of at every decoding time step."""
         dtype = jnp.dtype(self.config.model.dtype)
         return jax.tree_util.tree_map_with_path(
             lambda path, x: x.astype(dtype) if path[-1].key in MATRICES else x, params
@@ -129,11 +133,11 @@ class Translation(Task):
 
 
 def shift_right(target: Int[Array, "b t"]) -> Int[Array, "b t"]:
-    """Return the decoder input of teacher forcing: <s>, then the target without its last token."""
+    """Return the decoder input for teacher forcing: <s>, then the target without its last token."""
     return jnp.concatenate([jnp.full_like(target[:, :1], BOS), target[:, :-1]], axis=1)
 
 
 def _sown(collection: dict, shape: tuple[int, ...]) -> dict[str, Array]:
-    """Return what the attention module has sown, by name, one value per target position."""
+    """Return the values that the attention module has sown by name, with the given shape."""
     flat: Any = traverse_util.flatten_dict(collection)
     return {path[-1]: values[0].reshape(shape) for path, values in flat.items()}

@@ -1,7 +1,7 @@
-"""The equations of the papers on recurrent models in NumPy, float64, one position at a time.
+"""Reference implementation of the recurrent models in NumPy and float64, position by position.
 
-They share no code with models/: they loop where the models batch, and read their weights from
-dictionaries where the models have modules. Their numerical derivatives check the gradients.
+It shares no code with models/: it processes single sentences in Python loops and reads parameters
+from dictionaries. Gradients of the models are compared with finite differences of these functions.
 tests/reference_transformer.py has the Transformer.
 """
 
@@ -25,15 +25,15 @@ def as_float64(tree):
 
 
 def check_gradient(loss, tree, gradient, rng, eps=1e-6):
-    """Compare `gradient` with the slope of `loss` at `tree` along a random direction."""
+    """Compare `gradient` with a finite difference of `loss` along a random direction."""
     leaves, structure = jax.tree.flatten(tree)
     direction = [rng.normal(size=leaf.shape) for leaf in leaves]
 
-    def along(step):
-        moved = [leaf + step * d for leaf, d in zip(leaves, direction, strict=True)]
+    def loss_along(distance):
+        moved = [leaf + distance * d for leaf, d in zip(leaves, direction, strict=True)]
         return loss(jax.tree.unflatten(structure, moved))
 
-    slope = (along(eps) - along(-eps)) / (2 * eps)
+    slope = (loss_along(eps) - loss_along(-eps)) / (2 * eps)
     products = [np.sum(d * g) for d, g in zip(direction, jax.tree.leaves(gradient), strict=True)]
     scale = np.sqrt(sum(np.sum(np.square(g, dtype=float)) for g in jax.tree.leaves(gradient)))
     np.testing.assert_allclose(sum(products), slope, rtol=1e-4, atol=1e-4 * scale + 1e-6)
@@ -71,7 +71,7 @@ CELLS = {"elman": (elman, 1), "lstm": (lstm, 2), "gru": (gru, 1)}
 
 
 def run(cell, w, xs, carry=None, reverse=False):
-    """Return the outputs and the final carry of one sentence without padding."""
+    """Run a cell over one sentence without padding; return its outputs and its final carry."""
     step, states = CELLS[cell]
     n = w["U"].shape[0]
     carry = carry or (np.zeros(n),) * states
@@ -89,16 +89,16 @@ def stack(cell, w, xs, layers, bidirectional=False, carries=None, reverse=False,
         first = "backward" if reverse else "forward"
         ys, final = run(cell, w[f"{first}{layer}"], xs, carry, reverse)
         if bidirectional:
-            back, back_final = run(cell, w[f"backward{layer}"], xs, carry, True)
-            ys = np.concatenate([ys, back], axis=1)
-            final = tuple(np.concatenate(p) for p in zip(final, back_final, strict=True))
+            backward, last = run(cell, w[f"backward{layer}"], xs, carry, True)
+            ys = np.concatenate([ys, backward], axis=1)
+            final = tuple(np.concatenate(p) for p in zip(final, last, strict=True))
         xs = ys + xs if residual and layer > 0 else ys
         finals.append(final)
     return xs, finals
 
 
 def score(name, w, h, memory):
-    """Return the score of every source position for the decoder state h."""
+    """Return the attention score of every source position for the decoder state h."""
     if name == "dot":
         return np.array([h @ s for s in memory])
     if name == "scaled_dot":
@@ -136,7 +136,7 @@ def align(settings, w, h, keys, t):
 
 
 def attend(settings, w, h, memory, t):
-    """Return context and weights; a hard alignment reads its most probable position."""
+    """Return the context and the attention weights; hard attention selects the argmax."""
     keys, values = memory, memory
     if settings.key_value == "split":
         keys, values = np.split(memory, 2, axis=1)
@@ -147,6 +147,7 @@ def attend(settings, w, h, memory, t):
 
 
 def bridge(name, w, carries, layers, states):
+    """Return the initial carries of the decoder."""
     if name == "copy":
         return carries
     first = []
@@ -165,6 +166,7 @@ def maxout(w, *inputs):
 
 
 def step(w, dec, carries, x):
+    """Compute one time step of all decoder layers."""
     new = []
     for layer in range(dec.layers):
         carry = CELLS[dec.cell][0](w[f"forward{layer}"], carries[layer], x)
@@ -174,7 +176,7 @@ def step(w, dec, carries, x):
 
 
 def translator(params, model, source, target_in, reverse_source=False):
-    """Return logits and attention of a translator for one sentence pair, token by token."""
+    """Return the logits and attention weights of a translation model for one sentence pair."""
     enc, dec, attention = model.encoder, model.decoder, model.attention
     w = params["encoder"]
     memory, finals = stack(
@@ -212,13 +214,13 @@ def dense(w, x):
 
 
 def window(xs, t, width):
-    """x_{t−w} to x_{t+w}, zeros outside."""
+    """Return x_{t−width} to x_{t+width}, with zeros outside the sequence."""
     zeros = np.zeros_like(xs[0])
     return [xs[s] if 0 <= s < len(xs) else zeros for s in range(t - width, t + width + 1)]
 
 
 def windowed(w, xs, windows):
-    """The windowed MLP and the time-delay network, one time step after another."""
+    """Compute the windowed MLP or the time-delay network, time step by time step."""
     for i, width in enumerate(windows):
         kernel, bias = w[f"layer{i}"]["kernel"], w[f"layer{i}"]["bias"]
         xs = np.array([
@@ -229,10 +231,10 @@ def windowed(w, xs, windows):
 
 
 def delayed(cell, w, xs, layers, delay, reverse):
-    """Return the states after `delay` further time steps, which are zeros after the end."""
-    nothing = np.zeros((delay, xs.shape[1]))
-    longer = [nothing, xs] if reverse else [xs, nothing]
-    states, _ = stack(cell, w["stack"], np.concatenate(longer), layers, reverse=reverse)
+    """Return the states after `delay` further time steps; after the end, inputs are zeros."""
+    zeros = np.zeros((delay, xs.shape[1]))
+    padded = [zeros, xs] if reverse else [xs, zeros]
+    states, _ = stack(cell, w["stack"], np.concatenate(padded), layers, reverse=reverse)
     return states[: len(xs)] if reverse else states[delay:]
 
 
@@ -251,8 +253,8 @@ def tagger(params, model, xs, network=None):
     """Return outputs [networks, time step, output] for one sequence of vectors."""
     network = network or model.network
     if network == "merged":
-        ways = ("forward", "backward")
-        return np.concatenate([tagger(params[way], model, xs, way) for way in ways])
+        directions = ("forward", "backward")
+        return np.concatenate([tagger(params[name], model, xs, name) for name in directions])
     w, layers = params["network"], model.layers
     if network in ("mlp", "tdnn"):
         later = model.window if network == "tdnn" else 0
@@ -266,7 +268,7 @@ def tagger(params, model, xs, network=None):
 
 
 def sentence(params, model, words):
-    """Return the logits of one sentence, and with attention pooling its hops."""
+    """Return the logits of one sentence and, with attention pooling, the weights of its hops."""
     embedded = params["embed"]["embedding"][words]
     states, finals = stack(model.cell, params["stack"], embedded, model.layers, bidirectional=True)
     hops = None
@@ -286,38 +288,38 @@ def sentence(params, model, words):
     return dense(params["output"], vector), hops
 
 
-def look(w, states):
-    """Yang 2016 eqs. 5 to 7: return the vector and the attention weights."""
+def context_attention(w, states):
+    """Return the weighted sum of the states and the attention weights (Yang 2016 eqs. 5 to 7)."""
     u = w["u"]["kernel"][:, 0]
     weights = softmax(np.array([np.tanh(dense(w["W"], h)) @ u for h in states]))
     return sum(a * h for a, h in zip(weights, states, strict=True)), weights
 
 
 def han(params, model, document):
-    """Return the logits of one document, and the weights of its words and sentences."""
-    vectors, of_words = [], []
+    """Return the logits of one document, and the attention weights of words and sentences."""
+    vectors, word_weights = [], []
     for words in document:
         embedded = params["embed"]["embedding"][words]
         states, _ = stack(model.cell, params["words"], embedded, 1, bidirectional=True)
-        vector, weights = look(params["word_attention"], states)
+        vector, weights = context_attention(params["word_attention"], states)
         vectors.append(vector)
-        of_words.append(weights)
+        word_weights.append(weights)
     states, _ = stack(model.cell, params["sentences"], np.array(vectors), 1, bidirectional=True)
-    vector, of_sentences = look(params["sentence_attention"], states)
-    return dense(params["output"], vector), of_words, of_sentences
+    vector, sentence_weights = context_attention(params["sentence_attention"], states)
+    return dense(params["output"], vector), word_weights, sentence_weights
 
 
 def reader(params, model, passage, query):
-    """Return the attention s over a passage, and α and β where the reader has them."""
+    """Return the attention weights s over a passage, and α and β (None for attention_sum)."""
 
     def read(words):
         embedded = params["embed"]["embedding"][words]
         return stack(model.cell, params["stack"], embedded, model.layers, bidirectional=True)
 
-    document, (asked, finals) = read(passage)[0], read(query)
+    document, (query_states, finals) = read(passage)[0], read(query)
     if model.reader == "attention_sum":
         return softmax(np.array([h @ finals[-1][-1] for h in document])), None, None
-    scores = np.array([[h @ q for q in asked] for h in document])
+    scores = np.array([[h @ q for q in query_states] for h in document])
     alpha = np.array([softmax(scores[:, j]) for j in range(len(query))])
     beta = np.mean([softmax(scores[i]) for i in range(len(passage))], axis=0)
     s = np.array([sum(alpha[j, i] * beta[j] for j in range(len(query)))

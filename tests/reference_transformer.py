@@ -1,4 +1,4 @@
-"""The equations of the Transformer (Vaswani 2017) in NumPy, float64, one position at a time."""
+"""The equations of the Transformer (Vaswani 2017) in NumPy and float64, position by position."""
 
 import jax
 import numpy as np
@@ -6,31 +6,34 @@ import numpy as np
 from tests.reference import softmax
 
 
-def multi_head(w, xs, memory, heads, seen):
-    """Return outputs and weights of queries xs over memory positions with `seen(t, s)`."""
+def multi_head(w, xs, memory, heads, visible):
+    """Attend from each position t of xs to the memory positions s where `visible(t, s)` is true.
+
+    Return the outputs and the attention weights [heads, target, source].
+    """
     outputs, weights = [], []
     for t, x in enumerate(xs):
-        q, parts, alphas = x @ w["W_Q"]["kernel"], [], []
+        q, contexts, alphas = x @ w["W_Q"]["kernel"], [], []
         k, v = memory @ w["W_K"]["kernel"], memory @ w["W_V"]["kernel"]
         for head in range(heads):
-            width, deep = q.size // heads, v.shape[1] // heads
-            of_keys = slice(head * width, (head + 1) * width)
-            of_values = slice(head * deep, (head + 1) * deep)
-            visible = [s for s in range(len(memory)) if seen(t, s)]
-            scores = np.array([q[of_keys] @ k[s, of_keys] / np.sqrt(width) for s in visible])
+            d_k, d_v = q.size // heads, v.shape[1] // heads
+            keys = slice(head * d_k, (head + 1) * d_k)
+            values = slice(head * d_v, (head + 1) * d_v)
+            positions = [s for s in range(len(memory)) if visible(t, s)]
+            scores = np.array([q[keys] @ k[s, keys] / np.sqrt(d_k) for s in positions])
             alpha = np.zeros(len(memory))
-            alpha[visible] = softmax(scores)
-            parts.append(sum(alpha[s] * v[s, of_values] for s in visible))
+            alpha[positions] = softmax(scores)
+            contexts.append(sum(alpha[s] * v[s, values] for s in positions))
             alphas.append(alpha)
-        outputs.append(np.concatenate(parts) @ w["W_O"]["kernel"])
+        outputs.append(np.concatenate(contexts) @ w["W_O"]["kernel"])
         weights.append(alphas)
     return np.array(outputs), np.array(weights).swapaxes(0, 1)
 
 
 def layer_norm(w, xs):
-    centred = xs - xs.mean(axis=-1, keepdims=True)
-    deviation = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-6)
-    return w["scale"] * centred / deviation + w["bias"]
+    centered = xs - xs.mean(axis=-1, keepdims=True)
+    deviation = np.sqrt((centered**2).mean(axis=-1, keepdims=True) + 1e-6)
+    return w["scale"] * centered / deviation + w["bias"]
 
 
 def feed_forward(w, xs):
@@ -38,7 +41,7 @@ def feed_forward(w, xs):
     return inner @ w["W_2"]["kernel"] + w["W_2"]["bias"]
 
 
-def around(w, xs, sublayer, pre):
+def residual(w, xs, sublayer, pre):
     if pre:
         return xs + sublayer(layer_norm(w["norm"], xs))
     return layer_norm(w["norm"], xs + sublayer(xs))
@@ -48,38 +51,38 @@ def encoder_layer(w, xs, heads, pre):
     def attention(xs):
         return multi_head(w["attention"], xs, xs, heads, lambda t, s: True)[0]
 
-    xs = around(w["residuals_0"], xs, attention, pre)
-    return around(w["residuals_1"], xs, lambda xs: feed_forward(w["feed_forward"], xs), pre)
+    xs = residual(w["residuals_0"], xs, attention, pre)
+    return residual(w["residuals_1"], xs, lambda xs: feed_forward(w["feed_forward"], xs), pre)
 
 
 def decoder_layer(w, xs, memory, heads, pre):
-    """Return outputs, and attention weights [heads, target, source] over the source."""
+    """Return the outputs and the source attention weights [heads, target, source]."""
     weights = []
 
-    def look_back(xs):
+    def self_attention(xs):
         return multi_head(w["self_attention"], xs, xs, heads, lambda t, s: s <= t)[0]
 
-    def look_across(xs):
-        out, alpha = multi_head(w["source_attention"], xs, memory, heads, lambda t, s: True)
+    def source_attention(xs):
+        outputs, alpha = multi_head(w["source_attention"], xs, memory, heads, lambda t, s: True)
         weights.append(alpha)
-        return out
+        return outputs
 
-    xs = around(w["residuals_0"], xs, look_back, pre)
-    xs = around(w["residuals_1"], xs, look_across, pre)
-    xs = around(w["residuals_2"], xs, lambda xs: feed_forward(w["feed_forward"], xs), pre)
+    xs = residual(w["residuals_0"], xs, self_attention, pre)
+    xs = residual(w["residuals_1"], xs, source_attention, pre)
+    xs = residual(w["residuals_2"], xs, lambda xs: feed_forward(w["feed_forward"], xs), pre)
     return xs, weights[0]
 
 
 def sinusoid(position, features):
-    place = np.zeros(features)
+    encoding = np.zeros(features)
     for i in range(0, features, 2):
         angle = position / 10_000 ** (i / features)
-        place[i], place[i + 1] = np.sin(angle), np.cos(angle)
-    return place
+        encoding[i], encoding[i + 1] = np.sin(angle), np.cos(angle)
+    return encoding
 
 
 def transformer(params, model, source, target_in):
-    """Return logits and source attention [layers, heads, target, source] of one pair."""
+    """Return the logits and source attention [layers, heads, target, source] of a sentence pair."""
     pre, d = model.norm == "pre", model.features
     source_table = params["source_embed"]["embedding"]
     target_table = source_table
@@ -88,10 +91,10 @@ def transformer(params, model, source, target_in):
 
     def embed(table, tokens):
         if model.positions == "learned":
-            places = params["positions"]["embedding"][: len(tokens)]
+            positions = params["positions"]["embedding"][: len(tokens)]
         else:
-            places = np.array([sinusoid(p, d) for p in range(len(tokens))])
-        return table[tokens] * np.sqrt(d) + places
+            positions = np.array([sinusoid(p, d) for p in range(len(tokens))])
+        return table[tokens] * np.sqrt(d) + positions
 
     def layers(w):
         if model.scan:

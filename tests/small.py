@@ -1,4 +1,4 @@
-"""Minimal corpora and configs for all tasks except translation."""
+"""Small corpora and configs for all tasks except translation."""
 
 from pathlib import Path
 
@@ -12,6 +12,7 @@ WORDS = ["the", "film", "was", "good", "bad", "long", "short", "and", "very", "d
 
 
 def columns(folder: Path, rng: np.random.Generator) -> None:
+    """Write a corpus of words with part-of-speech tags and chunk labels."""
     for split in ("train", "valid", "test"):
         lines = []
         for length in rng.integers(1, 7, 12):
@@ -26,6 +27,8 @@ def chunk(word: str) -> str:
 
 
 def music(folder: Path, rng: np.random.Generator) -> None:
+    """Write a corpus of piano rolls."""
+
     def pieces() -> np.ndarray:
         cell = np.empty((1, 9), object)
         for i in range(9):
@@ -37,15 +40,18 @@ def music(folder: Path, rng: np.random.Generator) -> None:
 
 
 def texts(folder: Path, rng: np.random.Generator) -> None:
+    """Write a corpus of labeled texts of one to three sentences."""
     for split in ("train", "valid", "test"):
         lines = []
         for i in range(16):
-            parts = [" ".join(rng.choice(WORDS, n)) for n in rng.integers(1, 6, rng.integers(1, 4))]
-            lines.append(f"{i % 2}\t{'. '.join(parts)} <b>{split}</b>\n")
+            lengths = rng.integers(1, 6, rng.integers(1, 4))
+            sentences = [" ".join(rng.choice(WORDS, n)) for n in lengths]
+            lines.append(f"{i % 2}\t{'. '.join(sentences)} <b>{split}</b>\n")
         (folder / f"{split}.tsv").write_text("".join(lines))
 
 
 def questions(folder: Path, rng: np.random.Generator) -> None:
+    """Write a corpus of cloze questions with two candidate answers."""
     for split in ("train", "valid", "test"):
         blocks = []
         for _ in range(12):
@@ -57,7 +63,8 @@ def questions(folder: Path, rng: np.random.Generator) -> None:
 
 
 SPLITS = {"train": "traindata", "valid": "validdata", "test": "testdata"}
-TASKS = {  # config module, its arguments, function that writes a corpus, changed fields
+# Config module, config arguments, function that writes the corpus, and overridden config fields.
+TASKS = {
     "series": (schuster1997, "data=series,network=merged", None, {}),
     "classes": (schuster1997, "data=series_classes,network=tdnn", None, {}),
     "columns": (schuster1997, "data=columns,cell=lstm", columns, {}),
@@ -73,7 +80,7 @@ TASKS = {  # config module, its arguments, function that writes a corpus, change
 
 
 def small_config(name: str, folder: Path) -> Config:
-    """Return a config that trains for two steps; its corpus is written to `folder`."""
+    """Write a small corpus to `folder`; return a config that trains on it for two steps."""
     module, arguments, write, changes = TASKS[name]
     config = module.get_config(arguments)
     folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""A task that compiles fast, for tests of the trainer: fit a line to points."""
+"""Toy task for tests of the trainer, which compiles fast: fit a line to points."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +8,7 @@ from training.loop import Evaluation
 
 
 class Points:
-    """A source of batches of numbers; batch n is a function of n."""
+    """Training batches of random numbers; batch n depends on n only."""
 
     steps_per_epoch = 5
     shapes = ({"x": np.zeros(8, np.float32)},)
@@ -22,6 +22,8 @@ class Points:
 
 
 class Line:
+    """Fit w x + b to 3 x − 1."""
+
     averages = ()
     counted = "points"
 
@@ -39,7 +41,7 @@ class Line:
 
 
 class Exploding(Line):
-    """Has NaN in every batch from the fifth on."""
+    """The same task with NaN in every batch from the fifth on."""
 
     def train_batches(self, seed, host, hosts):
         class From5(Points):
@@ -51,6 +53,7 @@ class Exploding(Line):
 
 
 def toy_config(**train):
+    """Return a config for the toy task; keyword arguments override config.train."""
     config = base_config()
     config.optimizer.update({"name": "momentum", "learning_rate": 0.05, "clip_norm": 0.0})
     config.train.update({"steps": 20, "eval_every": 5, "log_every": 1, **train})
@@ -58,7 +61,7 @@ def toy_config(**train):
 
 
 def constant_evaluation(*losses):
-    """Return an evaluation that gives these losses in turn and then repeats the last."""
+    """Return an evaluation function that returns the given losses in turn, then the last again."""
     remaining = list(losses)
 
     def evaluate(params):

@@ -1,4 +1,4 @@
-"""Beam search over a fake model whose probabilities are a table, against exhaustive search."""
+"""Compare beam search with exhaustive search, over a fake model given by a table."""
 
 import functools
 import itertools
@@ -13,18 +13,18 @@ from ml_collections import FrozenConfigDict
 
 from configs.base import base_config
 from data.vocabulary import BOS, EOS, PAD
-from decoding.beam import beam_search, largest
+from decoding.beam import beam_search, blocked_top_k
 from decoding.greedy import greedy
 
-WORDS = 6  # PAD, BOS, EOS, UNK and two more
+VOCABULARY = 6  # PAD, BOS, EOS, UNK and two other tokens
 BATCH, SOURCE = 3, 4
 
 
 def table(seed):
-    """Return logits of the next word and attention by the last word, for each sentence."""
+    """Draw logits and attention weights that depend on the sentence and the last token only."""
     rng = np.random.default_rng(seed)
-    logits = rng.normal(0, 1.5, (BATCH, WORDS, WORDS))
-    weights = rng.dirichlet(np.ones(SOURCE), (BATCH, WORDS))
+    logits = rng.normal(0, 1.5, (BATCH, VOCABULARY, VOCABULARY))
+    weights = rng.dirichlet(np.ones(SOURCE), (BATCH, VOCABULARY))
     return jnp.array(logits), jnp.array(weights)
 
 
@@ -52,32 +52,32 @@ def search(seed, longest, decode, **more):
     )  # fmt: skip
 
 
-def exact(seed, row):
+def float64_logits(seed, row):
     return np.asarray(table(seed)[0][row], float)
 
 
 def log_softmax(x):
-    x = np.where(np.isin(np.arange(WORDS), (PAD, BOS)), -np.inf, x - np.log(np.exp(x).sum()))
+    x = np.where(np.isin(np.arange(VOCABULARY), (PAD, BOS)), -np.inf, x - np.log(np.exp(x).sum()))
     return x
 
 
-def everything(logits, longest):
-    """Return all hypotheses of a sentence with their log p."""
-    found = {}
+def all_hypotheses(logits, longest):
+    """Return log p of every possible hypothesis of a sentence."""
+    hypotheses = {}
     for length in range(1, longest + 1):
-        for words in itertools.product((3, 4, 5), repeat=length):
-            ends = [words] if length == longest else []
-            for said in [*ends, (*words[:-1], EOS)]:
+        for tokens in itertools.product((3, 4, 5), repeat=length):
+            without_eos = [tokens] if length == longest else []
+            for candidate in [*without_eos, (*tokens[:-1], EOS)]:
                 last, total = BOS, 0.0
-                for word in said:
-                    total += log_softmax(logits[last])[word]
-                    last = word
-                found[said] = total
-    return found
+                for token in candidate:
+                    total += log_softmax(logits[last])[token]
+                    last = token
+                hypotheses[candidate] = total
+    return hypotheses
 
 
 @pytest.mark.parametrize("penalty", ["none", "gnmt", "average"])
-def test_a_beam_as_wide_as_all_hypotheses_finds_the_best(penalty):
+def test_a_beam_that_holds_all_hypotheses_finds_the_best(penalty):
     decode = settings(beam=45, length_penalty=penalty, alpha=0.8)
     found = search(0, [4, 2, 3], decode)
     lengths = {
@@ -85,17 +85,16 @@ def test_a_beam_as_wide_as_all_hypotheses_finds_the_best(penalty):
     }  # fmt: skip
     for row, longest in enumerate((4, 2, 3)):
         scores = {
-            words: log_p / lengths[penalty](len(words))
-            for words, log_p in everything(exact(0, row), longest).items()
+            tokens: log_p / lengths[penalty](len(tokens))
+            for tokens, log_p in all_hypotheses(float64_logits(0, row), longest).items()
         }
         best = sorted(scores, key=scores.get, reverse=True)[:3]
-        for rank, words in enumerate(best):
+        for rank, expected in enumerate(best):
             tokens = found.tokens[row, rank]
-            assert tuple(tokens[tokens != PAD].tolist()) == words
-            np.testing.assert_allclose(found.score[row, rank], scores[words], rtol=1e-5)
-            np.testing.assert_allclose(
-                found.log_p[row, rank], everything(exact(0, row), longest)[words], rtol=1e-5
-            )
+            assert tuple(tokens[tokens != PAD].tolist()) == expected
+            np.testing.assert_allclose(found.score[row, rank], scores[expected], rtol=1e-5)
+            log_p = all_hypotheses(float64_logits(0, row), longest)[expected]
+            np.testing.assert_allclose(found.log_p[row, rank], log_p, rtol=1e-5)
 
 
 ALL = 45  # more than the largest number of active hypotheses
@@ -103,7 +102,7 @@ ALL = 45  # more than the largest number of active hypotheses
 
 @functools.cache
 def compiled(decode):
-    """Return a search that is compiled once for all examples that hypothesis draws."""
+    """Return a search function that is compiled once for all examples that Hypothesis draws."""
 
     def run(logits, longest):
         def step(state, tokens):
@@ -117,28 +116,29 @@ def compiled(decode):
 
 @hypothesis.settings(max_examples=25, deadline=None)
 @hypothesis.given(
-    # Few values make ties common; −30 makes words impossible, 30 makes them certain.
+    # Few different values make ties common; −30 makes a token impossible, and 30 certain.
     st.lists(st.sampled_from([-30, 0, 0, 1, 2, 30]), min_size=108, max_size=108),
     st.tuples(*[st.integers(0, 4)] * BATCH),
 )
 def test_a_wide_beam_finds_the_result_of_exhaustive_search(values, longest):
-    logits = np.array(values, np.float32).reshape(BATCH, WORDS, WORDS)
+    logits = np.array(values, np.float32).reshape(BATCH, VOCABULARY, VOCABULARY)
     decode = FrozenConfigDict(settings(beam=ALL))
     found = compiled(decode)(logits, jnp.array(longest))
     for row in range(BATCH):
         if longest[row] == 0:
             assert (found.tokens[row] == PAD).all()
             continue
-        scores = everything(logits[row].astype(float), longest[row])
+        scores = all_hypotheses(logits[row].astype(float), longest[row])
         best = max(scores.values())
         np.testing.assert_allclose(found.score[row, 0], best, rtol=1e-4, atol=1e-4)
         tokens = found.tokens[row, 0]
-        said = tuple(tokens[tokens != PAD].tolist())
-        np.testing.assert_allclose(scores[said], best, rtol=1e-4, atol=1e-4)  # or a tie
+        found_tokens = tuple(tokens[tokens != PAD].tolist())
+        # Several hypotheses may have the best score.
+        np.testing.assert_allclose(scores[found_tokens], best, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("penalty", ["none", "gnmt", "average"])
-def test_a_beam_of_one_is_greedy(penalty):
+def test_a_beam_of_width_one_equals_greedy_decoding(penalty):
     for seed in range(5):
         found = search(seed, [6, 3, 0], settings(beam=1, length_penalty=penalty, alpha=1.0))
         plain = greedy(
@@ -149,27 +149,27 @@ def test_a_beam_of_one_is_greedy(penalty):
         np.testing.assert_allclose(found.attention[:2, 0], plain.attention[:2], rtol=1e-6)
 
 
-def test_hypotheses_are_sorted_and_different():
+def test_hypotheses_are_sorted_and_distinct():
     found = search(3, [5, 5, 5], settings(beam=8))
     assert (jnp.diff(found.score, axis=1) <= 0).all()
     for row in found.tokens.tolist():
         assert len(set(map(tuple, row))) == 8
 
 
-def test_attention_follows_the_reordering():
+def test_attention_weights_are_reordered_with_their_hypotheses():
     found = search(1, [5, 4, 3], settings())
     weights = table(1)[1]
     for row, rank in itertools.product(range(BATCH), range(4)):
         last = BOS
-        for t, word in enumerate(found.tokens[row, rank].tolist()):
-            if word == PAD:
+        for t, token in enumerate(found.tokens[row, rank].tolist()):
+            if token == PAD:
                 break
             np.testing.assert_allclose(found.attention[row, rank, t], weights[row, last])
-            last = word
+            last = token
 
 
-def test_the_state_of_the_model_follows_the_reordering():
-    """The state of this model records the tokens that it has read."""
+def test_the_model_state_is_reordered_with_its_hypothesis():
+    """The state of this fake model encodes all tokens that it has read."""
     logits = jnp.repeat(table(2)[0], 4, axis=0)
 
     def step(state, tokens):
@@ -178,12 +178,12 @@ def test_the_state_of_the_model_follows_the_reordering():
 
     found = beam_search(step, jnp.zeros(12, int), BATCH, jnp.array([4] * 3), 4, settings())
     for row, rank in itertools.product(range(BATCH), range(4)):
-        fed = BOS
-        for t, word in enumerate(found.tokens[row, rank].tolist()):
-            if word == PAD:
+        expected = BOS
+        for t, token in enumerate(found.tokens[row, rank].tolist()):
+            if token == PAD:
                 break
-            assert found.attention[row, rank, t, 0] == fed
-            fed = fed * 10 + word
+            assert found.attention[row, rank, t, 0] == expected
+            expected = expected * 10 + token
 
 
 def test_no_hypothesis_is_shorter_than_min_length():
@@ -192,15 +192,16 @@ def test_no_hypothesis_is_shorter_than_min_length():
     assert (lengths[0] >= 4).all() and (lengths[2] == 6).all()
 
 
-def test_coverage_prefers_hypotheses_that_attend_to_the_whole_source():
+def test_the_coverage_penalty_equals_its_equation():
     mask = jnp.array([[True] * 4, [True, True, False, False], [True] * 4])
     decode = settings(beam=45, coverage=2.0)
     found = search(5, [3, 3, 3], decode, source_mask=mask)
     for row in range(BATCH):
         scores = {}
-        for words, log_p in everything(exact(5, row), 3).items():
-            read = np.asarray(table(5)[1][row])[[BOS, *words[:-1]]].sum(axis=0)
-            scores[words] = log_p + 2.0 * np.log(np.minimum(read, 1))[np.asarray(mask[row])].sum()
+        for tokens, log_p in all_hypotheses(float64_logits(5, row), 3).items():
+            coverage = np.asarray(table(5)[1][row])[[BOS, *tokens[:-1]]].sum(axis=0)
+            penalty = np.log(np.minimum(coverage, 1))[np.asarray(mask[row])].sum()
+            scores[tokens] = log_p + 2.0 * penalty
         best = max(scores, key=scores.get)
         tokens = found.tokens[row, 0]
         assert tuple(tokens[tokens != PAD].tolist()) == best
@@ -208,33 +209,33 @@ def test_coverage_prefers_hypotheses_that_attend_to_the_whole_source():
 
 
 def test_the_search_stops_when_all_sentences_are_done():
-    steps = []
+    calls = []
 
     def step(state, tokens):
-        jax.debug.callback(lambda: steps.append(1))
-        return jnp.full((len(tokens), WORDS), -9.0).at[:, EOS].set(9.0), state, None
+        jax.debug.callback(lambda: calls.append(1))
+        return jnp.full((len(tokens), VOCABULARY), -9.0).at[:, EOS].set(9.0), state, None
 
     found = beam_search(step, jnp.zeros(2), 1, jnp.array([50]), 50, settings(beam=2))
     jax.effects_barrier()
     assert found.attention is None
-    assert len(steps) == 2  # one hypothesis finishes per time step
+    assert len(calls) == 2  # one hypothesis finishes per time step
 
 
-def test_early_ends_do_not_displace_a_more_probable_sentence():
-    """</s> is always a probable continuation, but the whole sentence is the most probable."""
+def test_short_hypotheses_do_not_displace_a_more_probable_long_one():
+    """</s> is always the second most probable token, but the whole sentence has the largest p."""
     sentence = [4, 5, 4, 5, 4, 5, EOS]
 
     def step(state, tokens):
-        wanted = jax.nn.one_hot(jnp.array(sentence)[state], WORDS)
-        end = jax.nn.one_hot(EOS, WORDS)[None]
-        return jnp.log(0.95 * wanted + 0.04 * end + 0.0025), state + 1, None
+        next_token = jax.nn.one_hot(jnp.array(sentence)[state], VOCABULARY)
+        end = jax.nn.one_hot(EOS, VOCABULARY)[None]
+        return jnp.log(0.95 * next_token + 0.04 * end + 0.0025), state + 1, None
 
     found = beam_search(step, jnp.zeros(2, int), 1, jnp.array([20]), 20, settings(beam=2))
     np.testing.assert_array_equal(found.tokens[0, 0, :7], sentence)
 
 
-def test_unfinished_sentences_of_the_batch_change_no_result():
-    """A finished sentence is final, even if the mean log p of active hypotheses could rise."""
+def test_results_do_not_depend_on_the_other_sentences_of_the_batch():
+    """The result of a finished sentence is final, even if an active hypothesis could still win."""
     decode = settings(beam=2, length_penalty="average", alpha=1.0)
     for seed in range(4):
         together = search(seed, [6, 6, 6], decode)
@@ -246,10 +247,10 @@ def test_unfinished_sentences_of_the_batch_change_no_result():
 
 @hypothesis.given(hypothesis.strategies.integers(0, 1000))
 @hypothesis.settings(max_examples=30, deadline=None)
-def test_the_largest_values_of_long_rows_equal_top_k(seed):
+def test_blocked_top_k_equals_top_k(seed):
     rng = np.random.default_rng(seed)
     x = rng.integers(-9, 9, (2, rng.choice([40, 57, 89]))).astype(np.float32)  # with many ties
     x[rng.random(x.shape) < 0.3] = -np.inf
     x = jnp.array(x)
-    for ours, theirs in zip(largest(x, 3, block=4), jax.lax.top_k(x, 3), strict=True):
+    for ours, theirs in zip(blocked_top_k(x, 3, block=4), jax.lax.top_k(x, 3), strict=True):
         np.testing.assert_array_equal(ours, theirs)

@@ -1,4 +1,4 @@
-"""Greedy decoding over a fake model whose best words are known by hand."""
+"""Greedy decoding over a fake model whose best tokens are known."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from data.vocabulary import BOS, EOS, PAD
 from decoding.greedy import greedy
 
 A, B = 4, 5
-# The next word after each word, for two sentences: A B </s>, and one that never ends.
+# The best next token after each token, for two sentences: A B </s>, and one that never ends.
 TABLE = np.full((2, 6), PAD)
 TABLE[0, [BOS, A, B]] = A, B, EOS
 TABLE[1, [BOS, A, B]] = B, B, A
@@ -17,9 +17,9 @@ P = 0.9
 
 
 def step(state, tokens):
-    """Give the table's next word probability P, and attend to the position that state counts."""
-    wanted = jax.nn.one_hot(jnp.array(TABLE)[jnp.arange(2), tokens], 6)
-    logits = jnp.log(wanted * P + (1 - wanted) * (1 - P) / 5)
+    """Give the next token in TABLE the probability P, and attend to position t at time step t."""
+    best = jax.nn.one_hot(jnp.array(TABLE)[jnp.arange(2), tokens], 6)
+    logits = jnp.log(best * P + (1 - best) * (1 - P) / 5)
     return logits, state + 1, jax.nn.one_hot(state, 3)
 
 
@@ -28,12 +28,12 @@ def decoded():
     return greedy(step, jnp.zeros(2, int), 2, jnp.array([5, 3]), length=6)
 
 
-def test_decoding_stops_at_the_end_or_at_max_length(decoded):
+def test_decoding_stops_at_eos_or_at_max_length(decoded):
     np.testing.assert_array_equal(decoded.tokens[0], [A, B, EOS, PAD, PAD, PAD])
     np.testing.assert_array_equal(decoded.tokens[1], [B, A, B, PAD, PAD, PAD])
 
 
-def test_log_p_is_that_of_the_generated_tokens(decoded):
+def test_log_p_is_the_sum_over_the_generated_tokens(decoded):
     np.testing.assert_allclose(decoded.log_p, [3 * np.log(P)] * 2, rtol=1e-5)
 
 
@@ -42,16 +42,16 @@ def test_attention_has_one_row_per_token(decoded):
     np.testing.assert_array_equal(decoded.attention[:, 3:], 0)
 
 
-def test_padding_and_begin_are_never_generated():
-    def insists(state, tokens):
+def test_pad_and_bos_are_never_generated():
+    def prefers_pad_and_bos(state, tokens):
         return jnp.array([[9.0, 8.0, 0.0, 1.0, 2.0]]), state, None
 
-    result = greedy(insists, jnp.zeros(1), 1, jnp.array([2]), length=2)
+    result = greedy(prefers_pad_and_bos, jnp.zeros(1), 1, jnp.array([2]), length=2)
     np.testing.assert_array_equal(result.tokens, [[4, 4]])
     assert result.attention is None
 
 
-def test_a_padding_row_generates_nothing():
+def test_no_tokens_are_generated_for_a_padding_row():
     result = greedy(step, jnp.zeros(2, int), 2, jnp.array([5, 0]), length=6)
     np.testing.assert_array_equal(result.tokens[1], PAD)
     assert result.log_p[1] == 0

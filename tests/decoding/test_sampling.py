@@ -4,38 +4,39 @@ import numpy as np
 
 from decoding.ensemble import ensemble
 from decoding.greedy import greedy
-from decoding.sampling import sampled
+from decoding.sampling import make_sampler
 
 P = jnp.array([0.5, 0.3, 0.15, 0.05])
-MANY = 20_000
+SAMPLES = 20_000
 
 
-def shares(**settings):
-    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(MANY))
-    words = sampled(keys, **settings)(jnp.tile(jnp.log(P), (MANY, 1)), jnp.array(3))
-    return np.bincount(words, minlength=4) / MANY
+def frequencies(**settings):
+    """Return the relative frequency of each token among many samples."""
+    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(SAMPLES))
+    tokens = make_sampler(keys, **settings)(jnp.tile(jnp.log(P), (SAMPLES, 1)), jnp.array(3))
+    return np.bincount(tokens, minlength=4) / SAMPLES
 
 
-def test_tokens_are_drawn_in_proportion_to_their_probability():
-    np.testing.assert_allclose(shares(temperature=1.0), P, atol=0.015)
+def test_tokens_are_sampled_in_proportion_to_their_probability():
+    np.testing.assert_allclose(frequencies(temperature=1.0), P, atol=0.015)
     sharper = P**2 / (P**2).sum()
-    np.testing.assert_allclose(shares(temperature=0.5), sharper, atol=0.015)
+    np.testing.assert_allclose(frequencies(temperature=0.5), sharper, atol=0.015)
 
 
-def test_only_the_most_probable_tokens_are_drawn():
+def test_top_k_and_top_p_restrict_samples_to_the_most_probable_tokens():
     two = [5 / 8, 3 / 8, 0, 0]
-    np.testing.assert_allclose(shares(temperature=1.0, top_k=2), two, atol=0.015)
-    # .5 and .3 reach .75 without .15.
-    np.testing.assert_allclose(shares(temperature=1.0, top_p=0.75), two, atol=0.015)
-    np.testing.assert_array_equal(shares(temperature=1.0, top_p=0.1), [1, 0, 0, 0])
-    np.testing.assert_array_equal(shares(temperature=1.0, top_k=1), [1, 0, 0, 0])
+    np.testing.assert_allclose(frequencies(temperature=1.0, top_k=2), two, atol=0.015)
+    # The two most probable tokens have a total probability of .8, which is more than .75.
+    np.testing.assert_allclose(frequencies(temperature=1.0, top_p=0.75), two, atol=0.015)
+    np.testing.assert_array_equal(frequencies(temperature=1.0, top_p=0.1), [1, 0, 0, 0])
+    np.testing.assert_array_equal(frequencies(temperature=1.0, top_k=1), [1, 0, 0, 0])
 
 
-def test_the_other_sentences_of_a_batch_change_no_sample():
+def test_samples_do_not_depend_on_the_other_sentences_of_the_batch():
     log_p = jnp.log(jnp.tile(P, (3, 1)))
     keys = jax.vmap(jax.random.key)(jnp.arange(3))
-    together = sampled(keys, 1.0)(log_p, jnp.array(0))
-    alone = sampled(keys[1:2], 1.0)(log_p[1:2], jnp.array(0))
+    together = make_sampler(keys, 1.0)(log_p, jnp.array(0))
+    alone = make_sampler(keys[1:2], 1.0)(log_p[1:2], jnp.array(0))
     assert together[1] == alone[0]
 
 

@@ -25,7 +25,7 @@ def params(tiny_task):
 
 
 def teacher_forced(task, params, source, target):
-    """Return log p of every possible next token, and the attention, under teacher forcing."""
+    """Return log p of every token and the attention weights, at every target position."""
     apply = functools.partial(task.model.apply, {"params": params})
     memory = apply(source, source != PAD, method="encode")
     features, attention = apply(memory, shift_right(target), attention=True, method="decode")
@@ -34,15 +34,15 @@ def teacher_forced(task, params, source, target):
 
 @pytest.fixture
 def searches():
-    """Return a list of the searches that are compiled during a test."""
-    found = []
+    """Return a list with one entry per search that is compiled during the test."""
+    compiled = []
 
-    def listen(event, seconds, fun_name="", **facts):
+    def listen(event, seconds, fun_name="", **details):
         if event.endswith("jaxpr_to_mlir_module_duration") and "_search" in fun_name:
-            found.append(fun_name)
+            compiled.append(fun_name)
 
     jax.monitoring.register_event_duration_secs_listener(listen)
-    yield found
+    yield compiled
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
@@ -53,7 +53,9 @@ PENALTY = {"beam": 2, "nbest": 2, "length_penalty": "average", "alpha": 1.0, "ma
 
 
 @pytest.mark.parametrize("changes", [{}, PENALTY, {"temperature": 1.0}], ids=str)
-def test_the_other_texts_of_a_batch_change_no_translation(tiny_task, params, mesh, changes):
+def test_translations_do_not_depend_on_the_other_texts_of_the_batch(
+    tiny_task, params, mesh, changes
+):
     translator = Translator([tiny_task], mesh, settings(tiny_task, **changes))
     found = translator.in_order([params], TEXTS, attention=True)
     assert [h.text for h in found[1]] == [""]
@@ -62,54 +64,54 @@ def test_the_other_texts_of_a_batch_change_no_translation(tiny_task, params, mes
     alone = translator.in_order([params], TEXTS[:1])[0]
     assert [h.text for h in alone] == [h.text for h in found[0]]
     np.testing.assert_allclose([h.score for h in alone], [h.score for h in found[0]], rtol=1e-5)
-    if "temperature" not in changes:  # samples depend on the number of the text
+    if "temperature" not in changes:  # samples depend on the index of the text
         assert [h.text for h in found[4]] == [h.text for h in found[0]]
 
 
 def test_an_ensemble_of_one_model_twice_equals_that_model(tiny_task, params, mesh, searches):
     texts = [*TEXTS, "May 3, 2020 " * 5]
     alone = Translator([tiny_task], mesh, settings(tiny_task)).in_order([params], texts)
-    assert len(searches) == 2  # one per width, compiled before the first call only
+    assert len(searches) == 2  # each width is compiled once
     twice = Translator([tiny_task] * 2, mesh, settings(tiny_task)).in_order([params] * 2, TEXTS)
     assert [h.text for (h,) in twice] == [h.text for (h,) in alone[:-1]]
 
 
-def test_an_ensemble_may_combine_architectures(tiny_task, transformer_task, params, mesh):
+def test_an_ensemble_may_combine_different_architectures(tiny_task, transformer_task, params, mesh):
     transformer_params = jax.jit(transformer_task.init)(jax.random.key(2))
     both = Translator([tiny_task, transformer_task], mesh, settings(tiny_task))
     assert len(both.in_order([params, transformer_params], TEXTS[:1])[0][0].ids) > 0
 
 
-def test_models_with_different_vocabularies_form_no_ensemble(tiny_task, cache, mesh):
+def test_models_with_different_vocabularies_cannot_form_an_ensemble(tiny_task, cache, mesh):
     config = tiny_config(cache)
     config.data.target_vocab.size = 5
     with pytest.raises(UserError, match="target vocabularies differ"):
         Translator([tiny_task, Translation(config)], mesh, tiny_task.config.decode)
 
 
-def test_vocabularies_alone_are_enough_to_translate(tiny_task, params, mesh, tmp_path):
+def test_a_task_without_its_corpus_can_translate(tiny_task, params, mesh, tmp_path):
     tiny_task.save_vocabularies(tmp_path / "vocabulary")
     config = tiny_task.config.copy_and_resolve_references()
     config.data.corpus, config.data.dir = "text", "nowhere"
-    bare = Translation(config, tmp_path / "vocabulary")
+    without_corpus = Translation(config, tmp_path / "vocabulary")
     ours, theirs = (
         Translator([task], mesh, settings(tiny_task)).in_order([params], TEXTS)
-        for task in (bare, tiny_task)
+        for task in (without_corpus, tiny_task)
     )
     assert [h.text for (h,) in ours] == [h.text for (h,) in theirs]
 
 
-def test_unknown_words_are_replaced_by_the_word_they_attend_to():
+def test_unknown_words_are_replaced_by_the_source_word_with_the_largest_attention():
     ids = np.array([7, UNK, UNK, UNK, EOS])
     attention = np.array([[1, 0, 0], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7], [0, 0, 1], [0, 0, 1]])
     source = ["the", "cat"]
     tokens = ["die", "<unk>", "<unk>", "<unk>", "</s>"]
     replaced = replace_unknown(ids, tokens, attention, source, {"cat": "Katze"})
-    # </s> is never copied, and an <unk> without attention to a word stays.
+    # </s> is never copied, and an <unk> that attends to no word is kept.
     assert replaced == ["die", "Katze", "the", "<unk>", "</s>"]
 
 
-def test_scores_of_a_padded_batch_equal_those_of_single_pairs(tiny_task, params, mesh):
+def test_forced_decoding_of_a_padded_batch_equals_that_of_single_pairs(tiny_task, params, mesh):
     pairs = [("May 3, 2020", "3. Mai 2020"), ("Monday, January 30, 2023", "Montag")]
     expected = []
     for source, target in pairs:
@@ -125,10 +127,10 @@ def test_scores_of_a_padded_batch_equal_those_of_single_pairs(tiny_task, params,
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "transformer", "scanned"])
-def test_hypotheses_of_a_beam_have_the_probability_and_attention_of_teacher_forcing(
+def test_beam_search_hypotheses_have_the_probability_and_attention_of_teacher_forcing(
     kind, tiny_task, transformer_task, cache, mesh
 ):
-    """So every hypothesis has the state of its own prefix and attends to its own sentence."""
+    """This shows that every hypothesis keeps the model state of its prefix and its sentence."""
     task = {"recurrent": tiny_task, "transformer": transformer_task}.get(kind)
     if task is None:
         config = transformer_task.config.copy_and_resolve_references()
@@ -150,7 +152,7 @@ def test_hypotheses_of_a_beam_have_the_probability_and_attention_of_teacher_forc
         np.testing.assert_allclose(h.attention, weights[row, : len(h.ids)], atol=1e-5)
 
 
-def test_casting_before_the_loop_changes_nothing(tiny_task, transformer_task):
+def test_casting_parameters_before_decoding_does_not_change_results(tiny_task, transformer_task):
     for task in (tiny_task, transformer_task):
         config = task.config.copy_and_resolve_references()
         config.model.dtype = "bfloat16"
@@ -164,8 +166,8 @@ def test_casting_before_the_loop_changes_nothing(tiny_task, transformer_task):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_small_groups_of_texts_join_wider_ones():
+def test_small_groups_of_texts_are_merged_with_wider_groups():
     assert _groups([3, 5, 12, 0, 30], batch=2) == [(8, [0, 1]), (32, [2, 4])]
-    assert _groups([3, 12, 30], batch=9) == [(16, [0, 1]), (32, [2])]  # but not too wide ones
+    assert _groups([3, 12, 30], batch=9) == [(16, [0, 1]), (32, [2])]  # 32 > 2 × 8
     assert _groups([5, 40], batch=1) == [(8, [0]), (48, [1])]
     assert _groups([0], batch=1) == []

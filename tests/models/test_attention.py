@@ -26,8 +26,8 @@ DOT = SCORES["dot"](query_width=WIDTH, key_width=WIDTH)
 PAIRS = list(itertools.product(SCORES, ALIGNMENTS))
 
 
-def attend(module, query, memory, mask, steps):
-    return module(query, module.source(memory, mask, True), steps)
+def attend(module, query, memory, mask, target_positions):
+    return module(query, module.source(memory, mask, True), target_positions)
 
 
 @functools.cache
@@ -43,31 +43,31 @@ def build(score, align, D=2, renormalize=False, max_source=9):
     def apply(params, *inputs):
         return module.apply({"params": params}, *inputs, method=attend)
 
-    def loss(tree, mask, steps):
-        context, weights = apply(*tree, mask, steps)
+    def loss(tree, mask, target_positions):
+        context, weights = apply(*tree, mask, target_positions)
         return jnp.sum(jnp.sin(context)) + jnp.sum(weights**2), (context, weights)
 
     return model.attention, module, jax.jit(apply), jax.jit(jax.grad(loss, has_aux=True))
 
 
-def draw(seed, lengths, steps):
-    """Return queries, memory padded to the longest + 2, its mask, and target positions."""
+def draw(seed, lengths, target_positions):
+    """Draw queries and padded encoder states; return them with the mask and target positions."""
     rng = np.random.default_rng(seed)
     longest = max(lengths) + 2
-    query = rng.normal(0, 2, (len(lengths), len(steps), WIDTH))
+    query = rng.normal(0, 2, (len(lengths), len(target_positions), WIDTH))
     memory = rng.normal(0, 1, (len(lengths), longest, WIDTH))
     mask = np.arange(longest) < np.array(lengths)[:, None]
-    positions = np.tile(steps, (len(lengths), 1))
+    positions = np.tile(target_positions, (len(lengths), 1))
     return (
         jnp.asarray(query, jnp.float32), jnp.asarray(memory, jnp.float32), jnp.asarray(mask),
         jnp.asarray(positions),
     )  # fmt: skip
 
 
-def check_against_the_equations(score, align, D, renormalize, seed, lengths, steps):
-    """Compare contexts, weights and gradients with respect to parameters, queries and memory."""
+def check_against_equations(score, align, D, renormalize, seed, lengths, target_positions):
+    """Compare contexts, weights and gradients of the loss with the NumPy reference."""
     config, module, _, gradient = build(score, align, D, renormalize)
-    query, memory, mask, positions = draw(seed, lengths, steps)
+    query, memory, mask, positions = draw(seed, lengths, target_positions)
 
     def init(key, *arguments):
         return {"params": {}, **module.init(key, *arguments, method=attend)}
@@ -80,7 +80,7 @@ def check_against_the_equations(score, align, D, renormalize, seed, lengths, ste
         return [
             [
                 reference.attend(config, w, query[row, i], memory[row, :length], t)
-                for i, t in enumerate(steps)
+                for i, t in enumerate(target_positions)
             ]
             for row, length in enumerate(lengths)
         ]
@@ -95,17 +95,19 @@ def check_against_the_equations(score, align, D, renormalize, seed, lengths, ste
             np.testing.assert_allclose(weights[row, i, :length], a, atol=3e-6)
             np.testing.assert_array_equal(weights[row, i, length:], 0)
             if align == "hard" and length > 1 and np.diff(np.sort(a))[-1] < 1e-4:
-                return  # a tie: either position may be read
+                return  # a tie, which either position may win
             np.testing.assert_allclose(context[row, i], c, atol=2e-5)
     reference.check_gradient(loss, exact, gradients, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize(("score", "align"), PAIRS, ids=str)
-def test_every_pair_equals_its_equations(score, align):
-    check_against_the_equations(score, align, 2, False, 0, lengths=[7, 1, 4], steps=[0, 3, 6, 8])
+def test_every_score_and_alignment_equal_their_equations(score, align):
+    check_against_equations(
+        score, align, 2, False, 0, lengths=[7, 1, 4], target_positions=[0, 3, 6, 8]
+    )
 
 
-# Lengths are of three kinds and shapes few, because each shape is compiled.
+# The strategies draw few different shapes, because every shape is compiled.
 @settings(max_examples=25, deadline=None)
 @given(
     align=st.sampled_from(["local_m", "local_p"]),
@@ -119,22 +121,23 @@ def test_windows_of_any_width_and_position_equal_their_equations(
     align, D, renormalize, seed, lengths, start
 ):
     """Includes S < D, S = 1, windows cut at both ends or by padding, and empty windows."""
-    steps = [start, start + 1, start + 5]
-    check_against_the_equations("general", align, D, renormalize, seed, list(lengths), steps)
+    positions = [start, start + 1, start + 5]
+    check_against_equations("general", align, D, renormalize, seed, list(lengths), positions)
 
 
 @pytest.mark.parametrize("bias", [-60.0, 60.0])
 def test_predicted_positions_reach_both_ends(bias):
+    """Parameters are set so that p_t is close to 0 or to the source length."""
     config, module, apply, _ = build("dot", "local_p")
-    query, memory, mask, steps = draw(1, [5, 3], [0])
+    query, memory, mask, positions = draw(1, [5, 3], [0])
     params = random_params(
-        lambda key, *a: module.init(key, *a, method=attend), query, memory, mask, steps
+        lambda key, *a: module.init(key, *a, method=attend), query, memory, mask, positions
     )
     params["v_p"]["kernel"] = jnp.sign(params["v_p"]["kernel"]) * bias
     params["W_p"]["kernel"] = (
         jnp.sign(query[0, 0])[:, None] * jnp.sign(params["v_p"]["kernel"]).T * jnp.sign(bias)
     )
-    _, weights = apply(params, query, memory, mask, steps)
+    _, weights = apply(params, query, memory, mask, positions)
     w = reference.as_float64(params)
     for row, length in enumerate((5, 3)):
         h, states = map(reference.as_float64, (query[row, 0], memory[row, :length]))
@@ -143,31 +146,31 @@ def test_predicted_positions_reach_both_ends(bias):
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_a_window_as_wide_as_the_source_is_global(score):
-    query, memory, mask, steps = draw(2, [6, 3], [0, 2, 5])
+def test_a_window_as_wide_as_the_source_equals_global_attention(score):
+    query, memory, mask, positions = draw(2, [6, 3], [0, 2, 5])
     _, module, local, _ = build(score, "local_m", D=8)
-    _, _, everything, _ = build(score, "global")
+    _, _, over_all, _ = build(score, "global")
     params = random_params(
         lambda key, *a: {"params": {}, **module.init(key, *a, method=attend)},
-        query, memory, mask, steps,
+        query, memory, mask, positions,
     )  # fmt: skip
     for ours, theirs in zip(
-        local(params, query, memory, mask, steps),
-        everything(params, query, memory, mask, steps),
+        local(params, query, memory, mask, positions),
+        over_all(params, query, memory, mask, positions),
         strict=True,
     ):
         np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
 
-def test_hard_samples_have_the_expectation_of_the_soft_context():
-    """The mean over many samples approaches the context of soft attention."""
+def test_the_mean_of_hard_attention_samples_is_the_soft_context():
     _, module, _, _ = build("dot", "hard")
-    query, memory, mask, steps = draw(3, [4], [0])
-    repeated = [jnp.repeat(x, 20_000, axis=0) for x in (query, memory, mask, steps)]
+    query, memory, mask, positions = draw(3, [4], [0])
+    repeated = [jnp.repeat(x, 20_000, axis=0) for x in (query, memory, mask, positions)]
 
-    def sample(module, query, memory, mask, steps):
-        source = module.source(memory, mask, False).replace(expected=jnp.zeros(len(query), bool))
-        return module(query, source, steps, False)
+    def sample(module, query, memory, mask, positions):
+        source = module.source(memory, mask, False)
+        source = source.replace(use_expectation=jnp.zeros(len(query), bool))
+        return module(query, source, positions, False)
 
     rngs = {"sample": jax.random.key(0)}
     (context, alpha), sown = module.apply(
@@ -183,51 +186,51 @@ def test_hard_samples_have_the_expectation_of_the_soft_context():
     assert abs(-np.mean(log_p) - expected_entropy) < 0.02
 
 
-def test_half_of_the_sentences_read_their_expectation():
+def test_hard_attention_uses_the_expectation_for_half_of_the_sentences():
     _, module, _, _ = build("dot", "hard")
     _, memory, mask, _ = draw(4, [3], [0])
     source = module.apply(
         {}, jnp.repeat(memory, 4000, axis=0), jnp.repeat(mask, 4000, axis=0), False,
         method="source", rngs={"sample": jax.random.key(0)},
     )  # fmt: skip
-    assert 0.45 < float(source.expected.mean()) < 0.55
+    assert 0.45 < float(source.use_expectation.mean()) < 0.55
 
 
-def test_split_keys_and_values_that_are_equal_are_plain_attention():
-    query, memory, mask, steps = draw(5, [5, 2], [0, 1])
+def test_equal_keys_and_values_after_a_split_equal_plain_attention():
+    query, memory, mask, positions = draw(5, [5, 2], [0, 1])
     plain, split = Global(DOT), Global(DOT, key_value=True)
     doubled = jnp.concatenate([memory, memory], axis=-1)
-    ours = split.apply({}, query, doubled, mask, steps, method=attend)
-    theirs = plain.apply({}, query, memory, mask, steps, method=attend)
+    ours = split.apply({}, query, doubled, mask, positions, method=attend)
+    theirs = plain.apply({}, query, memory, mask, positions, method=attend)
     for left, right in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(left, right)
 
 
 @pytest.mark.parametrize("name", ["general", "concat"])
-def test_scores_that_start_with_a_zero_half_ignore_that_half_of_the_keys(name):
-    query, memory, mask, steps = draw(6, [5], [0])
+def test_zero_half_initially_ignores_the_second_half_of_encoder_states(name):
+    query, memory, mask, positions = draw(6, [5], [0])
     module = Global(SCORES[name](query_width=WIDTH, key_width=WIDTH, zero_half=True))
-    params = module.init(jax.random.key(0), query, memory, mask, steps, method=attend)
+    params = module.init(jax.random.key(0), query, memory, mask, positions, method=attend)
     changed = memory.at[..., WIDTH // 2 :].set(7.0)
-    _, before = module.apply(params, query, memory, mask, steps, method=attend)
-    _, after = module.apply(params, query, changed, mask, steps, method=attend)
+    _, before = module.apply(params, query, memory, mask, positions, method=attend)
+    _, after = module.apply(params, query, changed, mask, positions, method=attend)
     np.testing.assert_allclose(before, after, atol=1e-6)
 
 
-def test_location_gives_no_weight_to_positions_beyond_max_source():
+def test_location_score_gives_no_weight_beyond_max_source():
     for align in ("global", "local_m"):
         _, module, apply, _ = build("location", align, D=4, max_source=3)
-        query, memory, mask, steps = draw(8, [5], [2])
-        params = module.init(jax.random.key(0), query, memory, mask, steps, method=attend)
-        _, weights = apply(params["params"], query, memory, mask, steps)
+        query, memory, mask, positions = draw(8, [5], [2])
+        params = module.init(jax.random.key(0), query, memory, mask, positions, method=attend)
+        _, weights = apply(params["params"], query, memory, mask, positions)
         np.testing.assert_array_equal(weights[..., 3:], 0)
         np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-6)
 
 
-def test_an_empty_window_has_no_weights_and_no_context():
+def test_an_empty_window_has_zero_weights_and_a_zero_context():
     module = LocalMonotonic(DOT, D=1)
-    query, memory, mask, steps = draw(9, [2], [5])
-    context, weights = module.apply({}, query, memory, mask, steps, method=attend)
+    query, memory, mask, positions = draw(9, [2], [5])
+    context, weights = module.apply({}, query, memory, mask, positions, method=attend)
     assert not context.any() and not weights.any()
 
 

@@ -9,7 +9,7 @@ from tests import reference
 
 
 def random_params(init, *arguments, scale=0.5):
-    """Draw parameters large enough for every gate to leave its linear range."""
+    """Draw parameters that are large enough for the gates to leave their linear range."""
     shapes = jax.eval_shape(init, jax.random.key(0), *arguments)["params"]
     rng = np.random.default_rng(0)
     return jax.tree.map(lambda s: jnp.array(rng.normal(0, scale, s.shape), s.dtype), shapes)
@@ -38,7 +38,7 @@ def test_cell_equals_its_equations(name):
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("shape", ["forward", "reverse", "bidirectional", "residual"])
-def test_stack_equals_its_equations_under_padding(cell, shape):
+def test_stack_of_a_padded_batch_equals_its_equations(cell, shape):
     options = {} if shape == "forward" else {shape: True}
     stack = Stack(cell, features=4, layers=2, **options)
     rng = np.random.default_rng(2)
@@ -65,13 +65,13 @@ def test_initialization_and_application_compute_the_same_outputs(bidirectional):
     outputs, variables = stack.init_with_output(jax.random.key(0), x, mask)
     expected = stack.apply(variables, x, mask)
     jax.tree.map(np.testing.assert_array_equal, outputs, expected)
-    # The length of the batch that initializes a model does not change its parameters.
+    # Initial parameters do not depend on the length of the batch.
     short = stack.init(jax.random.key(0), x[:, :1], mask[:, :1])
     jax.tree.map(np.testing.assert_array_equal, variables, short)
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_steps_equal_a_run_over_the_sequence(cell):
+def test_single_time_steps_equal_a_run_over_the_sequence(cell):
     stack = Stack(cell, features=4, layers=2, residual=True)
     x = jnp.array(np.random.default_rng(3).normal(size=(2, 5, 4)), jnp.float32)
     mask = jnp.ones((2, 5), bool)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models.embedding import FEW, Embed
+from models.embedding import SMALL_VOCABULARY, Embed
 
 TOKENS = jnp.array([[3, 0, 3, 5], [0, 0, 1, 3]])  # some tokens repeat; 2 and 4 do not occur
 
@@ -15,7 +15,7 @@ def test_small_vocabulary_equals_flax_embed(monkeypatch, dtype):
     params = {"params": {"embedding": jax.random.normal(jax.random.key(0), (6, 8))}}
     weights = jax.random.normal(jax.random.key(1), (*TOKENS.shape, 8))
 
-    def read(embed):
+    def rows_and_gradient(embed):
         def loss(params):
             rows = embed.apply(params, TOKENS)
             return (rows * weights).sum(), rows
@@ -23,8 +23,8 @@ def test_small_vocabulary_equals_flax_embed(monkeypatch, dtype):
         (_, rows), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
         return rows, gradient["params"]["embedding"]
 
-    rows, gradient = read(Embed(6, 8, dtype=jnp.dtype(dtype)))
-    expected_rows, expected = read(nn.Embed(6, 8, dtype=jnp.dtype(dtype)))
+    rows, gradient = rows_and_gradient(Embed(6, 8, dtype=jnp.dtype(dtype)))
+    expected_rows, expected = rows_and_gradient(nn.Embed(6, 8, dtype=jnp.dtype(dtype)))
     assert rows.dtype == dtype
     np.testing.assert_array_equal(rows, expected_rows)
     tolerance = {"float32": 1e-6, "bfloat16": 0.05}[dtype]  # nn.Embed sums in bfloat16
@@ -32,9 +32,12 @@ def test_small_vocabulary_equals_flax_embed(monkeypatch, dtype):
     assert not gradient[2].any() and not gradient[4].any()
 
 
-@pytest.mark.parametrize("size, backend", [(FEW, "gpu"), (FEW + 1, "gpu"), (FEW, "cpu")])
+@pytest.mark.parametrize(
+    "size, backend",
+    [(SMALL_VOCABULARY, "gpu"), (SMALL_VOCABULARY + 1, "gpu"), (SMALL_VOCABULARY, "cpu")],
+)
 def test_gradient_of_a_frequent_token_is_summed_in_float32(monkeypatch, size, backend):
-    """The sum of 5,120 times .01; in bfloat16, whose mantissa has 8 bits, it would stop near 4."""
+    """5,120 gradients of .01 are summed; a bfloat16 sum (8-bit mantissa) would stop near 4."""
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     params = {"params": {"embedding": jnp.zeros((size, 2))}}
     embed = Embed(size, 2, dtype=jnp.bfloat16)
@@ -46,10 +49,13 @@ def test_gradient_of_a_frequent_token_is_summed_in_float32(monkeypatch, size, ba
     np.testing.assert_allclose(gradient[0], 51.2, rtol=0.005)  # .01 itself is rounded
 
 
-@pytest.mark.parametrize("size, backend", [(FEW, "gpu"), (FEW + 1, "gpu"), (FEW, "cpu")])
-def test_only_small_vocabularies_on_a_gpu_have_a_product_as_gradient(monkeypatch, size, backend):
+@pytest.mark.parametrize(
+    "size, backend",
+    [(SMALL_VOCABULARY, "gpu"), (SMALL_VOCABULARY + 1, "gpu"), (SMALL_VOCABULARY, "cpu")],
+)
+def test_the_gradient_is_a_product_for_small_vocabularies_on_gpus_only(monkeypatch, size, backend):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     params = {"params": {"embedding": jnp.zeros((size, 8))}}
     program = str(jax.make_jaxpr(jax.grad(lambda p: Embed(size, 8).apply(p, TOKENS).sum()))(params))
-    few = size == FEW and backend == "gpu"
-    assert ("dot_general" in program, "scatter" in program) == (few, not few)
+    uses_product = size == SMALL_VOCABULARY and backend == "gpu"
+    assert ("dot_general" in program, "scatter" in program) == (uses_product, not uses_product)

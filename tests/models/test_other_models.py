@@ -1,4 +1,4 @@
-"""Taggers, classifiers and readers against their equations, padding and gradients included."""
+"""Compare taggers, classifiers and readers with their equations, on padded batches."""
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,8 @@ def settings(model, **changes):
     return config
 
 
-def initial(model, *inputs):
-    """Draw all parameters; biases would start at zero, which would hide mistakes in their use."""
+def random_params(model, *inputs):
+    """Draw all parameters at random; biases of zero would hide errors in their use."""
     shapes = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
     leaves, structure = jax.tree.flatten(shapes)
     rng = np.random.default_rng(1)
@@ -31,7 +31,7 @@ def initial(model, *inputs):
     return jax.tree.unflatten(structure, drawn)
 
 
-def words(rng, *shape):
+def random_words(rng, *shape):
     return rng.integers(1, 9, shape)
 
 
@@ -39,21 +39,22 @@ NETWORKS = {
     "mlp": {"network": "mlp", "window": 2, "layers": 2},
     "tdnn": {"network": "tdnn", "window": 1, "layers": 3},
     "forward": {"network": "forward", "forward_delay": 2},
-    "backward": {"network": "backward", "backward_delay": 7, "layers": 2},  # past both ends
+    # The delay is longer than the sequences.
+    "backward": {"network": "backward", "backward_delay": 7, "layers": 2},
     "merged": {"network": "merged", "forward_delay": 3, "backward_delay": 1},
     "brnn": {"network": "brnn", "layers": 2},
 }
-CELLS_OF = [
+NETWORKS_AND_CELLS = [
     (network, cell)
     for network in NETWORKS
     for cell in (("elman",) if network in ("mlp", "tdnn") else ("elman", "lstm", "gru"))
 ]
 
 
-# Cells are the same in every network, so only one network is tested fast with the GRU.
+# All networks use the same cells, so the fast tests cover the GRU in one network only.
 _TAGGERS = [
     pytest.param(network, cell, marks=[pytest.mark.slow] * (cell == "gru" and network != "brnn"))
-    for network, cell in CELLS_OF
+    for network, cell in NETWORKS_AND_CELLS
 ]
 
 
@@ -62,10 +63,10 @@ def test_taggers_equal_their_equations(network, cell):
     config = settings("tagger", cell=cell, **NETWORKS[network])
     model = make_tagger(config, {}, 2)
     rng = np.random.default_rng(0)
-    # The last row has no time steps, and the batch is wider than its longest row.
+    # The last row is padding, and the batch is wider than its longest row.
     xs = jnp.asarray(rng.normal(size=(4, 6, 2)), jnp.float32)
     mask = jnp.arange(6)[None] < jnp.array([*LENGTHS, 0])[:, None]
-    params = initial(model, {"x": xs}, mask)
+    params = random_params(model, {"x": xs}, mask)
     outputs = jax.jit(model.apply)({"params": params}, {"x": xs}, mask)
     target = rng.normal(size=outputs.shape).astype(np.float32)
     sequences = [as_float64(xs[row, :length]) for row, length in enumerate(LENGTHS)]
@@ -88,13 +89,13 @@ def test_taggers_equal_their_equations(network, cell):
     check_gradient(theirs, as_float64(params), as_float64(gradient), rng)
 
 
-def test_the_two_directions_do_not_interact():
-    """In one layer of a BRNN, the forward half of time step t depends on no later input."""
+def test_the_directions_of_a_brnn_layer_do_not_interact():
+    """Forward states do not depend on later inputs, and backward states not on earlier ones."""
     config = settings("tagger", cell="gru", network="brnn")
     model = make_tagger(config, {}, 2)
     xs, mask = jnp.ones((1, 5, 2)), jnp.ones((1, 5), bool)
-    params = initial(model, {"x": xs}, mask)
-    for half, seen in ((slice(0, 3), lambda t, s: s <= t), (slice(3, 6), lambda t, s: s >= t)):
+    params = random_params(model, {"x": xs}, mask)
+    for half, depends in ((slice(0, 3), lambda t, s: s <= t), (slice(3, 6), lambda t, s: s >= t)):
         kernel = params["output"]["kernel"]
         kernel = jnp.zeros_like(kernel).at[half].set(kernel[half])
         one_half = {**params, "output": {**params["output"], "kernel": kernel}}
@@ -102,20 +103,24 @@ def test_the_two_directions_do_not_interact():
         def outputs(xs, params=one_half):
             return model.apply({"params": params}, {"x": xs}, mask)[0, 0].sum(axis=-1)
 
-        slopes = np.asarray(jax.jit(jax.jacobian(outputs))(xs))[:, 0].any(axis=-1)
-        assert (slopes == [[seen(t, s) for s in range(5)] for t in range(5)]).all()
+        nonzero = np.asarray(jax.jit(jax.jacobian(outputs))(xs))[:, 0].any(axis=-1)
+        assert (nonzero == [[depends(t, s) for s in range(5)] for t in range(5)]).all()
 
 
-def test_words_tags_and_letters_are_inputs():
+def test_inputs_may_be_words_tags_and_characters():
     config = settings("tagger", network="mlp", window=0, small_embedding=2)
     sizes = {"word": 9, "pos": 9, "characters": 9}
     model = make_tagger(config, sizes, 2)
     rng = np.random.default_rng(0)
     letters = np.array([[[1, 2, 3, 0], [4, 0, 0, 0], [0, 0, 0, 0]]])
-    inputs = {"word": words(rng, 1, 3), "pos": words(rng, 1, 3), "characters": letters}
+    inputs = {
+        "word": random_words(rng, 1, 3),
+        "pos": random_words(rng, 1, 3),
+        "characters": letters,
+    }
     inputs = jax.tree.map(jnp.asarray, inputs)
     mask = jnp.array([[True, True, False]])
-    params = initial(model, inputs, mask)
+    params = random_params(model, inputs, mask)
     outputs = model.apply({"params": params}, inputs, mask)
     jitted = jax.jit(model.apply)({"params": params}, inputs, mask)  # jit sorts dictionaries
     np.testing.assert_allclose(jitted, outputs, atol=1e-5)
@@ -144,13 +149,13 @@ def test_sentence_classifiers_equal_their_equations(pooling):
     model = make_sentence(config, 9, 3)
     rng = np.random.default_rng(0)
     batch = np.zeros((4, 6), int)
-    texts = [words(rng, n) for n in LENGTHS]
+    texts = [random_words(rng, n) for n in LENGTHS]
     for row, text in zip(batch, texts, strict=False):
         row[: len(text)] = text
     batch = jnp.asarray(batch)
-    params = initial(model, batch)
+    params = random_params(model, batch)
     logits, weights = jax.jit(model.apply)({"params": params}, batch)
-    assert np.isfinite(logits).all()  # also those of the text without words
+    assert np.isfinite(logits).all()  # including those of the padding row
     for row, text in enumerate(texts):
         expected, hops = reference.sentence(as_float64(params), config, text)
         np.testing.assert_allclose(logits[row], expected, atol=2e-5)
@@ -173,22 +178,24 @@ def test_han_equals_its_equations():
     config = settings("han", attention_features=3)
     model = make_han(config, 9, 3)
     rng = np.random.default_rng(0)
-    documents = [[words(rng, n) for n in lengths] for lengths in ((2, 4, 1), (3,), (1, 5))]
+    documents = [[random_words(rng, n) for n in lengths] for lengths in ((2, 4, 1), (3,), (1, 5))]
     batch = np.zeros((4, 4, 6), int)
     for row, document in zip(batch, documents, strict=False):
         for line, text in zip(row, document, strict=False):
             line[: len(text)] = text
     batch = jnp.asarray(batch)
-    params = initial(model, batch)
+    params = random_params(model, batch)
     logits, weights = jax.jit(model.apply)({"params": params}, batch)
     assert np.isfinite(logits).all()
     for row, document in enumerate(documents):
-        expected, of_words, of_sentences = reference.han(as_float64(params), config, document)
+        expected, word_weights, sentence_weights = reference.han(
+            as_float64(params), config, document
+        )
         np.testing.assert_allclose(logits[row], expected, atol=2e-5)
         count = len(document)
-        np.testing.assert_allclose(weights["sentences"][row, :count], of_sentences, atol=1e-5)
+        np.testing.assert_allclose(weights["sentences"][row, :count], sentence_weights, atol=1e-5)
         assert not weights["sentences"][row, count:].any()
-        for i, expected in enumerate(of_words):
+        for i, expected in enumerate(word_weights):
             ours = weights["words"][row, i, : len(expected)]
             np.testing.assert_allclose(ours, expected, atol=1e-5)
 
@@ -207,12 +214,12 @@ def test_readers_equal_their_equations(kind):
     config = settings("reader", reader=kind)
     model = make_reader(config, 9)
     rng = np.random.default_rng(0)
-    questions = [(words(rng, n), words(rng, m)) for n, m in ((6, 2), (1, 1), (4, 3))]
+    questions = [(random_words(rng, n), random_words(rng, m)) for n, m in ((6, 2), (1, 1), (4, 3))]
     passage, query = np.zeros((4, 7), int), np.zeros((4, 4), int)
     for row, (text, asked) in enumerate(questions):
         passage[row, : len(text)], query[row, : len(asked)] = text, asked
     passage, query = jnp.asarray(passage), jnp.asarray(query)
-    params = initial(model, passage, query)
+    params = random_params(model, passage, query)
     s, weights = jax.jit(model.apply)({"params": params}, passage, query)
     assert np.isfinite(s).all()
     np.testing.assert_allclose(s.sum(axis=1), [1, 1, 1, 0], atol=1e-5)

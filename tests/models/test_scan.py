@@ -1,4 +1,4 @@
-"""models/scan.py against jax.lax.scan: equal results and gradients, less work in the loop."""
+"""Compare models/scan.py with jax.lax.scan: equal results and gradients, less work in the loop."""
 
 import jax
 import jax.numpy as jnp
@@ -12,31 +12,34 @@ from models.scan import scan
 from models.seq2seq import make_seq2seq
 from tests.models.test_cells import random_params
 
-STEPS, ROWS, WIDTH, POSITIONS = 6, 3, 4, 5
+TIME_STEPS, ROWS, WIDTH, POSITIONS = 6, 3, 4, 5
 
 
 def plain(step, carry, xs, reverse=False):
     return jax.lax.scan(step, carry, xs, reverse=reverse)
 
 
-def drawn(*shape, seed=0):
+def random_array(*shape, seed=0):
     return jnp.array(np.random.default_rng(seed).normal(size=shape), jnp.float32)
 
 
 ARGUMENTS = {
-    "W": drawn(WIDTH, WIDTH),
-    "U": drawn(2 * WIDTH, WIDTH, seed=1),
-    "b": drawn(WIDTH, seed=2),
-    "keys": drawn(ROWS, POSITIONS, WIDTH, seed=3),
-    "h": drawn(ROWS, WIDTH, seed=4),
-    "xs": drawn(STEPS, ROWS, WIDTH, seed=5),
+    "W": random_array(WIDTH, WIDTH),
+    "U": random_array(2 * WIDTH, WIDTH, seed=1),
+    "b": random_array(WIDTH, seed=2),
+    "keys": random_array(ROWS, POSITIONS, WIDTH, seed=3),
+    "h": random_array(ROWS, WIDTH, seed=4),
+    "xs": random_array(TIME_STEPS, ROWS, WIDTH, seed=5),
 }
 
 
-def everything(scan, reverse, W, U, b, keys, h, xs):
-    """Scan a step with every kind of operation: random numbers, products with a shared value on
-    either side, a weight that is used twice, a bias, a shared summand that is too large for a bias,
-    a counter, and outputs of every stage."""
+def scan_all_operations(scan, reverse, W, U, b, keys, h, xs):
+    """Scan a step with every kind of operation.
+
+    The step contains random numbers, products with a shared value on either side, a weight that is
+    used twice, a bias, a shared summand that is too large to be a bias, a counter, and outputs of
+    every stage.
+    """
 
     def step(carry, inputs):
         h, t = carry
@@ -49,19 +52,19 @@ def everything(scan, reverse, W, U, b, keys, h, xs):
         h = jnp.tanh(x @ W + recurrent + jnp.tanh(keys + h[:, None]).sum(axis=1))
         return (h, t + 1), (h * t, weights, x, jnp.ones(2), W[0])
 
-    noise = jax.random.split(jax.random.key(0), STEPS)
+    noise = jax.random.split(jax.random.key(0), TIME_STEPS)
     carry, outputs = scan(step, (h, jnp.zeros((), int)), (xs, noise), reverse)
     return carry, outputs
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_results_and_gradients_equal_those_of_jaxs_scan(reverse):
-    ours, theirs = (everything(s, reverse, **ARGUMENTS) for s in (scan, plain))
+    ours, theirs = (scan_all_operations(s, reverse, **ARGUMENTS) for s in (scan, plain))
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), ours, theirs)
 
     def gradients(scan):
         def loss(arguments):
-            (h, _), (y, weights, x, _, row) = everything(scan, reverse, **arguments)
+            (h, _), (y, weights, x, _, row) = scan_all_operations(scan, reverse, **arguments)
             return h.sum() + (y**2).sum() + (weights**3).sum() + (x * y).sum() + row.sum()
 
         return jax.jit(jax.grad(loss))(ARGUMENTS)
@@ -72,8 +75,8 @@ def test_results_and_gradients_equal_those_of_jaxs_scan(reverse):
 
 
 def test_shared_integers_and_sums_that_broadcast_both_operands():
-    """Neither is a bias: integers have no gradients, and the sum is larger than both operands."""
-    number, spread = jnp.array([2, 3]), drawn(1, 2, WIDTH)
+    """Neither is treated as a bias, and gradients equal those of jax.lax.scan."""
+    number, spread = jnp.array([2, 3]), random_array(1, 2, WIDTH)
 
     def loss(scan, h):
         def step(carry, x):
@@ -88,7 +91,10 @@ def test_shared_integers_and_sums_that_broadcast_both_operands():
 
 
 def test_bias_gradients_are_summed_in_float32():
-    """Sum 3,200 ones for a bias in the loop and one before it; a bfloat16 sum would stop at 256."""
+    """The gradients are sums of 3,200 ones, for a bias in the loop and for one before the loop.
+
+    A sum in bfloat16 would stop at 256.
+    """
     ones = jnp.ones((50, 64, 8), jnp.bfloat16)
 
     def loss(bias):
@@ -100,39 +106,42 @@ def test_bias_gradients_are_summed_in_float32():
     variables = cell.init(jax.random.key(0), cell.start(64), ones[0], None, method="step")
 
     def loss_before_loop(params):
-        total, _, _ = cell.apply({"params": params}, ones.reshape(-1, 8), None, method="parts")
+        total, _, _ = cell.apply(
+            {"params": params}, ones.reshape(-1, 8), None, method="project_input"
+        )
         return total.astype(jnp.float32).sum()
 
     np.testing.assert_array_equal(jax.grad(loss_before_loop)(variables["params"])["b"], 3200)
 
 
-def test_carry_of_another_structure_is_refused():
+def test_a_step_that_changes_the_structure_of_the_carry_is_rejected():
     with pytest.raises(TypeError, match=r"carry PyTreeDef\(\*\).*carry PyTreeDef\(\(\*, \*\)\)"):
         scan(lambda h, x: ((h, h), x), ARGUMENTS["h"], ARGUMENTS["xs"])
 
 
-def inner(jaxpr, looping=False):
+def loop_equations(jaxpr, in_loop=False):
     """Yield the equations inside the loops of a jaxpr, including those of called functions."""
     for equation in jaxpr.eqns:
-        if looping:
+        if in_loop:
             yield equation
         for called in jax.extend.core.jaxprs_in_params(equation.params):
-            yield from inner(called, looping or equation.primitive.name == "scan")
+            yield from loop_equations(called, in_loop or equation.primitive.name == "scan")
 
 
-def test_loops_hold_no_hoistable_work():
+def test_loops_contain_no_operations_that_can_be_hoisted():
     def loss(scan, arguments):
-        (h, _), outputs = everything(scan, False, **arguments)
+        (h, _), outputs = scan_all_operations(scan, False, **arguments)
         return h.sum() + (outputs[0] ** 2).sum()
 
     def loops(scan):
-        return list(inner(jax.make_jaxpr(jax.grad(lambda a: loss(scan, a)))(ARGUMENTS).jaxpr))
+        gradient = jax.make_jaxpr(jax.grad(lambda a: loss(scan, a)))(ARGUMENTS)
+        return list(loop_equations(gradient.jaxpr))
 
     def count(equations, name):
         return sum(equation.primitive.name == name for equation in equations)
 
     ours, theirs = loops(scan), loops(plain)
-    # Forward: h W, the attention logits, the context and U. Backward: the dxₜ of these four.
+    # Forward: h W, the attention scores, the context and U. Backward: dxₜ of these four products.
     assert count(ours, "dot_general") == 8 and count(theirs, "dot_general") > 12
     assert count(ours, "random_bits") == 0 and count(theirs, "random_bits") == 1
     sums = [e.outvars[0].aval.shape for e in ours if e.primitive.name == "add_any"]
@@ -144,7 +153,7 @@ def test_scan_under_vmap():
         step = lambda h, x: (jnp.tanh(h @ ARGUMENTS["W"] + x), h)  # noqa: E731
         return scan(step, h, ARGUMENTS["xs"])[0].sum()
 
-    h = drawn(2, ROWS, WIDTH)
+    h = random_array(2, ROWS, WIDTH)
     ours, theirs = (jax.vmap(jax.grad(lambda h, s=s: run(s, h)))(h) for s in (scan, plain))
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
@@ -155,7 +164,7 @@ MODELS = {
         "decoder.layers": 2,
     },
     "gru, bahdanau": {
-        "wiring": "bahdanau", "attention.score": "concat", "encoder.cell": "gru",
+        "decoder.type": "bahdanau", "attention.score": "concat", "encoder.cell": "gru",
         "decoder.cell": "gru", "encoder.bidirectional": True, "encoder.features": 2,
     },
     "elman, local_p": {
@@ -164,21 +173,20 @@ MODELS = {
     },
     "hard": {"attention.align": "hard", "attention.score": "location", "attention.max_source": 8},
 }  # fmt: skip
-SLOW = ("elman, local_p", "hard")  # their loops are most similar to that of the first model
+SLOW = ("elman, local_p", "hard")  # their loops are similar to that of the first model
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in MODELS]
 )
 def test_gradients_of_models_equal_those_of_jaxs_scan(name, monkeypatch):
-    """With dropout and padding, in float32."""
+    """Models have dropout and padding, and compute in float32."""
     config = base_config().model
-    with config.unlocked():
-        for stack in (config.encoder, config.decoder):
-            stack.update({"layers": 1, "features": 4, "embedding": 3})
-        config.update({"dropout": 0.3})
-        config.decoder.maxout = 4
-        config.update_from_flattened_dict(MODELS[name])
+    for stack in (config.encoder, config.decoder):
+        stack.update({"layers": 1, "features": 4, "embedding": 3})
+    config.update({"dropout": 0.3})
+    config.decoder.maxout = 4
+    config.update_from_flattened_dict(MODELS[name])
     model = make_seq2seq(config, 10, 10, reverse_source=False)
     rng = np.random.default_rng(0)
     source, target = (jnp.array(rng.integers(4, 10, (3, length))) for length in (5, 4))
@@ -204,10 +212,10 @@ def test_gradients_of_models_equal_those_of_jaxs_scan(name, monkeypatch):
     def distance(x, y):
         return np.linalg.norm(np.subtract(x, y)) / (np.linalg.norm(y) or 1)
 
-    def joined(gradients):
+    def concatenated(gradients):
         return np.concatenate([np.ravel(x) for x in jax.tree.leaves(gradients)])
 
-    assert distance(joined(ours), joined(theirs)) < 1e-6
+    assert distance(concatenated(ours), concatenated(theirs)) < 1e-6
     # The small gradients of a softmax are differences of large numbers, so their relative error is
     # larger: 3e-5 for Bahdanau's model under jax 0.12, less than 1e-5 under earlier versions.
     assert max(jax.tree.leaves(jax.tree.map(distance, ours, theirs))) < 1e-4

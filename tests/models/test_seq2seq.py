@@ -59,14 +59,14 @@ CASES = {
     "mino-zero": tiny(key_value="zero", score="concat", bidirectional=True),
 }
 
-# Slow tests cover the models whose parts all occur in other models.
+# The tests of models whose parts all occur in other models are marked as slow.
 _ALIKE = ("residual", "plain-gru-bidirectional", "luong-dot", "luong-local_p-location", "mino-zero")
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in _ALIKE)) for name in CASES]
 
 
 @functools.cache
 def build(name):
-    """Return a translator with random weights, and its functions compiled once for all tests."""
+    """Return a model with random parameters, and its functions compiled once for all tests."""
     config, reverse = CASES[name]
     model = make_seq2seq(config, 10, 10, reverse)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
@@ -90,7 +90,7 @@ def build(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_steps_equal_teacher_forcing(name):
+def test_decoding_steps_equal_teacher_forcing(name):
     _, _, params, whole, step = build(name)
     _, (memory, state, outputs, attention) = whole(params, SOURCE, TARGET_IN)
     for t in range(TARGET_IN.shape[1]):
@@ -101,6 +101,7 @@ def test_steps_equal_teacher_forcing(name):
 
 
 def padded(rng, lengths, width, first=()):
+    """Draw a batch of random sentences that begin with the tokens `first`."""
     rows = [[*first, *rng.integers(3, 10, length - len(first))] for length in lengths]
     return np.array([row + [0] * (width - len(row)) for row in rows])
 
@@ -140,7 +141,7 @@ def test_outputs_and_gradients_equal_the_equations(name, seed, sources, targets)
     reference.check_gradient(loss, exact, gradient, rng)
 
 
-def test_dense_bridge_joins_unequal_stacks():
+def test_dense_bridge_connects_stacks_of_different_depth_and_cell():
     config, _ = tiny("gru", bidirectional=True, bridge="dense")
     config.encoder.layers, config.decoder.layers, config.decoder.cell = 1, 3, "lstm"
     model = make_seq2seq(config, 10, 10, reverse_source=False)
@@ -182,7 +183,8 @@ def test_bahdanau_initializers_are_those_of_the_paper():
     assert 0.005 < np.abs(params["output"]["kernel"]).max() < 0.05
 
 
-def test_bfloat16_is_close_to_float32_with_float32_parameters_cells_and_logits():
+def test_bfloat16_model_is_close_to_float32():
+    """Parameters, the cell state C of the LSTM and logits remain in float32."""
     config, _ = tiny()
     model = make_seq2seq(config, 10, 10, False)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN, scale=0.2)
@@ -201,7 +203,7 @@ def test_bfloat16_is_close_to_float32_with_float32_parameters_cells_and_logits()
     assert (c.dtype, h.dtype) == (jnp.float32, jnp.bfloat16)
 
 
-def test_dropout_acts_on_every_layer():
+def test_dropout_is_applied_in_every_layer():
     config, _ = tiny(decoder="plain", align="none")
     config.dropout = 0.5
     model = make_seq2seq(config, 10, 10, False)

@@ -43,7 +43,7 @@ CASES = {
     "remat": tiny(remat=True, attention_layer=0),
 }
 
-# Slow tests cover the models whose parts all occur in other models.
+# The tests of models whose parts all occur in other models are marked as slow.
 _ALIKE = ("pre", "scan", "remat")
 NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in _ALIKE)) for n in CASES]
 
@@ -74,7 +74,7 @@ def build(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_cached_steps_equal_teacher_forcing(name):
+def test_decoding_steps_with_a_kv_cache_equal_teacher_forcing(name):
     _, _, params, whole, step = build(name)
     _, (memory, state, outputs, attention) = whole(params, SOURCE, TARGET_IN)
     for t in range(TARGET_IN.shape[1]):
@@ -119,8 +119,8 @@ def test_outputs_and_gradients_equal_the_equations(name, seed, sources, targets)
     reference.check_gradient(loss, exact, gradient, rng)
 
 
-def test_no_output_depends_on_a_later_token():
-    """The derivative of position t's features by the embedding of a later token is zero."""
+def test_features_do_not_depend_on_later_tokens():
+    """The derivative of the features at position t with respect to later embeddings is zero."""
     _, model, params, _, _ = build("untied")
 
     def features(table, t):
@@ -128,16 +128,16 @@ def test_no_output_depends_on_a_later_token():
         memory = model.apply({"params": changed}, SOURCE[:1], SOURCE[:1] != 0, method="encode")
         return model.apply({"params": changed}, memory, tokens, method="decode")[0][0, t]
 
-    tokens = jnp.array([[1, 4, 5, 6]])  # all different, so that a row is a position
+    tokens = jnp.array([[1, 4, 5, 6]])  # all different: one embedding row per position
     jacobian = jax.jit(jax.jacobian(features))
     for t in range(4):
         by_token = jacobian(params["target_embed"]["embedding"], t)[:, tokens[0]]
-        reach = jnp.abs(by_token).max(axis=(0, 2))
-        assert (reach[: t + 1] > 0).all() and (reach[t + 1 :] == 0).all()
+        largest = jnp.abs(by_token).max(axis=(0, 2))
+        assert (largest[: t + 1] > 0).all() and (largest[t + 1 :] == 0).all()
 
 
 @pytest.mark.parametrize("name", ["post", "scan"])
-def test_asking_for_the_weights_of_all_layers_and_heads_changes_no_output(name):
+def test_sowing_the_attention_weights_of_all_layers_does_not_change_the_output(name):
     config, model, params, _, _ = build(name)
     variables = {"params": params}
 
@@ -176,8 +176,11 @@ COUNTS = {"none": 63_045_632, "big": 214_171_648}
 
 @pytest.mark.parametrize("variant", COUNTS)
 def test_parameter_counts_are_those_of_the_paper(variant):
-    """Counted by hand for the paper's 37k subwords. No single vocabulary size gives both of its
-    rounded counts, 65 M and 213 M: base would need 40.8k subwords, big 35.8k."""
+    """The expected counts are computed by hand for the paper's vocabulary of 37k subwords.
+
+    No single vocabulary size gives both rounded counts of the paper, 65 M and 213 M: the base model
+    would need 40.8k subwords, the big model 35.8k.
+    """
     model = get_config(f"data=wmt14_en_de,size=paper,variant={variant}").model
     shapes = jax.eval_shape(
         make_transformer(model, 37_000, 37_000, False).init,
@@ -191,9 +194,9 @@ def test_parameter_counts_are_those_of_the_paper(variant):
     assert count == 37_000 * d + layers * (encoder + decoder) == COUNTS[variant]
 
 
-@pytest.mark.slow  # tests of the programs train one too
+@pytest.mark.slow  # tests of the programs also train a Transformer
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_both_norms_train(transformer_task, mesh, norm):
+def test_pre_norm_and_post_norm_models_train(transformer_task, mesh, norm):
     config = transformer_task.config.copy_and_resolve_references()
     config.model.norm = norm
     task = Translation(config)
@@ -210,8 +213,8 @@ def test_both_norms_train(transformer_task, mesh, norm):
     assert losses[-1] < 0.6 * losses[0]
 
 
-def test_dropout_acts_where_the_paper_applies_it():
-    """On sublayer outputs and embeddings, and on attention weights if attention_dropout is set."""
+def test_dropout_is_applied_where_the_paper_applies_it():
+    """Dropout is applied to sublayer outputs, embeddings and (attention_dropout) weights."""
     model = make_transformer(tiny(dropout=0.5, attention_dropout=0.1), 10, 10, False)
     params = build("post")[2]
 
@@ -236,12 +239,12 @@ def test_dropout_acts_where_the_paper_applies_it():
         return next_method(*args, **kwargs)
 
     with nn.intercept_methods(count):
-        jax.eval_shape(lambda: run(0))  # traces again
-    attentions = 2 * 1 + 2 * 2
-    assert dropouts == 2 + 2 * 2 + 2 * 3 + attentions  # embeddings, encoder layers, decoder layers
+        jax.eval_shape(lambda: run(0))  # traces the model again
+    embeddings, encoder, decoder, attention_weights = 2, 2 * 2, 2 * 3, 2 * 1 + 2 * 2
+    assert dropouts == embeddings + encoder + decoder + attention_weights
 
 
-def test_attention_dropout_drops_weights_and_keeps_their_mean():
+def test_attention_dropout_changes_outputs_but_not_their_mean_nor_the_returned_weights():
     shape = make_transformer(tiny(attention_dropout=0.5), 10, 10, False).shape
     attention = multihead.MultiHeadAttention(shape)
     x = jax.random.normal(jax.random.key(0), (2, 4, 8))
@@ -258,13 +261,13 @@ def test_attention_dropout_drops_weights_and_keeps_their_mean():
         return attention.apply(params, x, False, method=call, rngs={"dropout": key})
 
     exact, weights = attention.apply(params, x, True, method=call)
-    outputs, seen = jax.vmap(dropped)(jax.random.split(jax.random.key(2), 4000))
+    outputs, returned = jax.vmap(dropped)(jax.random.split(jax.random.key(2), 4000))
     assert float(outputs.std(axis=0).min()) > 0
     np.testing.assert_allclose(outputs.mean(axis=0), exact, atol=0.05)
-    np.testing.assert_allclose(seen, jnp.broadcast_to(weights, seen.shape), atol=1e-6)
+    np.testing.assert_allclose(returned, jnp.broadcast_to(weights, returned.shape), atol=1e-6)
 
 
-def test_bfloat16_computes_close_to_float32():
+def test_bfloat16_transformer_is_close_to_float32():
     params = jax.tree.map(lambda x: x * 0.4, build("post")[2])
     exact, rough = (
         jax.jit(make_transformer(tiny(dtype=dtype), 10, 10, False).apply)(
@@ -276,7 +279,7 @@ def test_bfloat16_computes_close_to_float32():
     assert 0 < float(jnp.abs(exact - rough).max()) < 0.1
 
 
-def test_sentences_beyond_the_learned_positions_are_finite():
+def test_outputs_beyond_the_learned_positions_are_finite():
     model = make_transformer(tiny(positions="learned", max_positions=3), 10, 10, False)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
     outputs = jax.jit(model.apply)({"params": params}, SOURCE, SOURCE != 0, TARGET_IN)
@@ -284,24 +287,24 @@ def test_sentences_beyond_the_learned_positions_are_finite():
 
 
 def test_padding_rows_attend_to_one_position(monkeypatch):
-    """On some devices, fused attention over no position gives NaN, and so would all gradients."""
-    seen = []
+    """On some devices, fused attention over zero positions returns NaN."""
+    lengths = []
 
     def spy(*inputs, key_value_seq_lengths, **settings):
-        seen.append(key_value_seq_lengths)
+        lengths.append(key_value_seq_lengths)
         return inputs[2][:, :1]
 
     monkeypatch.setattr(jax.nn, "dot_product_attention", spy)
     ones = jnp.ones((2, 1, 2, 4))
     multihead.attend(ones, ones, ones, jnp.array([0, 3]), causal=False)
-    np.testing.assert_array_equal(seen[0], [1, 3])
+    np.testing.assert_array_equal(lengths[0], [1, 3])
 
 
-def test_flash_attention_is_for_long_bfloat16_on_nvidia(monkeypatch):
+def test_flash_attention_is_used_for_long_bfloat16_sequences_on_nvidia_gpus(monkeypatch):
     long, short = jnp.zeros((1, 64, 2, 32), jnp.bfloat16), jnp.zeros((1, 63, 2, 32), jnp.bfloat16)
     monkeypatch.setattr(multihead, "_has_flash", lambda: True)
     assert multihead._implementation(long, long) == "cudnn"
     assert multihead._implementation(short, long) == "xla"
     assert multihead._implementation(long.astype(jnp.float32), long) == "xla"
     monkeypatch.undo()
-    assert multihead._implementation(long, long) == "xla"  # on a CPU
+    assert multihead._implementation(long, long) == "xla"  # these tests run on a CPU

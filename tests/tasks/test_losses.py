@@ -18,9 +18,9 @@ def test_cross_entropy_equals_its_equation():
         for t in range(3):
             if target[row, t] != PAD:
                 p = reference.softmax(features[row, t] @ kernel)
-                wanted = np.full(5, smoothing / 5)
-                wanted[target[row, t]] += 1 - smoothing
-                loss -= wanted @ np.log(p)
+                smoothed = np.full(5, smoothing / 5)
+                smoothed[target[row, t]] += 1 - smoothing
+                loss -= smoothed @ np.log(p)
                 nll -= np.log(p[target[row, t]])
     arguments = jnp.array(features), jnp.array(kernel), jnp.array(target)
     _, sums = cross_entropy(*arguments, smoothing)
@@ -28,7 +28,7 @@ def test_cross_entropy_equals_its_equation():
     assert sums["count"] == 5
 
 
-def test_the_gradient_of_cross_entropy_is_that_of_its_equation():
+def test_the_gradient_of_cross_entropy_equals_that_of_its_equation():
     rng = np.random.default_rng(2)
     features, kernel = jnp.array(rng.normal(size=(3, 7, 4))), jnp.array(rng.normal(size=(4, 9)))
     target = jnp.array(rng.integers(0, 9, (3, 7)))
@@ -38,39 +38,39 @@ def test_the_gradient_of_cross_entropy_is_that_of_its_equation():
 
     def theirs(features, kernel):
         log_p = jax.nn.log_softmax(features @ kernel)
-        wanted = 0.9 * jax.nn.one_hot(target, 9) + 0.1 / 9
-        return -3 * jnp.sum((log_p * wanted).sum(axis=-1), where=target != PAD)
+        smoothed = 0.9 * jax.nn.one_hot(target, 9) + 0.1 / 9
+        return -3 * jnp.sum((log_p * smoothed).sum(axis=-1), where=target != PAD)
 
     gradients = [jax.grad(f, argnums=(0, 1))(features, kernel) for f in (ours, theirs)]
     for x, y in zip(*gradients, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
 
 
-def test_cross_entropy_by_parts_is_the_same():
+def test_cross_entropy_does_not_depend_on_the_chunk_size():
     rng = np.random.default_rng(1)
     features, kernel = jnp.array(rng.normal(size=(3, 7, 4))), jnp.array(rng.normal(size=(4, 9)))
     target = jnp.array(rng.integers(0, 9, (3, 7)))
 
-    def value_and_gradient(held):
+    def value_and_gradient(max_logits):
         def loss(features, kernel):
-            nll, sums = cross_entropy(features, kernel, target, 0.1, held)
+            nll, sums = cross_entropy(features, kernel, target, 0.1, max_logits)
             return sums["loss"], (nll, sums)
 
         return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(features, kernel)
 
     whole = jax.tree.leaves(value_and_gradient(10_000))
-    for held in (1, 60, 100):  # one, two and three positions at a time
-        for ours, theirs in zip(jax.tree.leaves(value_and_gradient(held)), whole, strict=True):
+    for max_logits in (1, 60, 100):  # chunks of one, two and three positions
+        in_chunks = jax.tree.leaves(value_and_gradient(max_logits))
+        for ours, theirs in zip(in_chunks, whole, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_cross_entropy_by_parts_holds_few_logits():
-    """No array of the compiled gradient is as large as all logits together."""
+def test_cross_entropy_in_chunks_needs_less_memory_than_all_logits():
     features, kernel = jnp.zeros((8, 64, 4)), jnp.zeros((4, 500))
     target = jnp.zeros((8, 64), int)
 
-    def memory(held):
-        loss = lambda f, k: cross_entropy(f, k, target, 0.1, held)[1]["loss"]  # noqa: E731
+    def memory(max_logits):
+        loss = lambda f, k: cross_entropy(f, k, target, 0.1, max_logits)[1]["loss"]  # noqa: E731
         compiled = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(features, kernel).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
@@ -84,11 +84,11 @@ def test_doubly_stochastic_penalty_equals_its_equation():
     target, mask = jnp.array([[5, EOS, PAD]]), jnp.array([[True, True, False]])
     expected = (1 - 0.75) ** 2 + (1 - 1.25) ** 2
     np.testing.assert_allclose(doubly_stochastic(attention, target, mask), expected, rtol=1e-6)
-    nobody = doubly_stochastic(attention, jnp.full((1, 3), PAD), mask)  # a row of padding
-    assert nobody == 0
+    padding_row = jnp.full((1, 3), PAD)
+    assert doubly_stochastic(attention, padding_row, mask) == 0
 
 
-def test_the_reward_of_a_sample_is_the_gain_of_this_and_later_tokens():
+def test_the_reward_of_a_sample_sums_the_advantages_of_this_and_later_tokens():
     target = jnp.array([[5, 6, EOS], [7, EOS, PAD]])
     nll = jnp.array([[1.0, 2.0, 3.0], [4.0, 1.0, 9.0]])
     settings = base_config().train.reinforce
@@ -98,16 +98,16 @@ def test_the_reward_of_a_sample_is_the_gain_of_this_and_later_tokens():
         return reinforce(nll, jnp.array(2.0), target, settings, log_p, entropy)
 
     gradient = jax.grad(loss, argnums=(0, 1))(jnp.zeros((2, 3)), jnp.ones((2, 3)))
-    # The gains over the average of 2 are 1, 0, -1 and -2, 1; a reward sums its own and later ones.
-    to_come = np.array([[0.0, -1.0, -1.0], [-1.0, 1.0, 0.0]])
-    np.testing.assert_allclose(gradient[0], -0.5 * to_come, atol=1e-6)
+    # With a baseline of 2, the advantages are 1, 0, −1 and −2, 1.
+    rewards = np.array([[0.0, -1.0, -1.0], [-1.0, 1.0, 0.0]])
+    np.testing.assert_allclose(gradient[0], -0.5 * rewards, atol=1e-6)
     np.testing.assert_allclose(gradient[1], -0.25 * (target != PAD), atol=1e-6)
 
 
-def test_hard_attention_learns_the_exact_gradient_on_average():
-    """Over many samples, REINFORCE's gradient approaches that of the exact marginal loss.
+def test_the_mean_reinforce_gradient_approaches_the_exact_gradient():
+    """For two source tokens and one target token y, the exact loss is −Σ_s α(s) log p(y|s).
 
-    One source of two words, one target word, no baseline: E[loss] = −Σ_s α(s) log p(y|s).
+    The baseline does not change the expectation of the gradient.
     """
     alpha_logit, log_p = jnp.array(0.3), jnp.array([-0.2, -1.7])
 

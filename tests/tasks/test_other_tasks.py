@@ -1,4 +1,4 @@
-"""Labelling, classification and cloze: losses are sums, and padding changes nothing."""
+"""Losses and predictions of the labeling, classification and cloze tasks."""
 
 import jax
 import jax.numpy as jnp
@@ -18,20 +18,20 @@ def task(request, tmp_path_factory):
     return make_task(small_config(request.param, tmp_path_factory.mktemp(request.param)))
 
 
-def weights(task):
-    """Return parameters that are large enough for every mistake to show."""
+def large_params(task):
+    """Return parameters that are large enough to make every error visible."""
     params = task.init(jax.random.key(0))
     return jax.tree.map(lambda x: x * 3 + 0.1, params)
 
 
 def on_device(batch):
-    """Return the arrays of a batch as JAX arrays, for calls that are not compiled."""
+    """Convert a batch to JAX arrays, for calls that are not compiled."""
     return jax.tree.map(jnp.asarray, batch)
 
 
-def test_padding_and_other_rows_change_no_loss_and_no_prediction(task):
-    """Adds rows, time steps, words and sentences of padding, all at once."""
-    split, params = task.prepared.split("test"), weights(task)
+def test_padding_and_other_rows_do_not_change_losses_or_predictions(task):
+    """Padding rows, time steps, words and sentences are added at the same time."""
+    split, params = task.prepared.split("test"), large_params(task)
     loss, predict = jax.jit(task.loss), jax.jit(task.predict)
     members = np.arange(3)
     tight = Bucket(1, tuple(map(int, split.lengths[0])))
@@ -51,12 +51,12 @@ def test_padding_and_other_rows_change_no_loss_and_no_prediction(task):
 
 
 @pytest.mark.parametrize("name", ["columns", "sentence", "han", "reader"])
-def test_a_batch_of_padding_has_a_loss_of_zero_and_finite_gradients(name, tmp_path):
+def test_a_batch_of_padding_has_zero_loss_and_finite_gradients(name, tmp_path):
     task = make_task(small_config(name, tmp_path))
     split = task.prepared.split("test")
     lengths = tuple(map(int, split.lengths.max(axis=0)))
     batch = on_device(make_batch(split, Bucket(2, lengths), np.array([], int)))
-    params = weights(task)
+    params = large_params(task)
     sums, gradient = jax.jit(jax.value_and_grad(lambda p: task.loss(p, batch)["loss"]))(params)
     assert sums == 0
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
@@ -64,18 +64,18 @@ def test_a_batch_of_padding_has_a_loss_of_zero_and_finite_gradients(name, tmp_pa
 
 @pytest.mark.parametrize("name", ["series", "columns"])
 def test_merged_networks_are_trained_independently(name, tmp_path):
-    """The gradient of one does not depend on the other; the loss is that of their mean."""
+    """The gradient of one does not depend on the other; evaluation uses their mean output."""
     config = small_config(name, tmp_path)
     config.model.update({"network": "merged", "dropout": 0.0})
     task = make_task(config)
     batch, key = on_device(task.train_batches()[0]), jax.random.key(0)
-    params = weights(task)
+    params = large_params(task)
     gradient = jax.jit(jax.grad(lambda p: task.loss(p, batch, key)["loss"]))
     changed = {**params, "backward": jax.tree.map(lambda x: x + 1, params["backward"])}
     first, second = gradient(params), gradient(changed)
     jax.tree.map(np.testing.assert_array_equal, first["forward"], second["forward"])
-    moved = jax.tree.map(lambda a, b: bool((a != b).any()), first["backward"], second["backward"])
-    assert any(jax.tree.leaves(moved))
+    differs = jax.tree.map(lambda a, b: bool((a != b).any()), first["backward"], second["backward"])
+    assert any(jax.tree.leaves(differs))
     if name == "series":
         outputs = task.model.apply({"params": params}, {"x": batch["x"]}, jnp.ones((8, 12), bool))
         error = (outputs.mean(axis=0) - batch["label"]) ** 2
@@ -84,9 +84,9 @@ def test_merged_networks_are_trained_independently(name, tmp_path):
 
 
 def test_frames_are_predicted_from_earlier_frames(tmp_path):
-    """The loss is −log p of all 88 notes of each frame but the first."""
+    """The loss is −log p of all 88 notes, summed over all frames except the first."""
     task = make_task(small_config("music", tmp_path))
-    params, split = weights(task), task.prepared.split("test")
+    params, split = large_params(task), task.prepared.split("test")
     predict, loss = jax.jit(task.predict), jax.jit(task.loss)
     for i in range(2):
         frames = next(split.examples(np.array([i])))["label"].astype(float)
@@ -98,13 +98,13 @@ def test_frames_are_predicted_from_earlier_frames(tmp_path):
         assert sums["count"] == len(frames) - 1
         changed = {**batch, "label": batch["label"].copy()}
         changed["label"][0, -1] = 1 - changed["label"][0, -1]
-        unseen = predict(params, changed)[0]["label"][0]
-        np.testing.assert_array_equal(unseen, predict(params, batch)[0]["label"][0])
+        prediction = predict(params, changed)[0]["label"][0]  # without the last frame
+        np.testing.assert_array_equal(prediction, predict(params, batch)[0]["label"][0])
 
 
 def test_the_probability_of_an_answer_is_the_sum_over_its_occurrences(tmp_path):
     task = make_task(small_config("reader", tmp_path))
-    params, batch = weights(task), next(iter(task.eval_batches("test")))
+    params, batch = large_params(task), next(iter(task.eval_batches("test")))
     answers, attention = jax.jit(task.predict)(params, batch)
     total = 0.0
     for row, index in enumerate(batch["index"]):
@@ -118,11 +118,11 @@ def test_the_probability_of_an_answer_is_the_sum_over_its_occurrences(tmp_path):
 
 
 @pytest.mark.parametrize("name", [pytest.param("reader", marks=pytest.mark.slow), "pooled"])
-def test_words_are_dropped_in_training_only(name, tmp_path):
+def test_word_dropout_is_applied_in_training_only(name, tmp_path):
     config = small_config(name, tmp_path)
     config.model.dropout = 0.0
     task = make_task(config)
-    params, batch, key = weights(task), on_device(task.train_batches()[0]), jax.random.key(0)
+    params, batch, key = large_params(task), on_device(task.train_batches()[0]), jax.random.key(0)
     config.train.word_dropout = 0.0
     plain = task.loss(params, batch)["loss"]
     np.testing.assert_allclose(task.loss(params, batch, key)["loss"], plain, rtol=1e-6)
@@ -130,7 +130,7 @@ def test_words_are_dropped_in_training_only(name, tmp_path):
     assert task.loss(params, batch)["loss"] == plain != task.loss(params, batch, key)["loss"]
 
 
-def test_a_share_of_the_words_is_dropped():
+def test_word_dropout_replaces_a_fraction_of_the_words():
     words = jnp.array([[5, 6, 7, PAD]] * 500)
     dropped = np.asarray(drop_words(words, 0.3, jax.random.key(0)))
     assert set(np.unique(dropped[:, 3])) == {PAD}
@@ -138,11 +138,11 @@ def test_a_share_of_the_words_is_dropped():
     assert ((dropped == UNK) | (dropped == words)).all()
 
 
-def test_the_penalty_is_added_in_training_only_and_not_for_padding(tmp_path):
+def test_the_attention_penalty_is_added_in_training_only_and_not_for_padding(tmp_path):
     config = small_config("sentence", tmp_path)
     config.model.dropout, config.train.word_dropout = 0.0, 0.0
     task = make_task(config)
-    params, split, key = weights(task), task.prepared.split("test"), jax.random.key(0)
+    params, split, key = large_params(task), task.prepared.split("test"), jax.random.key(0)
     lengths = tuple(int(n) + 2 for n in split.lengths.max(axis=0))
     batch = on_device(make_batch(split, Bucket(8, lengths), np.arange(3)))
     config.train.penalty = 0.0
@@ -154,7 +154,7 @@ def test_the_penalty_is_added_in_training_only_and_not_for_padding(tmp_path):
     np.testing.assert_allclose(task.loss(params, batch, key)["loss"], expected, rtol=1e-5)
 
 
-def test_the_penalty_is_the_norm_of_lin2017():
+def test_the_attention_penalty_equals_its_equation():
     hops = np.random.default_rng(0).dirichlet(np.ones(5), (2, 3))
     expected = [np.linalg.norm(a @ a.T - np.eye(3), "fro") ** 2 for a in hops]
     np.testing.assert_allclose(penalty(jnp.array(hops)), expected, rtol=1e-5)

@@ -14,7 +14,7 @@ def params(tiny_task):
     return jax.jit(tiny_task.init)(jax.random.key(0))
 
 
-def test_padding_changes_nothing(tiny_task, params):
+def test_padding_does_not_change_the_loss_or_its_gradient(tiny_task, params):
     batch = tiny_task.train_batches()[0]
     wider = {name: np.pad(batch[name], ((0, 3), (0, 5))) for name in ("source", "target")}
 
@@ -36,11 +36,11 @@ def test_padding_changes_nothing(tiny_task, params):
     assert sums["accuracy"] == padded_sums["accuracy"]
 
 
-def test_sums_of_two_half_batches_add_up_to_the_whole_batch(tiny_task, params):
+def test_the_sums_of_two_half_batches_add_up_to_those_of_the_whole_batch(tiny_task, params):
     batch = tiny_task.train_batches()[0]
     loss = jax.jit(tiny_task.loss)
-    cuts = ({name: x[i * 8 : i * 8 + 8] for name, x in batch.items()} for i in range(2))
-    halves = [loss(params, half) for half in cuts]
+    slices = ({name: x[i * 8 : i * 8 + 8] for name, x in batch.items()} for i in range(2))
+    halves = [loss(params, half) for half in slices]
     whole = loss(params, batch)
     for name in whole:
         np.testing.assert_allclose(halves[0][name] + halves[1][name], whole[name], rtol=1e-5)
@@ -51,22 +51,23 @@ def test_decoder_inputs_are_shifted_targets():
     np.testing.assert_array_equal(shift_right(target), [[BOS, 7, 8, EOS]])
 
 
-def test_dropout_acts_only_with_a_key(tiny_task, params):
+def test_dropout_is_applied_only_with_a_key(tiny_task, params):
     batch = tiny_task.train_batches()[0]
     loss = jax.jit(tiny_task.loss)
-    calm = loss(params, batch, None)["loss"]
-    assert calm == loss(params, batch, None)["loss"]
-    noisy = [loss(params, batch, jax.random.key(i))["loss"] for i in (0, 0, 1)]
-    assert noisy[0] == noisy[1] != noisy[2] != calm
+    without = loss(params, batch, None)["loss"]
+    assert without == loss(params, batch, None)["loss"]
+    dropped = [loss(params, batch, jax.random.key(i))["loss"] for i in (0, 0, 1)]
+    assert dropped[0] == dropped[1] != dropped[2] != without
 
 
-def test_smoothing_and_penalty_apply_in_training_only(tiny_task, params):
+def test_label_smoothing_and_penalty_are_applied_in_training_only(tiny_task, params):
     batch = tiny_task.train_batches()[0]
     task = copy.copy(tiny_task)
     task.config = tiny_task.config.copy_and_resolve_references()
     for name in ("label_smoothing", "doubly_stochastic"):
         task.config.train.update({"label_smoothing": 0.0, "doubly_stochastic": 0.0, name: 0.2})
-        calm, noisy = (jax.jit(task.loss)(params, batch, key) for key in (None, jax.random.key(0)))
-        assert calm["loss"] == calm["nll"]
-        assert noisy["loss"] != noisy["nll"]
-    assert noisy["examples"] == (batch["index"] >= 0).sum()
+        keys = (None, jax.random.key(0))
+        evaluated, trained = (jax.jit(task.loss)(params, batch, key) for key in keys)
+        assert evaluated["loss"] == evaluated["nll"]
+        assert trained["loss"] != trained["nll"]
+    assert trained["examples"] == (batch["index"] >= 0).sum()
