@@ -16,7 +16,7 @@ from data.catalogue import read_catalogue
 from data.corpus import Corpus, Encoded
 from data.files import find, lines
 from data.labels import Labels
-from data.store import ArrayField, ArrayFields, Prepared, rectangle
+from data.store import ArrayField, ArrayFields, rectangle
 from data.vocabulary import VOCABULARIES, Vocabulary
 from errors import UserError
 
@@ -24,11 +24,6 @@ _LINE_BREAK = re.compile(r"<br\s*/?>|\n")
 # A mark that ends a sentence, and the quotes and brackets that close with it. Some abbreviations
 # are taken for ends as well, which does little harm to a model that reads sentences.
 _SENTENCE_END = re.compile(r"([.!?][\"'”’)\]]*)\s+")
-
-
-def prepare(data: Config) -> Prepared:
-    """Return the prepared corpus that `data` describes, from the cache if it is there."""
-    return ClassificationCorpus(data).prepare()
 
 
 class Text(NamedTuple):

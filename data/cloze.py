@@ -16,7 +16,7 @@ import numpy as np
 from configs.base import Config
 from data.corpus import Corpus, Encoded
 from data.files import find, lines
-from data.store import ArrayField, ArrayFields, Prepared
+from data.store import ArrayField, ArrayFields
 from data.vocabulary import UNK, WordVocabulary
 from errors import UserError
 
@@ -29,11 +29,6 @@ FIELDS = {
     "query": ArrayField(("query",)),
     "answer": ArrayField(),  # number of the candidate that is the answer
 }
-
-
-def prepare(data: Config) -> Prepared:
-    """Return the prepared corpus that `data` describes, from the cache if it is there."""
-    return ClozeCorpus(data).prepare()
 
 
 class Question(NamedTuple):

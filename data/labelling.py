@@ -16,7 +16,7 @@ from configs.base import Config
 from data.corpus import Corpus, Encoded
 from data.files import find, lines
 from data.labels import Labels
-from data.store import ArrayField, ArrayFields, Prepared, rectangle
+from data.store import ArrayField, ArrayFields, rectangle
 from data.tokenizers import make_tokenizer
 from data.vocabulary import WordVocabulary
 from errors import UserError
@@ -28,11 +28,6 @@ KINDS = {  # the label of a time step: a number, one class, or the notes that so
     "columns": "classes",
     "polymusic": "notes",
 }
-
-
-def prepare(data: Config) -> Prepared:
-    """Return the prepared corpus that `data` describes, from the cache if it is there."""
-    return LabellingCorpus(data).prepare()
 
 
 class Labelled(NamedTuple):

@@ -13,21 +13,11 @@ from data.catalogue import read_catalogue
 from data.corpus import Corpus, Encoded
 from data.files import find, lines, split_files
 from data.pair import Pair, read_alignments
-from data.store import ArrayField, ArrayFields, Prepared
+from data.store import ArrayField, ArrayFields
 from data.vocabulary import EOS, VOCABULARIES, Vocabulary
 from errors import UserError
 
 FIELDS = {"source": ArrayField(("source",)), "target": ArrayField(("target",))}
-
-
-def prepare(data: Config) -> Prepared:
-    """Return the prepared corpus that `data` describes, from the cache if it is there."""
-    return TranslationCorpus(data).prepare()
-
-
-def read_pairs(data: Config, split: str) -> Iterator[Pair]:
-    """Yield the pairs of a split ("train", "valid" or "test")."""
-    return TranslationCorpus(data).read(split)
 
 
 def _dates(data: Config, split: str) -> Iterator[Pair]:

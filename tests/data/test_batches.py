@@ -18,7 +18,7 @@ from data.batches import (
     train_iterator,
 )
 from data.store import ArrayField, Prepared
-from data.translation import FIELDS, prepare
+from data.translation import FIELDS, TranslationCorpus
 from data.vocabulary import EOS, PAD
 from errors import UserError
 
@@ -41,7 +41,7 @@ def make_corpus(folder: Path, lengths: Lengths) -> Prepared:
     data: Config = base_config().data
     data.update({"dir": str(folder), "cache": str(folder / "cache"), "splits": {"test": ""}})
     data.source_vocab.tokenizer = data.target_vocab.tokenizer = "split"
-    return prepare(data)
+    return TranslationCorpus(data).prepare()
 
 
 RNG = np.random.default_rng(0)

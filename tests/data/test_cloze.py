@@ -7,7 +7,7 @@ import pytest
 
 from configs.base import Config, base_config
 from configs.datasets import DATASETS
-from data.cloze import ClozeCorpus, prepare
+from data.cloze import ClozeCorpus
 from data.vocabulary import UNK
 from errors import UserError
 
@@ -25,7 +25,7 @@ def make(folder: Path, test: str = f"{FIRST}\n{SECOND}", **changes) -> Config:
 
 
 def examples(data: Config) -> list[dict[str, np.ndarray]]:
-    split = prepare(data).split("test")
+    split = ClozeCorpus(data).prepare().split("test")
     return list(split.examples(np.arange(len(split))))
 
 
@@ -39,17 +39,17 @@ def test_questions_are_blocks(tmp_path):
 
 def test_questions_become_ids(tmp_path):
     data = make(tmp_path)
-    words = prepare(data).vocabularies["words"]
+    words = ClozeCorpus(data).prepare().vocabularies["words"]
     first, second = examples(data)
     assert words.decode(first["passage"]) == "Anna saw Bert . Bert ran to Anna ."
     assert first["candidate"].tolist() == [2, 0, 1, 0, 1, 0, 0, 2, 0] and first["answer"] == 2
     assert second["passage"].tolist().count(UNK) == 5  # Carl met Dora, Dora sat
-    assert prepare(data).split("test").texts()[1]["answer"] == "Dora"
+    assert ClozeCorpus(data).prepare().split("test").texts()[1]["answer"] == "Dora"
 
 
 def test_anonymous_words_get_new_ids_in_each_question(tmp_path):
     data = make(tmp_path, anonymous="unknown", anonymous_ids=50)
-    size = len(prepare(data).vocabularies["words"])
+    size = len(ClozeCorpus(data).prepare().vocabularies["words"])
     first, second = examples(data)
     assert first["passage"].max() < size  # all its words are known
     passage, query = second["passage"], second["query"]
@@ -69,7 +69,7 @@ def test_anonymous_words_get_new_ids_in_each_question(tmp_path):
 
 def test_words_share_ids_if_there_are_too_few(tmp_path):
     data = make(tmp_path, anonymous="unknown", anonymous_ids=2)
-    size = len(prepare(data).vocabularies["words"])
+    size = len(ClozeCorpus(data).prepare().vocabularies["words"])
     _, second = examples(data)
     assert set(second["passage"][second["passage"] >= size]) == {size, size + 1}
 
@@ -88,12 +88,12 @@ def test_words_share_ids_if_there_are_too_few(tmp_path):
 def test_a_faulty_question_is_named_with_its_line(tmp_path, line, facts, old, new):
     data = make(tmp_path, FIRST.replace(old, new), max_candidates=2)
     with pytest.raises(UserError, match=rf"test\.txt, line {line}: .*{facts}"):
-        prepare(data)
+        ClozeCorpus(data).prepare()
 
 
 def test_a_split_without_questions(tmp_path):
     with pytest.raises(UserError, match=r"'test' .*0 questions read.*data\.splits\.test"):
-        prepare(make(tmp_path, "\n\n"))
+        ClozeCorpus(make(tmp_path, "\n\n")).prepare()
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the corpora are not in {SHARED}")

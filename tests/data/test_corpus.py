@@ -24,7 +24,7 @@ from data.files import find, lines
 from data.labelling import LabellingCorpus
 from data.pair import Pair
 from data.store import Prepared
-from data.translation import TranslationCorpus, prepare, read_pairs
+from data.translation import TranslationCorpus
 from data.vocabulary import EOS, UNK
 from errors import UserError
 
@@ -101,7 +101,7 @@ def cached(data: Config) -> list[str]:
 
 
 def test_ids_are_those_of_the_texts(data: Config) -> None:
-    prepared = prepare(data)
+    prepared = TranslationCorpus(data).prepare()
     kept = [TEXTS["train"][i] for i in (0, 2, 6)]
     assert decoded(prepared, "train") == kept
     assert decoded(prepared, "valid") == [("the ⁇ sleeps", "der ⁇ schläft")]
@@ -116,7 +116,7 @@ def test_ids_are_those_of_the_texts(data: Config) -> None:
 
 def test_dropped_examples_are_counted(data: Config, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "alignax"):
-        prepared = prepare(data)
+        prepared = TranslationCorpus(data).prepare()
     assert manifest(prepared)["counts"] == {
         "train": {"read": 7, "kept": 3, "empty": 2, "long": 2},
         "valid": {"read": 2, "kept": 1, "empty": 1, "long": 0},
@@ -130,19 +130,23 @@ def test_dropped_examples_are_counted(data: Config, caplog: pytest.LogCaptureFix
 
 
 def test_texts_are_kept_beside_the_ids(data: Config, dates: Config) -> None:
-    assert texts(prepare(data), "valid") == [Pair("the bird sleeps", "der Vogel schläft")]
-    prepared = prepare(dates)
+    assert texts(TranslationCorpus(data).prepare(), "valid") == [
+        Pair("the bird sleeps", "der Vogel schläft")
+    ]
+    prepared = TranslationCorpus(dates).prepare()
     for name, count in (("valid", 30), ("test", 20)):
         pairs = texts(prepared, name)
-        assert pairs == list(read_pairs(dates, name)) and len(pairs) == count
+        assert pairs == list(TranslationCorpus(dates).read(name)) and len(pairs) == count
         assert all(pair.alignment for pair in pairs)
         assert len(prepared.split(name)) == count
-    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
+    assert decoded(prepared, "train") == [
+        pair[:2] for pair in TranslationCorpus(dates).read("train")
+    ]
 
 
 def test_a_shared_vocabulary(data: Config) -> None:
     data.shared_vocab = True
-    prepared = prepare(data)
+    prepared = TranslationCorpus(data).prepare()
     assert len(prepared.vocabularies["source"]) == len(prepared.vocabularies["target"])
     text = "the dog schläft"
     assert prepared.vocabularies["source"].encode(text) == prepared.vocabularies["target"].encode(
@@ -156,20 +160,22 @@ def test_a_shared_vocabulary(data: Config) -> None:
 def test_sentencepiece_vocabularies(dates: Config, kind: str) -> None:
     for vocab in (dates.source_vocab, dates.target_vocab):
         vocab.update({"kind": kind, "size": 110})
-    prepared = prepare(dates)
+    prepared = TranslationCorpus(dates).prepare()
     assert manifest(prepared)["vocabulary"] == {"source": 110, "target": 110}
-    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
+    assert decoded(prepared, "train") == [
+        pair[:2] for pair in TranslationCorpus(dates).read("train")
+    ]
 
 
 def test_a_corpus_without_a_test_split(data: Config) -> None:
     data.splits.test = ""
     with pytest.raises(UserError, match=r"no split 'test': name one in data\.splits\.test"):
-        prepare(data).split("test")
+        TranslationCorpus(data).prepare().split("test")
 
 
 def test_a_corpus_without_a_validation_split(data: Config) -> None:
     data.update({"splits": {"valid": ""}, "holdout": 2})
-    prepared = prepare(data)
+    prepared = TranslationCorpus(data).prepare()
     assert len(decoded(prepared, "train")) + len(decoded(prepared, "valid")) >= 3
     assert sum(manifest(prepared)["counts"][split]["read"] for split in ("train", "valid")) == 7
 
@@ -181,41 +187,41 @@ def test_an_empty_corpus(data: Config, split: str) -> None:
     with pytest.raises(
         UserError, match=rf"'{split}' .*1 pairs read, 0 kept, 1 .*empty.*data\.splits\.{split}"
     ):
-        prepare(data)
+        TranslationCorpus(data).prepare()
     assert cached(data) == [".lock"]
 
 
 def test_a_holdout_that_leaves_nothing_is_named(data: Config) -> None:
     data.update({"splits": {"valid": ""}, "holdout": 10_000})
     with pytest.raises(UserError, match=r"'valid' .* 0 kept.*data\.holdout=10000"):
-        prepare(data)
+        TranslationCorpus(data).prepare()
 
 
 def test_a_cache_that_cannot_be_written_is_named(data: Config, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     data.cache = str(tmp_path / "file" / "cache")
     with pytest.raises(UserError, match=rf"{data.cache} .*Not a directory.*data\.cache"):
-        prepare(data)
+        TranslationCorpus(data).prepare()
 
 
 def test_the_cache_is_reused(data: Config, caplog: pytest.LogCaptureFixture) -> None:
     def state() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in Path(data.cache).rglob("*")}
 
-    first = prepare(data)
+    first = TranslationCorpus(data).prepare()
     before = state()
     with caplog.at_level(logging.INFO, "alignax"):
-        again = prepare(data)
+        again = TranslationCorpus(data).prepare()
     assert again.folder == first.folder and state() == before
     assert not caplog.messages
     assert decoded(again, "test") == decoded(first, "test")
 
 
 def test_a_corpus_that_moved_is_found_in_the_cache(data: Config, tmp_path: Path) -> None:
-    first = prepare(data)
+    first = TranslationCorpus(data).prepare()
     Path(data.dir).rename(tmp_path / "elsewhere")
     data.dir = str(tmp_path / "elsewhere")
-    assert prepare(data).folder == first.folder
+    assert TranslationCorpus(data).prepare().folder == first.folder
 
 
 @pytest.mark.parametrize(
@@ -231,9 +237,9 @@ def test_a_corpus_that_moved_is_found_in_the_cache(data: Config, tmp_path: Path)
     ids=str,
 )
 def test_a_changed_setting_gives_another_folder(data: Config, change: dict) -> None:
-    first = prepare(data)
+    first = TranslationCorpus(data).prepare()
     data.update(change)
-    assert prepare(data).folder != first.folder
+    assert TranslationCorpus(data).prepare().folder != first.folder
     assert cached(data) == [".lock", ".lock", "folder", "folder"]
 
 
@@ -280,24 +286,24 @@ def test_a_format_is_a_reader_and_its_name(data: Config, monkeypatch: pytest.Mon
         (Path(data.dir) / f"{split}.txt").write_text("a cat;eine Katze\n")
     monkeypatch.setitem(translation.CORPORA, "semicolons", semicolons)
     data.update({"corpus": "semicolons", "files": "{split}.txt"})
-    first = prepare(data)
+    first = TranslationCorpus(data).prepare()
     assert decoded(first, "train") == [("a cat", "eine Katze")]
     (Path(data.dir) / "train.txt").write_text("a dog;ein Hund\n")
-    assert prepare(data).folder != first.folder
+    assert TranslationCorpus(data).prepare().folder != first.folder
 
 
 @pytest.mark.parametrize("name", ["train.en", "valid.de", "test.en"])
 @pytest.mark.parametrize("grow", [True, False])
 def test_a_changed_file_gives_another_folder(data: Config, name: str, grow: bool) -> None:
-    first = prepare(data)
+    first = TranslationCorpus(data).prepare()
     path = Path(data.dir) / name
     text = path.read_text()
     path.write_text(text.replace("e", "ee" if grow else "o"))
-    second = prepare(data)
+    second = TranslationCorpus(data).prepare()
     assert second.folder != first.folder
     assert decoded(second, "train") != decoded(first, "train") or not name.startswith("train")
     path.write_text(text)
-    assert prepare(data).folder == first.folder
+    assert TranslationCorpus(data).prepare().folder == first.folder
 
 
 def break_lines(path: Path) -> None:
@@ -332,10 +338,10 @@ def test_an_error_leaves_nothing_behind(
     whole = path.read_bytes()
     damage(path)
     with pytest.raises(UserError, match=message):
-        prepare(data)
+        TranslationCorpus(data).prepare()
     assert cached(data) == [".lock"]
     path.write_bytes(whole)  # a plain file is preferred to the .gz
-    assert decoded(prepare(data), "test")
+    assert decoded(TranslationCorpus(data).prepare(), "test")
 
 
 # Other processes.
@@ -345,7 +351,7 @@ import logging
 import sys
 
 from configs.base import base_config
-from data.translation import prepare
+from data.translation import TranslationCorpus
 
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 data = base_config().data
@@ -354,7 +360,7 @@ data.update({"examples": {"train": 1500, "valid": 30, "test": 20}})
 data.source_vocab.tokenizer = data.target_vocab.tokenizer = "unicode"
 print("ready", flush=True)
 sys.stdin.readline()
-print(prepare(data).folder)
+print(TranslationCorpus(data).prepare().folder)
 """
 
 
@@ -402,9 +408,11 @@ def test_two_processes_do_the_work_once(dates: Config, start) -> None:
     assert "train: 1,500 pairs read, 1,500 kept" in log and "pairs read" not in other_log
     assert cached(dates) == [".lock", "folder"]
     dates.examples.train = 1500
-    prepared = prepare(dates)
+    prepared = TranslationCorpus(dates).prepare()
     assert str(prepared.folder) == folder.strip()
-    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
+    assert decoded(prepared, "train") == [
+        pair[:2] for pair in TranslationCorpus(dates).read("train")
+    ]
 
 
 def test_files_that_a_killed_process_left_are_deleted(dates: Config, start) -> None:
@@ -418,7 +426,7 @@ def test_files_that_a_killed_process_left_are_deleted(dates: Config, start) -> N
     (left / "stray").touch()
 
     dates.examples.train = 1500
-    prepared = prepare(dates)
+    prepared = TranslationCorpus(dates).prepare()
     assert prepared.folder == left.with_suffix("")
     assert cached(dates) == [".lock", "folder"]
     assert len(decoded(prepared, "train")) == 1500

@@ -10,7 +10,7 @@ import scipy.io
 
 from configs.base import Config, base_config
 from configs.datasets import DATASETS
-from data.labelling import LabellingCorpus, prepare, series
+from data.labelling import LabellingCorpus, series
 from errors import UserError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -37,7 +37,7 @@ def columns(folder: Path, test: str = TRAIN, **changes) -> Config:
 
 
 def examples(data: Config, split: str) -> list[dict[str, np.ndarray]]:
-    prepared = prepare(data).split(split)
+    prepared = LabellingCorpus(data).prepare().split(split)
     return list(prepared.examples(np.arange(len(prepared))))
 
 
@@ -64,7 +64,7 @@ def test_series_of_splits_and_seeds_differ(tmp_path):
 def test_classes_of_the_series(tmp_path):
     data = make(tmp_path, "series_classes")
     numbers = examples(make(tmp_path, "series"), "test")
-    names = prepare(data).vocabularies["label"].names
+    names = LabellingCorpus(data).prepare().vocabularies["label"].names
     assert names == ["over", "under"]
     for example, values in zip(examples(data, "test"), numbers, strict=True):
         over = [names[i] == "over" for i in example["label"]]
@@ -73,7 +73,7 @@ def test_classes_of_the_series(tmp_path):
 
 def test_columns_become_ids(tmp_path):
     data = columns(tmp_path, inputs=("word", "pos", "suffix", "characters"))
-    prepared = prepare(data)
+    prepared = LabellingCorpus(data).prepare()
     words, labels = prepared.vocabularies["word"], prepared.vocabularies["label"]
     first, second = examples(data, "train")
     assert words.decode(first["word"]) == "Confidence in the pound"
@@ -88,7 +88,7 @@ def test_columns_become_ids(tmp_path):
 def test_a_chunk_type_that_can_begin_can_continue(tmp_path):
     """CoNLL-2000 has I-LST in its test split only."""
     data = columns(tmp_path, test="a NN B-VP\nb NN I-VP\n")
-    names = prepare(data).vocabularies["label"].names
+    names = LabellingCorpus(data).prepare().vocabularies["label"].names
     assert names == ["B-NP", "B-PP", "B-VP", "I-NP", "I-PP", "I-VP"]
     assert [names[i] for i in examples(data, "test")[0]["label"]] == ["B-VP", "I-VP"]
 
@@ -96,7 +96,7 @@ def test_a_chunk_type_that_can_begin_can_continue(tmp_path):
 def test_a_label_that_is_not_in_training_is_named_with_its_line(tmp_path):
     data = columns(tmp_path, test="in IN B-PP\n\nthe DT B-NP\npound NN B-XY\n")
     with pytest.raises(UserError, match=r"test\.txt, line 4: .*'B-XY'.*B-NP, B-PP, B-VP"):
-        prepare(data)
+        LabellingCorpus(data).prepare()
     assert not list(Path(data.cache).glob("*[0-9a-f]"))  # no unfinished folder is left
 
 
@@ -105,7 +105,7 @@ def test_a_line_with_too_few_columns(tmp_path):
     with pytest.raises(
         UserError, match=r"test\.txt, line 2: .*3 .*word, pos, label.* 2: .*columns"
     ):
-        prepare(data)
+        LabellingCorpus(data).prepare()
 
 
 def test_long_sequences_are_cut_in_training_only(tmp_path):
@@ -115,7 +115,9 @@ def test_long_sequences_are_cut_in_training_only(tmp_path):
 
 
 def test_sequences_and_time_steps_are_counted(tmp_path):
-    manifest = json.loads((prepare(columns(tmp_path)).folder / "manifest.json").read_text())
+    manifest = json.loads(
+        (LabellingCorpus(columns(tmp_path)).prepare().folder / "manifest.json").read_text()
+    )
     assert manifest["counts"]["test"] == {"read": 2, "kept": 2, "steps": 6}
 
 
@@ -146,16 +148,16 @@ def test_piano_rolls(tmp_path):
 
 def test_piano_rolls_of_another_shape_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"own\.mat, traindata 0: .*88 notes.*5 × 87"):
-        prepare(rolls(tmp_path, np.zeros((5, 87), np.uint8)))
+        LabellingCorpus(rolls(tmp_path, np.zeros((5, 87), np.uint8))).prepare()
     data = rolls(tmp_path, np.zeros((5, 88), np.uint8))
     data.splits.test = "nodata"
     with pytest.raises(UserError, match=r"'nodata': data\.splits .*traindata, validdata, testdata"):
-        prepare(data)
+        LabellingCorpus(data).prepare()
     with pytest.raises(UserError, match=r"own\.mat, traindata 0: .*0 or 1"):
-        prepare(rolls(tmp_path, np.full((5, 88), 2, np.uint8)))
+        LabellingCorpus(rolls(tmp_path, np.full((5, 88), 2, np.uint8))).prepare()
     (tmp_path / "own.mat").write_bytes(b"no such thing")
     with pytest.raises(UserError, match=r"own\.mat is not a MATLAB file"):
-        prepare(data)
+        LabellingCorpus(data).prepare()
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the corpora are not in {SHARED}")

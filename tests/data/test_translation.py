@@ -16,7 +16,7 @@ from configs.base import Config, base_config
 from configs.datasets import DATASETS
 from configs.luong2015 import get_config
 from data.pair import Pair
-from data.translation import TranslationCorpus, read_pairs
+from data.translation import TranslationCorpus
 from errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def config(folder: Path, **changes) -> Config:
 
 def message(data: Config, split: str = "train") -> str:
     with pytest.raises(UserError) as caught:
-        list(read_pairs(data, split))
+        list(TranslationCorpus(data).read(split))
     return str(caught.value)
 
 
@@ -48,7 +48,7 @@ def message(data: Config, split: str = "train") -> str:
 def test_text_plain_and_compressed(tmp_path: Path, one: str, other: str) -> None:
     write(tmp_path / f"train.en{one}", "a cat", "  tea\u2028time\t", "", "last\r")
     write(tmp_path / f"train.de{other}", "eine Katze", "Tee", "leer", "letzte")
-    assert list(read_pairs(config(tmp_path), "train")) == [
+    assert list(TranslationCorpus(config(tmp_path)).read("train")) == [
         Pair("a cat", "eine Katze"),
         Pair("tea\u2028time", "Tee"),  # lines end in \n and in nothing else
         Pair("", "leer"),
@@ -62,7 +62,7 @@ def test_names_of_files_splits_and_languages_are_free(tmp_path: Path) -> None:
     write(tmp_path / "dev" / "corpus-eo.txt", "kato")
     data = config(tmp_path, source="pt_BR", target="eo", files="{split}/corpus-{lang}.txt")
     data.splits.update({"train": "", "valid": "dev", "test": ""})
-    assert list(read_pairs(data, "valid")) == [Pair("gato", "kato")]
+    assert list(TranslationCorpus(data).read("valid")) == [Pair("gato", "kato")]
     files = TranslationCorpus(data).local_files()
     assert [path.name for path in files] == ["corpus-pt_BR.txt.gz", "corpus-eo.txt"]
 
@@ -70,7 +70,7 @@ def test_names_of_files_splits_and_languages_are_free(tmp_path: Path) -> None:
 def test_a_last_line_needs_no_end(tmp_path: Path) -> None:
     (tmp_path / "train.en").write_text("a\nb")
     write(tmp_path / "train.de", "x", "y")
-    assert len(list(read_pairs(config(tmp_path), "train"))) == 2
+    assert len(list(TranslationCorpus(config(tmp_path)).read("train"))) == 2
 
 
 @pytest.mark.parametrize(("source", "target"), [(3, 4), (4, 3), (2, 1207), (1207, 2), (0, 1)])
@@ -146,7 +146,7 @@ def test_a_truncated_or_broken_file(tmp_path: Path, suffix: str) -> None:
 def test_tsv(tmp_path: Path) -> None:
     write(tmp_path / "train.tsv.gz", "cat\tK AE1 T", "dog \t D AO1 G\tignored", "", "\tx", "y\t")
     data = config(tmp_path, corpus="tsv", files="{split}.tsv")
-    assert list(read_pairs(data, "train")) == [
+    assert list(TranslationCorpus(data).read("train")) == [
         Pair("cat", "K AE1 T"),
         Pair("dog", "D AO1 G"),
         Pair("", ""),
@@ -171,7 +171,9 @@ def test_held_out_sources(tmp_path: Path, holdout: int) -> None:
     write(tmp_path / "test.tsv", "word1\tW 1")
     data = config(tmp_path, corpus="tsv", files="{split}.tsv", holdout=holdout)
     data.splits.valid = ""
-    train, valid, test = (list(read_pairs(data, split)) for split in ("train", "valid", "test"))
+    train, valid, test = (
+        list(TranslationCorpus(data).read(split)) for split in ("train", "valid", "test")
+    )
     assert not {p.source for p in train} & {p.source for p in valid}
     assert sorted(p[:2] for p in train + valid) == sorted(pairs)
     assert len({p.source for p in valid}) == pytest.approx(703 / holdout, rel=0.3)
@@ -186,11 +188,13 @@ def test_dates() -> None:
     data: Config = base_config().data
     data.update({"corpus": "dates", "examples": {"train": 30, "valid": 7, "test": 5}})
     data.source_vocab.tokenizer = data.target_vocab.tokenizer = "unicode"
-    pairs = {split: list(read_pairs(data, split)) for split in ("train", "valid", "test")}
+    pairs = {
+        split: list(TranslationCorpus(data).read(split)) for split in ("train", "valid", "test")
+    }
     assert [*map(len, pairs.values())] == [30, 7, 5]
     assert all(pair.alignment for pair in pairs["valid"])
     data.seed = 1
-    assert list(read_pairs(data, "train")) != pairs["train"]
+    assert list(TranslationCorpus(data).read("train")) != pairs["train"]
     assert TranslationCorpus(data).local_files() == []
 
 
@@ -210,7 +214,7 @@ import sys
 import tensorflow_datasets as tfds
 
 from configs.base import base_config
-from data.translation import read_pairs
+from data.translation import TranslationCorpus
 from errors import UserError
 
 
@@ -235,7 +239,7 @@ def show(**changes):
     data.update({"corpus": "tfds", "name": "tiny_translate", "dir": sys.argv[1]})
     data.update(changes)
     try:
-        print(sorted(map(tuple, read_pairs(data, "train"))))
+        print(sorted(map(tuple, TranslationCorpus(data).read("train"))))
     except UserError as error:
         print(error)
 
@@ -305,22 +309,22 @@ def real(name: str, folder: str) -> Config:
 
 def test_multi30k() -> None:
     data = real("multi30k_de_en", "multi30k")
-    pairs = list(itertools.islice(read_pairs(data, "train"), 200))
+    pairs = list(itertools.islice(TranslationCorpus(data).read("train"), 200))
     assert len(pairs) == 200 and all(pair.source and pair.target for pair in pairs)
     assert pairs[0] == Pair(
         "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
         "Two young, White males are outside near many bushes.",
     )
-    sizes = [sum(1 for _ in read_pairs(data, split)) for split in ("valid", "test")]
+    sizes = [sum(1 for _ in TranslationCorpus(data).read(split)) for split in ("valid", "test")]
     assert sizes == [1014, 1000]
 
 
 def test_cmudict() -> None:
     data = real("cmudict", "cmudict")
-    pairs = list(itertools.islice(read_pairs(data, "train"), 200))
+    pairs = list(itertools.islice(TranslationCorpus(data).read("train"), 200))
     assert len(pairs) == 200
     assert all(re.fullmatch(r"[A-Z]{1,2}( [A-Z]{1,2})*", pair.target) for pair in pairs)
-    held_out = list(itertools.islice(read_pairs(data, "valid"), 10))
+    held_out = list(itertools.islice(TranslationCorpus(data).read("valid"), 10))
     assert not {pair.source for pair in held_out} & {pair.source for pair in pairs}
 
 
@@ -333,13 +337,13 @@ def test_alignments_are_one_sentence_or_one_link_per_line(tmp_path: Path) -> Non
         write(tmp_path / f"{split}.de", "A B", "C D")
     write(tmp_path / "test.align.gz", "0-0 1?1", "")
     data = config(tmp_path, alignment="{split}.align")
-    assert [pair.alignment for pair in read_pairs(data, "test")] == ["0-0 1?1", ""]
-    assert [pair.alignment for pair in read_pairs(data, "train")] == ["", ""]
+    assert [pair.alignment for pair in TranslationCorpus(data).read("test")] == ["0-0 1?1", ""]
+    assert [pair.alignment for pair in TranslationCorpus(data).read("train")] == ["", ""]
     write(tmp_path / "test.key", "1 1 1", "2 1 2 S", "2 2 1 P")
     data = config(tmp_path, alignment="{split}.key", alignment_base=1)
-    assert [pair.alignment for pair in read_pairs(data, "test")] == ["0-0", "0-1 1?0"]
+    assert [pair.alignment for pair in TranslationCorpus(data).read("test")] == ["0-0", "0-1 1?0"]
     data.alignment_order = "target-source"
-    assert [pair.alignment for pair in read_pairs(data, "test")] == ["0-0", "1-0 0?1"]
+    assert [pair.alignment for pair in TranslationCorpus(data).read("test")] == ["0-0", "1-0 0?1"]
 
 
 @pytest.mark.parametrize(
@@ -369,7 +373,7 @@ def test_real_alignments_are_read_completely(name: str, folder: str, links: int)
     if not path.is_dir():
         pytest.skip(f"no corpus in {path}")
     data = config(path, **{**DATASETS["translation"][name], "dir": str(path)})
-    pairs = list(read_pairs(data, "test"))
+    pairs = list(TranslationCorpus(data).read("test"))
     assert sum(len(pair.alignment.split()) for pair in pairs) == links
     for pair in pairs:
         for link in pair.alignment.split():
