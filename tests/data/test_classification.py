@@ -1,4 +1,4 @@
-"""Texts with a label: what is read from each format, what is prepared, what is refused."""
+"""Text classification corpora: formats, preparation and error messages."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def test_texts_become_ids(tmp_path):
     }  # fmt: skip
 
 
-def test_documents_are_sentences_of_words(tmp_path):
+def test_documents_are_arrays_of_sentences_and_words(tmp_path):
     data = make(tmp_path, documents=True)
     words = ClassificationCorpus(data).prepare().vocabularies["words"]
     first, second = examples(data)
@@ -75,7 +75,7 @@ def test_long_texts_are_truncated_and_counted(tmp_path):
     assert manifest["counts"]["test"] == {"read": 2, "kept": 2, "cut": 2}
 
 
-def test_lines_of_label_and_text(tmp_path):
+def test_lines_have_a_label_and_a_text(tmp_path):
     data = make(tmp_path, suffix="txt", corpus="lines", files="{split}.txt")
     assert [text.label for text in read(data)] == ["1", "0"]
     assert read(data)[0].text == "Good film. I liked it!"
@@ -94,38 +94,38 @@ def test_columns_are_chosen_by_number(tmp_path):
 
 @pytest.mark.parametrize("documents", [True, False])
 @pytest.mark.parametrize("text", ["", " <br /> "])
-def test_a_text_without_words_is_named_with_its_line(tmp_path, documents, text):
+def test_error_for_a_text_without_words_names_the_line(tmp_path, documents, text):
     data = make(tmp_path, [TRAIN[0], f"1\t{text}"], documents=documents)
     with pytest.raises(UserError, match=r"test\.tsv, line 2: .*no words"):
         ClassificationCorpus(data).prepare()
 
 
 @pytest.mark.parametrize(("line", "fact"), [("", "empty"), ("\tFine.", "no label")])
-def test_a_line_without_a_label_is_named(tmp_path, line, fact):
+def test_error_for_a_missing_label_names_the_line(tmp_path, line, fact):
     with pytest.raises(UserError, match=rf"test\.tsv, line 2: .*{fact}"):
         ClassificationCorpus(make(tmp_path, [TRAIN[0], line])).prepare()
 
 
-def test_a_folder_must_be_named(tmp_path):
+def test_error_for_an_empty_data_dir(tmp_path):
     data = make(tmp_path)
     data.dir = ""
     with pytest.raises(UserError, match=r"data\.dir is empty.*--config\.data\.dir="):
         ClassificationCorpus(data).prepare()
 
 
-def test_a_holdout_that_leaves_nothing_is_named(tmp_path):
+def test_error_for_a_holdout_without_examples(tmp_path):
     data = make(tmp_path, splits={"train": "train", "valid": "", "test": "test"}, holdout=10_000)
     with pytest.raises(UserError, match=r"'valid' .*0 texts read.*data\.holdout=10000"):
         ClassificationCorpus(data).prepare()
 
 
-def test_a_label_that_is_not_in_training_is_named_with_its_line(tmp_path):
+def test_error_for_a_label_unseen_in_training_names_the_line(tmp_path):
     data = make(tmp_path, [TRAIN[0], "5\tFine."])
     with pytest.raises(UserError, match=r"test\.tsv, line 2: .*'5'.* 0, 1"):
         ClassificationCorpus(data).prepare()
 
 
-def test_subwords_instead_of_words(tmp_path):
+def test_texts_can_be_split_into_subwords(tmp_path):
     data = make(tmp_path)
     data.vocab.update({"kind": "bpe", "size": 40})
     words = ClassificationCorpus(data).prepare().vocabularies["words"]

@@ -1,4 +1,4 @@
-"""Sequences with labels: what is read from each format, what is prepared, what is refused."""
+"""Sequence labelling corpora: formats, preparation and error messages."""
 
 import itertools
 import json
@@ -42,8 +42,8 @@ def examples(data: Config, split: str) -> list[dict[str, np.ndarray]]:
 
 
 @pytest.mark.parametrize("length", [1, 3, 50])
-def test_the_series_follows_the_paper(length):
-    """Compare y(t) with its two sums, term by term."""
+def test_the_series_equals_the_formula_of_the_paper(length):
+    """Compute both sums of y(t) term by term."""
     x = np.random.default_rng(0).uniform(size=length)
     for t, y in enumerate(series(x)):
         past = sum(x[t + d] * (1 - abs(d) / 10) for d in range(-10, 0) if t + d >= 0) / 10
@@ -51,7 +51,7 @@ def test_the_series_follows_the_paper(length):
         assert y == pytest.approx(past + ahead)
 
 
-def test_series_of_splits_and_seeds_differ(tmp_path):
+def test_series_depend_on_split_and_seed(tmp_path):
     data = make(tmp_path, "series")
     train, valid = examples(data, "train"), examples(data, "valid")
     assert len(train) == 100 and train[0]["x"].shape == train[0]["label"].shape == (100, 1)
@@ -61,7 +61,7 @@ def test_series_of_splits_and_seeds_differ(tmp_path):
     assert not np.array_equal(train[0]["x"], examples(data, "train")[0]["x"])
 
 
-def test_classes_of_the_series(tmp_path):
+def test_series_classes_are_thresholded_values(tmp_path):
     data = make(tmp_path, "series_classes")
     numbers = examples(make(tmp_path, "series"), "test")
     names = LabellingCorpus(data).prepare().vocabularies["label"].names
@@ -85,7 +85,7 @@ def test_columns_become_ids(tmp_path):
     assert prepared.split("test").texts()[1]["word"] == ["Rates", "fell"]
 
 
-def test_a_chunk_type_that_can_begin_can_continue(tmp_path):
+def test_every_chunk_type_has_both_prefixes(tmp_path):
     """CoNLL-2000 has I-LST in its test split only."""
     data = columns(tmp_path, test="a NN B-VP\nb NN I-VP\n")
     names = LabellingCorpus(data).prepare().vocabularies["label"].names
@@ -93,14 +93,14 @@ def test_a_chunk_type_that_can_begin_can_continue(tmp_path):
     assert [names[i] for i in examples(data, "test")[0]["label"]] == ["B-VP", "I-VP"]
 
 
-def test_a_label_that_is_not_in_training_is_named_with_its_line(tmp_path):
+def test_error_for_a_label_unseen_in_training_names_the_line(tmp_path):
     data = columns(tmp_path, test="in IN B-PP\n\nthe DT B-NP\npound NN B-XY\n")
     with pytest.raises(UserError, match=r"test\.txt, line 4: .*'B-XY'.*B-NP, B-PP, B-VP"):
         LabellingCorpus(data).prepare()
-    assert not list(Path(data.cache).glob("*[0-9a-f]"))  # no unfinished folder is left
+    assert not list(Path(data.cache).glob("*[0-9a-f]"))  # nothing is left in the cache
 
 
-def test_a_line_with_too_few_columns(tmp_path):
+def test_error_for_too_few_columns_names_the_line(tmp_path):
     data = columns(tmp_path, test="in IN B-PP\nthe B-NP\n")
     with pytest.raises(
         UserError, match=r"test\.txt, line 2: .*3 .*word, pos, label.* 2: .*columns"
@@ -122,41 +122,44 @@ def test_sequences_and_time_steps_are_counted(tmp_path):
 
 
 def rolls(folder: Path, frames: np.ndarray) -> Config:
+    """Write a MATLAB file with the same two piano rolls in every split."""
     cell = np.empty((1, 2), object)
     cell[0, 0], cell[0, 1] = frames, frames[:2]
     content = dict.fromkeys(("traindata", "validdata", "testdata"), cell)
-    scipy.io.savemat(folder / "own.mat", content)
+    scipy.io.savemat(folder / "rolls.mat", content)
     splits = {"train": "traindata", "valid": "validdata", "test": "testdata"}
-    return make(folder, "polymusic", files="own.mat", splits=splits)
+    return make(folder, "polymusic", files="rolls.mat", splits=splits)
 
 
 def test_consecutive_pieces_of_music_share_a_frame(tmp_path):
     frames = np.random.default_rng(0).integers(0, 2, (9, 88)).astype(np.uint8)
     data = rolls(tmp_path, frames)
-    data.max_length = 4  # transitions from a frame to the next
+    data.max_length = 4  # time steps, each with the next frame as its label
     pieces = [s.columns["label"] for s in LabellingCorpus(data).read("train")]
     assert [len(piece) for piece in pieces] == [5, 5, 2]
     np.testing.assert_array_equal(np.concatenate([pieces[0], pieces[1][1:]]), frames)
 
 
-def test_piano_rolls(tmp_path):
+def test_piano_rolls_are_read(tmp_path):
     frames = np.random.default_rng(0).integers(0, 2, (5, 88)).astype(np.uint8)
     first, second = examples(rolls(tmp_path, frames), "test")
     np.testing.assert_array_equal(first["label"], frames)
     assert first["label"].dtype == np.uint8 and second["length"] == 2
 
 
-def test_piano_rolls_of_another_shape_are_refused(tmp_path):
-    with pytest.raises(UserError, match=r"own\.mat, traindata 0: .*88 notes.*5 × 87"):
+def test_error_for_invalid_piano_rolls(tmp_path):
+    with pytest.raises(UserError, match=r"rolls\.mat, traindata 0: .*88 notes.*5 × 87"):
         LabellingCorpus(rolls(tmp_path, np.zeros((5, 87), np.uint8))).prepare()
     data = rolls(tmp_path, np.zeros((5, 88), np.uint8))
     data.splits.test = "nodata"
-    with pytest.raises(UserError, match=r"'nodata': data\.splits .*traindata, validdata, testdata"):
+    with pytest.raises(
+        UserError, match=r"'nodata': .*data\.splits .*traindata, validdata, testdata"
+    ):
         LabellingCorpus(data).prepare()
-    with pytest.raises(UserError, match=r"own\.mat, traindata 0: .*0 or 1"):
+    with pytest.raises(UserError, match=r"rolls\.mat, traindata 0: .*0 or 1"):
         LabellingCorpus(rolls(tmp_path, np.full((5, 88), 2, np.uint8))).prepare()
-    (tmp_path / "own.mat").write_bytes(b"no such thing")
-    with pytest.raises(UserError, match=r"own\.mat is not a MATLAB file"):
+    (tmp_path / "rolls.mat").write_bytes(b"not a MATLAB file")
+    with pytest.raises(UserError, match=r"rolls\.mat is not a MATLAB file"):
         LabellingCorpus(data).prepare()
 
 
