@@ -25,7 +25,7 @@ def read_catalogue(data: Config, split: str, features: dict[str, str]) -> Iterat
     if split not in splits:
         raise UserError(
             f"TFDS dataset {data.name} has no split {split!r}: "
-            f"set data.splits to names among {', '.join(splits)}"
+            f"choose data.splits from {', '.join(splits)}"
         )
     known = builder.info.features or {}
     for field, name in features.items():

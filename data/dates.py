@@ -148,7 +148,7 @@ def _fill(pattern: str, *parts: list[Piece], field: str = "") -> list[Piece]:
 
 @functools.cache
 def _template(code: str, kind: str, style: str) -> list[Piece]:
-    """Return the pieces of a CLDR pattern, with pattern letters such as "MMMM" as field texts."""
+    """Return the pieces of a CLDR pattern; the text of a field is its letters, such as "MMMM"."""
     locale = _locale(code)
     if kind == "datetime":
         join = str(locale.datetime_formats[style]).replace("'", "")

@@ -111,7 +111,7 @@ def _polymusic(data: Config, split: str) -> Iterator[Labelled]:
         raise UserError(f"{path} is not a MATLAB file ({error}): download it again") from None
     if split not in content:
         known = ", ".join(name for name, *_ in scipy.io.whosmat(path))
-        raise UserError(f"{path} has no variable {split!r}: set data.splits to names among {known}")
+        raise UserError(f"{path} has no variable {split!r}: choose data.splits from {known}")
     for number, frames in enumerate(content[split].ravel()):
         place = f"{path}, {split} {number}"
         if frames.ndim != 2 or frames.shape[1] != NOTES or len(frames) < 2:

@@ -21,7 +21,7 @@ SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 # Written in place of <unk> in readable text, as SentencePiece does. Metrics tokenize readable text
 # again and would split "<unk>" into three tokens.
 UNKNOWN = "⁇"
-SENTENCEPIECE_SAMPLE = 1_000_000  # sentences to learn from at most, which limits the memory
+SENTENCEPIECE_SAMPLE = 1_000_000  # maximum number of training sentences, to limit the memory
 
 
 @runtime_checkable
@@ -46,7 +46,7 @@ class Vocabulary(Protocol):
         ...
 
     def detokenize(self, tokens: list[str]) -> str:
-        """Return the text of tokens, which must not include <s> and </s>."""
+        """Join tokens to text; the tokens must not include <s> and </s>."""
         ...
 
     def surface(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md, applied to a copy of the project, give working code."""
+"""Apply the edits of CONTRIBUTING.md to a copy of the project, and run the result."""
 
 import re
 import shutil

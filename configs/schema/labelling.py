@@ -102,7 +102,7 @@ def _column_rules(data: Config) -> Iterator[str]:
     known = {*data.columns, "suffix", "characters"} - {"label"}
     for name in data.inputs:
         if name not in known:
-            yield f"config.data.inputs={name!r} is not known: use {', '.join(sorted(known))}"
+            yield f"config.data.inputs={name!r} is unknown: use {', '.join(sorted(known))}"
     if "label" not in data.columns or "word" not in data.columns:
         yield f"config.data.columns={data.columns} must include word and label"
     reserved = {"length", "index", "line", "suffix", "characters"}

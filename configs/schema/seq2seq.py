@@ -112,8 +112,8 @@ def _rules(config: Config) -> Iterator[str]:
         )
     if enc.bidirectional and config.data.reverse_source:
         yield (
-            "config.data.reverse_source=True has no effect on a bidirectional encoder: set one of "
-            "the two to False"
+            "config.data.reverse_source=True has no effect on a bidirectional encoder: set it or "
+            "config.model.encoder.bidirectional to False"
         )
     yield from _attention_rules(config, width)
 

@@ -45,7 +45,7 @@ def train() -> list[Pair]:
 
 @pytest.fixture
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every example render the same value of its kind."""
+    """Replace the random values by one fixed date, time, duration and number."""
     values = {
         "date": (date(2026, 3, 3).toordinal(),),
         "time": (15, 45),
