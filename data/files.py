@@ -52,10 +52,10 @@ def _not_found(data: Config, split: str, language: str, name: str) -> UserError:
     may_hold_out = split == data.splits.valid and split != data.splits.train
     return UserError(
         f"{data.dir} has no file {name} (plain, .gz or .xz): correct data.dir, or the fields that "
-        f"make the name ({made_from}); the folder holds {', '.join(present[:12]) or 'no files'}"
+        f"make the name ({made_from}); the folder contains {', '.join(present[:12]) or 'no files'}"
         + (", ..." if len(present) > 12 else "")
         + (
-            "; --config.data.splits.valid= (empty) holds out training examples"
+            "; --config.data.splits.valid= (empty) would hold out training examples"
             if may_hold_out
             else ""
         )

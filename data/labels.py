@@ -29,7 +29,7 @@ class Labels:
 
     @property
     def chunks(self) -> list[str]:
-        """The chunk types of labels with the prefix B- or I-; empty if no label has one."""
+        """The chunk types, such as NP in B-NP and I-NP; empty if no label has a prefix B- or I-."""
         return sorted({name[2:] for name in self.names if name.startswith(("B-", "I-"))})
 
     @classmethod
