@@ -46,13 +46,13 @@ def measure(folder: Path) -> dict[str, float]:
     """Return the seconds and the peak memory of both phases in this process."""
     from configs.base import Config, base_config
     from data.batches import Batches, plan_buckets, train_iterator
-    from data.translation import prepare
+    from data.translation import TranslationCorpus
 
     data: Config = base_config().data
     data.update({"dir": str(folder), "cache": str(folder / "cache")})
     data.source_vocab.tokenizer = data.target_vocab.tokenizer = "split"
     start = time.perf_counter()
-    prepared = prepare(data)
+    prepared = TranslationCorpus(data).prepare()
     figures = {"prepare_s": time.perf_counter() - start, "prepare_mb": _status("VmHWM")}
 
     start = time.perf_counter()

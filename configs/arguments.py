@@ -1,4 +1,4 @@
-"""The arguments of a config file: what follows the colon in --config=file.py:a=1,b=2."""
+"""The arguments of a config file, which follow the colon in --config=file.py:a=1,b=2."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from errors import UserError
 
 
 def parse(text: str | None, **legal: Iterable[str]) -> dict[str, str]:
-    """Return one value per name in `legal`; a name that is not given gets its first legal value.
+    """Parse "name=value,..."; a name that is not given gets its first value in `legal`.
 
     >>> parse("score=dot", score=("general", "dot"), size=("tiny", "paper"))
     {'score': 'dot', 'size': 'tiny'}
@@ -17,14 +17,16 @@ def parse(text: str | None, **legal: Iterable[str]) -> dict[str, str]:
         name, equals, value = item.partition("=")
         if name not in choices or not equals:
             raise UserError(
-                f"config argument {item!r} is not known: write name=value, where name is one of "
+                f"config argument {item!r} is unknown: write name=value, where name is one of "
                 f"{', '.join(choices)}"
             )
         if name in given:
-            raise UserError(f"config argument {name} is given twice: {given[name]} and {value}")
+            raise UserError(
+                f"config argument {name} is given twice: {given[name]} and {value}; remove one"
+            )
         if value not in choices[name]:
             raise UserError(
-                f"config argument {name}={value} is not known: use {', '.join(choices[name])}"
+                f"config argument {name}={value} is unknown: use one of {', '.join(choices[name])}"
             )
         given[name] = value
     return {name: given.get(name, values[0]) for name, values in choices.items()}

@@ -13,18 +13,18 @@ __all__ = ["Config", "base_config", "choices", "declared_fields"]
 
 
 def base_config(model: str = "seq2seq") -> Config:
-    """Return every field of a model and its task at its default; papers' files change some."""
+    """Return the default config of a model and its task; the config files of papers change it."""
     config = ConfigDict(_defaults(_sections(model)))
-    return config.lock()  # so that a typo in a config file is an error, not a new field
+    return config.lock()  # a typo in a config file raises an error instead of adding a field
 
 
 def declared_fields(model: str) -> dict[str, Field]:
-    """Return the declarations of all fields of such a config, by dotted name."""
+    """Return the declarations of all fields of a model's config, by dotted name."""
     return flatten(_sections(model))
 
 
 def choices(model: str, name: str, first: str = "") -> tuple[str, ...]:
-    """Return the allowed values of a field; `first`, or else the field's default, leads them."""
+    """Return the allowed values of a field, with `first` (default: the field's default) first."""
     field = declared_fields(model)[name]
     leading = first or str(field.default)
     if leading not in field.choices:
@@ -38,10 +38,10 @@ def _sections(model: str) -> Fields:
     schema = MODELS[model]
     task = TASKS[schema.task]
     return {
-        "task": Field(task.name, "Task; the model decides it.", (task.name,)),
+        "task": Field(task.name, "Name of the task, set by the model.", (task.name,)),
         "seed": common.SEED,
         "data": {**common.DATA, **task.data},
-        "model": {"name": Field(model, "Model; the config file decides it.", (model,)),
+        "model": {"name": Field(model, "Name of the model, set by the config file.", (model,)),
                   **schema.fields},
         "optimizer": common.OPTIMIZER,
         "train": {**common.TRAIN, **task.train},

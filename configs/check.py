@@ -1,4 +1,4 @@
-"""Validates a config against the declarations in configs/schema, before any data is read."""
+"""Validation of a config against the declarations in configs/schema, before data is read."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,17 +13,17 @@ from errors import UserError
 
 
 def check(config: Config) -> None:
-    """Raise a UserError that lists every fault of `config`, one per line."""
-    faults = list(_invalid_fields(config))
-    if not faults:  # relations between invalid values mean nothing
+    """Raise a UserError that lists every mistake in `config`, one per line."""
+    mistakes = list(_invalid_fields(config))
+    if not mistakes:  # rules between fields assume that each value is valid
         task, model = TASKS[config.task], MODELS[config.model.name]
-        faults = [*model.rules(config), *common.rules(config), *task.rules(config)]
-    if faults:
-        raise UserError("\n".join(faults))
+        mistakes = [*model.rules(config), *common.rules(config), *task.rules(config)]
+    if mistakes:
+        raise UserError("\n".join(mistakes))
 
 
 def check_path(config: Config, path: Sequence[str]) -> Any:
-    """Return the value of a field; raise a UserError with the known fields if there is none."""
+    """Return the value of a field; raise a UserError that lists the fields if it is unknown."""
     node = config
     for depth, name in enumerate(path):
         if not isinstance(node, ConfigDict) or name not in node:
@@ -38,8 +38,8 @@ def _invalid_fields(config: Config) -> Iterator[str]:
     name = config.get("model", {}).get("name")
     if name not in MODELS:
         yield (
-            f"config.model.name={name!r} is not known: use {', '.join(MODELS)}, and start from "
-            "base_config(name) of configs/base.py"
+            f"config.model.name={name!r} is unknown: build the config with base_config(name) of "
+            f"configs/base.py, where name is one of {', '.join(MODELS)}"
         )
         return
     fields = declared_fields(name)
@@ -47,8 +47,8 @@ def _invalid_fields(config: Config) -> Iterator[str]:
     if present != {*fields}:
         different = ", ".join(sorted(present ^ {*fields})[:6])
         yield (
-            f"config.model.name={name} does not have the fields of this config (different: "
-            f"{different}): choose the model by its file in configs/"
+            f"config.model.name={name} does not fit the fields of this config (they differ in "
+            f"{different}): choose a model by its file in configs/ instead"
         )
         return
     for path, field in fields.items():
@@ -57,9 +57,9 @@ def _invalid_fields(config: Config) -> Iterator[str]:
             continue
         if not field.has_type(value):
             kind = type(field.default).__name__
-            yield f"config.{path}={value!r} has a wrong type: it must be of type {kind}"
+            yield f"config.{path}={value!r} has the wrong type: it must be of type {kind}"
         elif field.choices:
-            yield f"config.{path}={value!r} is not known: use {field.allowed()}"
+            yield f"config.{path}={value!r} is unknown: use one of {field.allowed()}"
         else:
             yield f"config.{path}={value} is out of range: it must be {field.allowed()}"
 

@@ -1,6 +1,6 @@
-"""Corpora by task and name, for the `data=` argument of every config.
+"""Corpora by task and name, for the `data=` argument of every config file.
 
-Each name stands for values of fields of `config.data`. --config.data.dir names another folder.
+Each name stands for a set of values in `config.data`. Use --config.data.dir for another folder.
 """
 
 from configs.base import Config
@@ -8,12 +8,12 @@ from errors import UserError
 
 _MULTI30K = {
     "corpus": "text",
-    "dir": "corpora/multi30k",  # a clone of github.com/multi30k/dataset: data/task1/raw
+    "dir": "corpora/multi30k",  # data/task1/raw of github.com/multi30k/dataset
     "splits": {"train": "train", "valid": "val", "test": "test_2016_flickr"},
     "source_vocab": {"size": 10_000, "min_count": 2, "lowercase": True},
     "target_vocab": {"size": 10_000, "min_count": 2, "lowercase": True},
 }
-_MULTI30K_BPE = {  # github.com/LividWo/Revisit-MMT: Multi30k in byte-pair tokens, lowercased
+_MULTI30K_BPE = {  # github.com/LividWo/Revisit-MMT: Multi30k as lowercased BPE subwords
     "corpus": "text",
     "dir": "corpora/multi30k_bpe",
     "splits": {"train": "train", "valid": "valid", "test": "test.2016"},
@@ -21,7 +21,7 @@ _MULTI30K_BPE = {  # github.com/LividWo/Revisit-MMT: Multi30k in byte-pair token
     "target_vocab": {"tokenizer": "bpe"},
     "shared_vocab": True,
 }
-_TATOEBA = {  # sentence pairs of tatoeba.org (manythings.org/anki); splits are up to you
+_TATOEBA = {  # sentence pairs of tatoeba.org (manythings.org/anki), without official splits
     "corpus": "text",
     "splits": {"train": "train", "valid": "val", "test": "test"},
     "source_vocab": {"size": 20_000, "min_count": 2},
@@ -32,7 +32,7 @@ _DE_EN = {"source": "de", "target": "en"}
 _FR_EN = {"source": "fr", "target": "en"}
 
 _TRANSLATION: dict[str, dict] = {
-    # The corpus that is generated: CLDR dates, times and numbers.
+    # The embedded corpus of CLDR dates, times, durations and numbers, which is generated.
     "dates": {
         "corpus": "dates",
         **_EN_DE,
@@ -44,8 +44,9 @@ _TRANSLATION: dict[str, dict] = {
     "multi30k_de_en": {**_MULTI30K, **_DE_EN},
     "multi30k_bpe_en_de": {**_MULTI30K_BPE, **_EN_DE},
     "multi30k_bpe_de_en": {**_MULTI30K_BPE, **_DE_EN},
-    # Corpora whose gold word links are of training sentences: the last 200 of Europarl (links of
-    # Lambert et al. 2005), and all verses of the Bible (the bible-alignments package).
+    # Corpora with gold word alignments. The aligned test sentences are also training sentences: the
+    # last 200 of Europarl (Lambert et al. 2005), and all verses of the Bible (the bible-alignments
+    # package).
     "europarl_es_en": {
         "corpus": "text",
         "dir": "corpora/es_en_europarl",
@@ -54,7 +55,8 @@ _TRANSLATION: dict[str, dict] = {
         "splits": {"train": "corpus", "valid": "", "test": "dev"},
         "alignment": "{split}.key",
         "alignment_base": 1,
-        # The corpus' documentation says otherwise, but only in this order are all links in range.
+        # The documentation of the corpus states the other order, but it would put some links out
+        # of range.
         "alignment_order": "target-source",
         "source_vocab": {"tokenizer": "split", "min_count": 2},
         "target_vocab": {"tokenizer": "split", "min_count": 2},
@@ -71,8 +73,8 @@ _TRANSLATION: dict[str, dict] = {
     },
     "tatoeba_de_en": {**_TATOEBA, **_DE_EN, "dir": "corpora/tatoeba_de_en"},
     "tatoeba_fr_en": {**_TATOEBA, **_FR_EN, "dir": "corpora/tatoeba_fr_en"},
-    # Letters to phonemes: CMUdict in the split of Chen 2003, with 12,000 test words. It has no
-    # validation split, so one training word in 50 is held out.
+    # Letters to phonemes: CMUdict with the split of Chen 2003, which has 12,000 test words and no
+    # validation split, so that one in 50 training words is held out.
     "cmudict": {
         "corpus": "tsv",
         "dir": "corpora/cmudict",
@@ -90,7 +92,7 @@ _TRANSLATION: dict[str, dict] = {
         **_EN_DE,
         "splits": {"train": "train", "valid": "validation", "test": "test"},
     },
-    # Parallel text of the user: {split}.{lang} files, or a TSV file with two columns.
+    # Data of the user: {split}.{lang} files with parallel text, or TSV files with two columns.
     "text": {},
     "tsv": {"corpus": "tsv", "files": "{split}.tsv"},
 }
@@ -102,8 +104,8 @@ _POLYMUSIC = {
     "splits": {"train": "traindata", "valid": "validdata", "test": "testdata"},
 }
 _LABELLING: dict[str, dict] = {
-    "series": {"corpus": "series"},  # the artificial series of Schuster 1997: numbers y(t)
-    "series_classes": {"corpus": "series_classes"},  # whether y(t) > 0.5
+    "series": {"corpus": "series"},  # the artificial series of Schuster 1997; labels are y(t)
+    "series_classes": {"corpus": "series_classes"},  # the same; labels are whether y(t) > 0.5
     "conll2000": {  # clips.uantwerpen.be/conll2000/chunking: train.txt, test.txt
         "corpus": "columns",
         "dir": "corpora/conll2000",
@@ -114,16 +116,16 @@ _LABELLING: dict[str, dict] = {
     "nottingham": {**_POLYMUSIC, "files": "Nottingham.mat"},
     "piano_midi": {**_POLYMUSIC, "files": "Piano_midi.mat"},
     "musedata": {**_POLYMUSIC, "files": "MuseData.mat"},
-    # Text of the user: one word per line, with a blank line between sentences.
+    # Data of the user: one word per line, with a blank line between sentences.
     "columns": {"corpus": "columns"},
 }
-_SST = {  # nlp.stanford.edu/sentiment; each line: label, tokenized and lowercased text
+_SST = {  # nlp.stanford.edu/sentiment; lines of a label and a tokenized, lowercased text
     "corpus": "lines",
     "dir": "corpora/sst",
     "splits": {"train": "train", "valid": "dev", "test": "test"},
     "vocab": {"tokenizer": "split"},
 }
-_IMDB = {  # ai.stanford.edu/~amaas/data/sentiment; each line: label, rating, text
+_IMDB = {  # ai.stanford.edu/~amaas/data/sentiment; TSV columns: label, rating, text
     "corpus": "tsv",
     "dir": "corpora/imdb",
     "text": "2",
@@ -153,14 +155,14 @@ _CLASSIFICATION: dict[str, dict] = {
         "splits": {"train": "train", "valid": "", "test": "test"},
         "vocab": {"min_count": 2},
     },
-    # Texts of the user. Each line is: label, tab, text; or label, space, text.
+    # Data of the user: one label and text per line, separated by a tab (tsv) or a space (lines).
     "tsv": {},
     "lines": {"corpus": "lines", "files": "{split}.txt"},
 }
 
 
 def _cbt(kind: str) -> dict:
-    """The files of the Children's Book Test (research.facebook.com/downloads/babi)."""
+    """Return the settings of the Children's Book Test (research.facebook.com/downloads/babi)."""
     return {
         "dir": "corpora/cbt",
         "files": f"cbtest_{kind}_{{split}}.txt",
@@ -168,19 +170,19 @@ def _cbt(kind: str) -> dict:
     }
 
 
-# A new book has other names, or uses the same names for other people.
+# Test books have names that training books lack, or use the same names for other people.
 _NAMES = {"anonymous": "candidates", "vocab": {"min_count": 20}}
 _NOUNS = {"anonymous": "unknown", "vocab": {"min_count": 20}}
 _CLOZE: dict[str, dict] = {
-    # Questions in the format of the Children's Book Test, made from public-domain novels. There is
-    # no public copy.
+    # Questions in the format of the Children's Book Test, made from public-domain novels. They are
+    # not available for download.
     "novels_ne": {"dir": "corpora/cloze", "files": "cbt_style_NE_{split}.txt", **_NAMES},
     "novels_cn": {"dir": "corpora/cloze", "files": "cbt_style_CN_{split}.txt", **_NOUNS},
     "cbt_ne": _cbt("NE"),
     "cbt_cn": _cbt("CN"),
     "cbt_v": _cbt("V"),
     "cbt_p": _cbt("P"),
-    "cbt": {},  # questions of the user in this format
+    "cbt": {},  # data of the user, in the format of the Children's Book Test
 }
 
 DATASETS: dict[str, dict[str, dict]] = {
@@ -192,8 +194,8 @@ DATASETS: dict[str, dict[str, dict]] = {
 
 
 def use_dataset(config: Config, name: str) -> None:
-    """Set the fields of `config.data` to those of the corpus called `name`."""
+    """Set the fields of `config.data` for the corpus `name`."""
     if name not in DATASETS[config.task]:
         known = ", ".join(DATASETS[config.task])
-        raise UserError(f"there is no {config.task} corpus {name!r}: use {known}")
+        raise UserError(f"there is no {config.task} corpus {name!r}: use one of {known}")
     config.data.update(DATASETS[config.task][name])

@@ -1,4 +1,4 @@
-"""Finds declarations in the modules of a package, so that adding one means adding a file."""
+"""Find declarations in the modules of a package: a new file needs no registration."""
 
 import importlib
 import pkgutil
@@ -8,10 +8,10 @@ T = TypeVar("T")
 
 
 def discover(package: str, kind: type[T]) -> dict[tuple[str, str], T]:
-    """Return every module-level object of this type, by module and variable name.
+    """Return every module-level object of type `kind`, by module and variable name.
 
-    Modules come in alphabetical order, objects in the order of their definition. An object that is
-    imported into another module counts where it is defined first.
+    Modules are in alphabetical order, objects in the order of their definition. An object that
+    several modules contain, because one imports it from another, is listed once.
     """
     found: dict[tuple[str, str], T] = {}
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__):

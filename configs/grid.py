@@ -1,4 +1,4 @@
-"""All combinations of values, as the points of a sweep."""
+"""Grids of values for sweeps."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from errors import UserError
 
 
 def grid(**values: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield one point per combination; pass names that contain dots with **.
+    """Yield one point of a sweep per combination of values; pass dotted names with `**`.
 
     >>> list(grid(score=["dot", "concat"], **{"model.attention.D": [5]}))
     [{'score': 'dot', 'model.attention.D': 5}, {'score': 'concat', 'model.attention.D': 5}]
@@ -16,7 +16,7 @@ def grid(**values: Iterable[Any]) -> Iterator[dict[str, Any]]:
     for name, several in values.items():
         if isinstance(several, str):
             raise UserError(
-                f"grid({name}={several!r}): write a list of values, such as [{several!r}]"
+                f"grid({name}={several!r}): pass a list of values, such as [{several!r}]"
             )
     for combination in itertools.product(*values.values()):
         yield dict(zip(values, combination, strict=True))

@@ -1,4 +1,4 @@
-"""Loads a config file, which may be the user's own; every mistake in it becomes one message."""
+"""Loading config files; a mistake in a file of the user becomes one error message."""
 
 import inspect
 import re
@@ -14,36 +14,44 @@ from errors import UserError
 
 
 def load_config_file(file: str, arguments: str = "") -> Config:
-    """Return the config of `get_config(arguments)`, or of a `get_config()` without parameters."""
+    """Return the config that `get_config(arguments)` in `file` returns.
+
+    `get_config` may have no parameters if `arguments` is empty.
+    """
     get_config = _read(file).get("get_config")
     if not callable(get_config):
-        raise UserError(f"{file} has no function get_config: see configs/luong2015.py")
+        raise UserError(
+            f"{file} has no function get_config: define one, as in configs/luong2015.py"
+        )
     takes_arguments = bool(inspect.signature(get_config).parameters)
     if arguments and not takes_arguments:
         raise UserError(
-            f"{file} takes no arguments, but {arguments!r} is given: leave it out, or write "
-            "get_config(arguments)"
+            f"get_config of {file} has no parameter, but the arguments {arguments!r} are given: "
+            "leave them out, or define get_config(arguments)"
         )
     try:
         config = get_config(arguments) if takes_arguments else get_config()
     except UserError:
         raise
-    except (Exception, SystemExit) as error:  # a file of the user's can raise anything
+    except (Exception, SystemExit) as error:  # a file of the user can raise any exception
         raise UserError(describe(file, error)) from error
     if not isinstance(config, ConfigDict):
-        raise UserError(f"{file}: get_config must return a config, not {type(config).__name__}")
+        raise UserError(
+            f"{file}: get_config must return a ConfigDict, not {type(config).__name__}: start from "
+            "base_config of configs/base.py"
+        )
     return config
 
 
 def _read(file: str) -> dict[str, Any]:
     if not Path(file).is_file():
         present = sorted(path.name for path in Path(__file__).parent.glob("*[0-9].py"))
-        raise UserError(f"there is no config file {file}: configs/ has {', '.join(present)}")
+        raise UserError(f"config file {file} does not exist: configs/ has {', '.join(present)}")
     return run_file(file)
 
 
 def run_file(file: str) -> dict[str, Any]:
-    """Run a Python file of the user's and return its global names."""
+    """Run a Python file of the user and return its global variables."""
     try:
         return runpy.run_path(file)
     except UserError:
@@ -58,11 +66,11 @@ _LOCKED = re.compile(r'Key "(\w+)" does not exist.*?(?:(Did you mean .*?\?)|$)',
 
 
 def describe(file: str, error: BaseException) -> str:
-    """Say where in a user's file an error was raised, and what it says."""
+    """Return a message with the line of `file` that raised an error, and the error."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]
     where = f"{file}, line {lines[-1]}" if lines else file
-    # str(KeyError) would quote and escape its message.
+    # str(KeyError) would quote and escape the message.
     message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     unknown = _LOCKED.search(message)
     if unknown:

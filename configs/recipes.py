@@ -1,7 +1,7 @@
-"""Recipes that several papers' configs share.
+"""Hyperparameters that the configs of several papers share.
 
-Sizes have the same names in every config: `tiny` trains in minutes on two CPU cores, `small` in
-minutes on one GPU, and `paper` is the paper's own recipe where it is known.
+Sizes have the same names in every config: `tiny` trains in minutes on two CPU cores, `small` trains
+in minutes on one GPU, and `paper` uses the hyperparameters of the paper where they are known.
 """
 
 from configs.base import Config
@@ -17,35 +17,36 @@ def set_stacks(config: Config, layers: int, features: int, cell: str = "lstm") -
 
 
 def read_both_ways(config: Config) -> None:
-    """Make the encoder bidirectional at the same total width, so that all scores still fit."""
+    """Make the encoder bidirectional with the same total width, as the dot score needs."""
     config.model.encoder.bidirectional = True
     config.model.encoder.features //= 2
 
 
 def set_vocabulary_sizes(config: Config, source: int, target: int) -> None:
+    """Set the number of source and target words."""
     config.data.source_vocab.size, config.data.target_vocab.size = source, target
 
 
 def set_cosine(config: Config, rate: float, warmup: int, clip_norm: float = 1.0) -> None:
-    """A cosine schedule after linear warm-up."""
+    """Use a cosine schedule with linear warm-up over `warmup` training steps."""
     config.optimizer.learning_rate, config.optimizer.clip_norm = rate, clip_norm
     config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", warmup
 
 
 def spelled(config: Config) -> bool:
-    """Whether the source is a word in letters, as in CMUdict."""
+    """Return whether source tokens are the letters of a word, as in CMUdict."""
     return config.data.source_vocab.tokenizer == "characters"
 
 
 def short_text_metric(config: Config) -> str:
-    """Exact match for dates and spelled words; for sentences, where it is always 0, BLEU."""
+    """Return the validation metric: exact match for dates and spelled words, otherwise BLEU."""
     return "exact" if config.data.corpus == "dates" or spelled(config) else "bleu"
 
 
 def tiny(config: Config, cell: str = "lstm") -> None:
-    """For two CPU cores and a corpus such as dates.
+    """Set the size `tiny`, for two CPU cores and a corpus such as dates.
 
-    Parameters start with Xavier's rule: the papers' distributions suit layers ten times as wide.
+    The initializer is Xavier's, because those of the papers suit layers that are ten times wider.
     """
     set_stacks(config, layers=1, features=64, cell=cell)
     config.model.decoder.maxout = 64
@@ -59,9 +60,9 @@ def tiny(config: Config, cell: str = "lstm") -> None:
 
 
 def small(config: Config, cell: str = "lstm", layers: int = 2) -> None:
-    """For one GPU and a corpus such as Multi30k."""
+    """Set the size `small`, for one GPU and a corpus such as Multi30k."""
     set_stacks(config, layers, features=512, cell=cell)
-    config.data.buckets = 3  # compilation is a large part of so short a training
+    config.data.buckets = 3  # compilation is a large part of such short training
     config.model.decoder.maxout = 256
     config.model.dropout = 0.5
     config.model.dtype = "bfloat16"

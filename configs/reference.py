@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the declarations: `python -m configs.reference`."""
+"""Generate docs/configuration.md from the declarations: `python -m configs.reference`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +13,14 @@ _HEAD = """# Configuration reference
 Every field can be set in a config file or on the command line, as in
 `--config.optimizer.learning_rate=0.002`. This page is generated from the declarations in
 `configs/schema` by `python -m configs.reference`.
+
+A meaning that begins with "For X:" describes a field that has an effect only if another field of
+the same section has the value X, as in `data.corpus=tfds` or `optimizer.name=adam`.
 """
 
 
 def page() -> str:
-    """Return the whole page in Markdown."""
+    """Return the page in Markdown."""
     return "\n".join([_HEAD, *_sections()])
 
 

@@ -1,4 +1,4 @@
-"""All tasks and models, found in the modules of configs/schema."""
+"""All tasks and models that are declared in configs/schema."""
 
 import importlib
 from typing import Any
@@ -11,7 +11,7 @@ MODELS = {schema.name: schema for schema in discover("configs.schema", ModelSche
 
 
 def resolve(path: str) -> Any:
-    """Import what a declaration names as "module:attribute" or as "module"."""
+    """Import the object that a declaration names as "module:attribute" or "module"."""
     module, _, attribute = path.partition(":")
     loaded = importlib.import_module(module)
     return getattr(loaded, attribute) if attribute else loaded

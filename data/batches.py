@@ -1,9 +1,9 @@
 """Batches of fixed shapes, as a function of the training step.
 
-Examples of similar length share a bucket. All batches of a bucket have one shape, so the training
-step is compiled once per bucket. The examples of batch n are a function of (seed, n) alone: a
-checkpoint stores the position in the data as one number, and a resumed run, also on another number
-of hosts, continues with the same batches.
+Examples of similar length share a bucket. All batches of a bucket have the same shape, so the
+training step is compiled once per bucket. The examples of batch n depend only on (seed, n): a
+checkpoint stores the position in the data as one number, and a resumed run continues with the same
+batches, even on a different number of hosts.
 """
 
 import functools
@@ -16,11 +16,11 @@ import numpy as np
 from data.store import ArrayFields, Split, shapes
 
 Batch = dict[str, np.ndarray]
-LEVELS = 512  # number of distinct example sizes considered when buckets are planned
+LEVELS = 512  # maximum number of distinct example sizes that `plan_buckets` distinguishes
 
 
 class Bucket(NamedTuple):
-    """The shape of a bucket's batches: the number of rows, and the lengths of the named axes."""
+    """The shape of a bucket's batches: number of rows and lengths of the named axes."""
 
     rows: int
     lengths: tuple[int, ...]
@@ -29,13 +29,14 @@ class Bucket(NamedTuple):
 def plan_buckets(
     fields: ArrayFields, lengths: np.ndarray, count: int, batch_size: int, unit: str, multiple: int
 ) -> tuple[list[Bucket], np.ndarray]:
-    """Return at most `count` buckets with the fewest padded tokens, and every example's bucket.
+    """Return at most `count` buckets with the fewest padded tokens, and each example's bucket.
 
     Examples are ordered by the size of their largest field. Dynamic programming over the distinct
     sizes finds the boundaries between buckets that minimize the total size of all batches,
-    including the empty rows of the last one. More than LEVELS distinct sizes are merged into LEVELS
-    groups first. `batch_size` counts examples if `unit` is "sentences", and otherwise the padded
-    tokens of the largest field; the number of rows is rounded down to a multiple of `multiple`.
+    including empty rows of the last batch. If there are more than LEVELS distinct sizes, they are
+    first merged into LEVELS groups. `batch_size` counts examples if `unit` is "sentences";
+    otherwise it counts tokens of the largest field, including padding. The number of rows is
+    rounded down to a multiple of `multiple`.
     """
     size = _tokens(fields, lengths).max(axis=1)
     levels, level_of = np.unique(size, return_inverse=True)
@@ -46,12 +47,12 @@ def plan_buckets(
     np.maximum.at(widest, level_of, lengths)
 
     def rows_of(tokens: np.ndarray) -> np.ndarray:
-        """Return the rows of batches whose examples have `tokens` [n, fields] per field."""
+        """Return the number of rows of a batch, given the tokens per row [n, fields]."""
         rows = batch_size // (1 if unit == "sentences" else np.maximum(1, tokens.max(axis=1)))
         return np.maximum(1, rows // multiple) * multiple
 
     def padded(first: int) -> np.ndarray:
-        """Return the padded tokens of a bucket over levels first..last, for every last."""
+        """Return the tokens, with padding, of a bucket over levels first..last, for every last."""
         tokens = _tokens(fields, np.maximum.accumulate(widest[first:]))
         rows = rows_of(tokens)
         return -(-np.cumsum(examples[first:]) // rows) * rows * tokens.sum(axis=1)
@@ -65,9 +66,9 @@ def plan_buckets(
 
 
 def _tokens(fields: ArrayFields, lengths: np.ndarray) -> np.ndarray:
-    """Return the number of tokens [n, fields] in every field that has a named axis.
+    """Return the number of tokens [n, fields] of every field that has a named axis.
 
-    An axis of fixed length does not count: a vector is one token.
+    Axes of fixed length are ignored: a vector counts as one token.
     """
     token_fields = {
         name: field._replace(axes=tuple(a if isinstance(a, str) else 1 for a in field.axes))
@@ -83,14 +84,14 @@ def _cheapest_spans(
 ) -> list[tuple[int, int]]:
     """Divide all levels into at most `count` spans with the least total cost.
 
-    `cost_from(i)` returns the costs of the spans i..j for every j >= i. The result is the first and
-    last level of every span.
+    `cost_from(i)` returns the costs of the spans i..j for every j >= i. The result holds the first
+    and last level of each span.
     """
     cost = np.stack([np.concatenate([np.full(i, np.inf), cost_from(i)]) for i in range(levels)])
-    # best[j]: least cost of levels 0..j with the spans so far; costs[n]: of all levels, n + 1 spans
+    # best[j] is the least cost of levels 0..j; costs[n] that of all levels in n + 1 spans.
     best, cuts, costs = cost[0], [], [cost[0, -1]]
     for _ in range(min(count, levels) - 1):
-        # total[i, j]: least cost of levels 0..j if the last span is i..j
+        # total[i, j] is the least cost of levels 0..j if the last span is i..j.
         total = np.concatenate([[np.inf], best[:-1]])[:, None] + cost
         cuts.append(total.argmin(axis=0))
         best = total.min(axis=0)
@@ -103,7 +104,11 @@ def _cheapest_spans(
 
 
 class Batches:
-    """Endless training batches by number. Every epoch contains every example once."""
+    """An endless sequence of training batches, indexed by training step.
+
+    Every epoch contains every example once, in a different order. With several hosts, each host
+    gets its rows of every batch.
+    """
 
     def __init__(
         self,
@@ -124,6 +129,7 @@ class Batches:
         self._plan = functools.lru_cache(maxsize=2)(self._epoch)
 
     def _epoch(self, epoch: int) -> list[tuple[Bucket, np.ndarray]]:
+        """Return the bucket and the example indices of every batch of an epoch, in order."""
         rng = np.random.default_rng((self._seed, epoch))
         batches = []
         for bucket, members in zip(self.buckets, self._members, strict=True):
@@ -136,7 +142,7 @@ class Batches:
 
     @property
     def shapes(self) -> list[Batch]:
-        """One batch without examples for every bucket."""
+        """One batch without examples per bucket, to compile the training step with."""
         nothing = np.zeros(0, int)
         return [
             make_batch(self._split, bucket, nothing, self._host, self._hosts)
@@ -144,7 +150,7 @@ class Batches:
         ]
 
     def __len__(self) -> int:
-        return 2**48  # stands for infinity: grain needs a number
+        return 2**48  # the sequence is endless, but grain needs a finite length
 
     def __getitem__(self, index: int) -> Batch:
         epoch, position = divmod(int(index), self.steps_per_epoch)
@@ -157,11 +163,11 @@ def make_batch(
 ) -> Batch:
     """Return this host's rows of a batch, padded with zeros.
 
-    "index" holds the number of each row's example in the split, or -1 for a row without one.
+    "index" holds the position of each row's example in the split, or -1 for an empty row.
     """
     rows = bucket.rows // hosts
     members = members[host * rows : (host + 1) * rows]
-    batch = split.rectangles(members, bucket.lengths)
+    batch = split.padded(members, bucket.lengths)
     if len(members) < rows:
         for name, values in batch.items():
             batch[name] = np.zeros((rows, *values.shape[1:]), values.dtype)
@@ -176,8 +182,8 @@ def train_iterator(
 ) -> Iterator[Any]:
     """Yield the batches start, start + 1, ..., each passed through `place`.
 
-    A few threads read ahead and call `place` (to move a batch to devices, for example), so that
-    the thread that runs the training steps does neither.
+    Background threads read ahead and call `place`, for example to copy a batch to the devices,
+    so that neither delays the training steps.
     """
     dataset = grain.MapDataset.source(batches)[start:].map(place)
     options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=16)
@@ -187,7 +193,7 @@ def train_iterator(
 def eval_batches(
     split: Split, buckets: list[Bucket], bucket_of: np.ndarray, host: int = 0, hosts: int = 1
 ) -> Iterator[Batch]:
-    """Yield batches that contain every example of a split once, shorter examples first."""
+    """Yield batches that contain every example of a split once, short examples first."""
     for number, bucket in enumerate(buckets):
         members = np.flatnonzero(bucket_of == number)
         for i in range(0, len(members), bucket.rows):

@@ -1,4 +1,4 @@
-"""Datasets of the TFDS catalogue, read through array_record, without TensorFlow."""
+"""Datasets from the TFDS catalog, read in ArrayRecord format without TensorFlow."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,29 +8,30 @@ from errors import UserError
 
 
 def read_catalogue(data: Config, split: str, features: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield the examples of a split of the dataset `data.name`.
+    """Yield the examples of a split of the TFDS dataset `data.name`.
 
-    `features` maps fields of `config.data` to the names of features that the dataset must have.
+    `features` maps a field of `config.data` to the feature that it names; the dataset must have
+    all these features.
     """
     builder = _builder(data)
     try:
-        builder.download_and_prepare()  # does nothing if the dataset is in its folder already
+        builder.download_and_prepare()  # does nothing if the dataset is already prepared
     except OSError as error:
         raise UserError(
             f"TFDS could not download {data.name} ({error}): prepare it on a machine with network "
-            "access, and name that folder with --config.data.dir"
+            "access, copy its folder here, and set --config.data.dir to that folder"
         ) from None
     splits = builder.info.splits or {}
     if split not in splits:
         raise UserError(
             f"TFDS dataset {data.name} has no split {split!r}: "
-            f"data.splits can name {', '.join(splits)}"
+            f"choose data.splits from {', '.join(splits)}"
         )
     known = builder.info.features or {}
     for field, name in features.items():
         if name not in known:
             raise UserError(
-                f"TFDS dataset {data.name} has no {name!r}: data.{field} can be "
+                f"TFDS dataset {data.name} has no feature {name!r}: set data.{field} to one of "
                 f"{', '.join(sorted(known))}"
             )
     yield from builder.as_data_source(split)
@@ -52,7 +53,7 @@ def _builder(data: Config) -> Any:
         return tfds.builder(data.name, data_dir=folder, file_format="array_record")
     except tfds.core.DatasetNotFoundError:
         raise UserError(
-            f"TFDS has no dataset {data.name!r}: set data.name to a name of its catalogue, such as "
+            f"TFDS has no dataset {data.name!r}: set data.name to a name from its catalog, such as "
             "wmt14_translate/de-en"
         ) from None
     except ValueError:
@@ -61,6 +62,6 @@ def _builder(data: Config) -> Any:
         if config in configs:
             raise
         raise UserError(
-            f"TFDS dataset {name} has no config {config!r}: data.name can be "
+            f"TFDS dataset {name} has no config {config!r}: set data.name to one of "
             f"{', '.join(f'{name}/{known}' for known in configs) or name}"
         ) from None

@@ -1,6 +1,7 @@
-"""Corpora of texts with one label each: lines, TSV and the TFDS catalogue.
+"""Corpora of texts with one label each, read from text lines, TSV files or TFDS.
 
-A prepared text is one sequence of token ids, or a list of sentences if `data.documents` is set.
+A prepared text is one sequence of token ids, or one sequence per sentence if `data.documents` is
+set.
 """
 
 import itertools
@@ -16,35 +17,32 @@ from data.catalogue import read_catalogue
 from data.corpus import Corpus, Encoded
 from data.files import find, lines
 from data.labels import Labels
-from data.store import ArrayField, ArrayFields, Prepared, rectangle
+from data.store import ArrayField, ArrayFields, pad_rows
 from data.vocabulary import VOCABULARIES, Vocabulary
 from errors import UserError
 
 _LINE_BREAK = re.compile(r"<br\s*/?>|\n")
-# A mark that ends a sentence, and the quotes and brackets that close with it. Some abbreviations
-# are taken for ends as well, which does little harm to a model that reads sentences.
+# Sentence-final punctuation, with closing quotes and brackets. This also splits after some
+# abbreviations, which hardly affects a hierarchical classifier.
 _SENTENCE_END = re.compile(r"([.!?][\"'”’)\]]*)\s+")
 
 
-def prepare(data: Config) -> Prepared:
-    """Return the prepared corpus that `data` describes, from the cache if it is there."""
-    return ClassificationCorpus(data).prepare()
-
-
 class Text(NamedTuple):
+    """One text with its label."""
+
     label: str
     text: str
-    place: str  # file and line
+    place: str  # file and line, for error messages
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text at line breaks (also those of HTML) and at the ends of sentences."""
+    """Split a text into sentences; line breaks and HTML <br> tags also end a sentence."""
     marked = _SENTENCE_END.sub(r"\1\n", _LINE_BREAK.sub("\n", text))
     return [sentence for sentence in marked.split("\n") if sentence.strip()]
 
 
 def _lines(data: Config, split: str) -> Iterator[Text]:
-    """Read lines of a label, a space and a text."""
+    """Read one text per line, after its label and a space."""
     path = find(data, split)
     for number, line in enumerate(lines(path), 1):
         label, _, text = line.strip().partition(" ")
@@ -52,7 +50,7 @@ def _lines(data: Config, split: str) -> Iterator[Text]:
 
 
 def _tsv(data: Config, split: str) -> Iterator[Text]:
-    """Read lines of columns, of which `data.label` and `data.text` are numbers."""
+    """Read one text per line; `data.label` and `data.text` are the numbers of the columns."""
     path, label, text = find(data, split), int(data.label), int(data.text)
     for number, line in enumerate(lines(path), 1):
         columns, place = line.split("\t"), f"{path}, line {number}"
@@ -61,7 +59,7 @@ def _tsv(data: Config, split: str) -> Iterator[Text]:
         if len(columns) <= max(label, text):
             raise UserError(
                 f"{place}: this line has {len(columns)} columns, too few for data.label={label} "
-                f"and data.text={text}, which count from 0: correct the line or these fields"
+                f"and data.text={text} (counted from 0): correct the line or these fields"
             )
         yield Text(columns[label].strip(), columns[text], place)
 
@@ -73,12 +71,13 @@ def _tfds(data: Config, split: str) -> Iterator[Text]:
         place = f"{data.name}, {split} example {number}"
         if not isinstance(text, bytes):
             raise UserError(
-                f"{place}: the feature data.text={data.text} is not text but {type(text).__name__}"
+                f"{place}: the feature data.text={data.text} must be text, but it is of type "
+                f"{type(text).__name__}: choose another feature"
             )
         if not isinstance(label, bytes | int | np.integer):
             raise UserError(
-                f"{place}: the feature data.label={data.label} is not a class but "
-                f"{type(label).__name__}"
+                f"{place}: the feature data.label={data.label} must be a class or text, but it is "
+                f"of type {type(label).__name__}: choose another feature"
             )
         name = label.decode("utf-8") if isinstance(label, bytes) else str(label)
         yield Text(name, text.decode("utf-8"), place)
@@ -136,7 +135,7 @@ class ClassificationCorpus(Corpus[Text]):
         counts["cut"] += truncated
         ids = [vocabularies["words"].ids(part) for part in parts]
         fields = {
-            "words": rectangle(ids) if self.data.documents else ids[0],
+            "words": pad_rows(ids) if self.data.documents else ids[0],
             "label": vocabularies["label"].encode(example.label, example.place),
         }
         return fields, {
@@ -145,7 +144,10 @@ class ClassificationCorpus(Corpus[Text]):
         }
 
     def _tokens(self, text: Text, vocabulary: Vocabulary) -> tuple[list[list[str]], bool]:
-        """Return the tokens by sentence (or as one sentence), and whether any were cut off."""
+        """Return the tokens per sentence, and whether any were cut off.
+
+        Without `data.documents`, all tokens are in one sentence.
+        """
         found = [tokens for part in sentences(text.text) if (tokens := vocabulary.tokens(part))]
         if not found:
             raise UserError(f"{text.place}: this text has no words: remove the line")

@@ -16,32 +16,28 @@ import numpy as np
 from configs.base import Config
 from data.corpus import Corpus, Encoded
 from data.files import find, lines
-from data.store import ArrayField, ArrayFields, Prepared
+from data.store import ArrayField, ArrayFields
 from data.vocabulary import UNK, WordVocabulary
 from errors import UserError
 
 BLANK = "XXXXX"
 FIELDS = {
     "passage": ArrayField(("passage",)),
-    "candidate": ArrayField(
-        ("passage",)
-    ),  # number of the candidate at each position, from 1; 0: none
+    # Number of the candidate at each passage position, counted from 1; 0 for other words.
+    "candidate": ArrayField(("passage",)),
     "query": ArrayField(("query",)),
     "answer": ArrayField(),  # number of the candidate that is the answer
 }
 
 
-def prepare(data: Config) -> Prepared:
-    """Return the prepared corpus that `data` describes, from the cache if it is there."""
-    return ClozeCorpus(data).prepare()
-
-
 class Question(NamedTuple):
+    """One cloze question: a passage, a query with a blank, and the candidate answers."""
+
     passage: list[str]
     query: list[str]
     answer: str
     candidates: list[str]
-    place: str  # file and line
+    place: str  # file and line, for error messages
 
 
 def _cbt(data: Config, split: str) -> Iterator[Question]:
@@ -56,7 +52,7 @@ def _cbt(data: Config, split: str) -> Iterator[Question]:
 
 
 def _question(block: list[str], path: Path, first: int, max_candidates: int) -> Question:
-    """Parse the block of lines of one question, whose first line has the number `first`."""
+    """Parse the lines of one question; `first` is the line number of the first one."""
     for number, line in enumerate(block, first):
         if not line.split(" ", 1)[0].isdecimal():
             raise UserError(
@@ -129,12 +125,12 @@ class ClozeCorpus(Corpus[Question]):
         return fields, example._asdict()
 
     def _ids(self, question: Question, vocabulary: WordVocabulary) -> dict[str, list[int]]:
-        """Return the token ids of passage and query.
+        """Return the token ids of the passage and the query.
 
-        Anonymous words get ids after those of the vocabulary, drawn at random for each question:
-        a model cannot memorize such a word, only use where it occurs (the anonymized entities of
-        Hermann 2015). `data.anonymous` makes words outside the vocabulary anonymous ("unknown"),
-        or these and all candidates ("candidates").
+        Anonymous words get random ids after those of the vocabulary, drawn anew for each question.
+        A model cannot memorize such a word and can only use its positions, as with the anonymized
+        entities of Hermann 2015. `data.anonymous` selects the words outside the vocabulary
+        ("unknown"), or these and all candidates ("candidates").
         """
         data = self.data
         texts = {"passage": question.passage, "query": question.query}

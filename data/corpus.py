@@ -1,8 +1,9 @@
-"""Preparing a corpus, written once for all tasks: read, learn vocabularies, encode, write.
+"""Corpus preparation for all tasks: read, learn vocabularies, encode, write.
 
-`Corpus.prepare` is the algorithm. The class of a task (in data/translation.py, labelling.py,
-classification.py and cloze.py) supplies the steps that differ. A corpus is prepared once, into a
-folder of `data.cache` whose name ends in a digest of everything that shapes the result.
+`Corpus.prepare` is the algorithm. Each task has a subclass (in data/translation.py, labelling.py,
+classification.py and cloze.py) with the steps that differ. A corpus is prepared once, in a folder
+of `data.cache` whose name ends in a digest of the cache key: the settings and files that determine
+the result.
 """
 
 import abc
@@ -30,46 +31,46 @@ logger = logging.getLogger("alignax")
 T = TypeVar("T")
 Encoded = tuple[Mapping[str, Any], Mapping[str, Any]]  # the fields of an example, and its text
 
-# Every field of `config.data` shapes the prepared corpus, except those that only say where files
-# are, how batches are made, or how a model and its evaluation use the examples.
-NOT_SHAPING = (
+# All other fields of `config.data` are part of the cache key. These only tell where files are, how
+# batches are made, or how a model and its evaluation use the examples.
+NOT_IN_CACHE_KEY = (
     "dir", "cache", "buckets", "batch_size", "batch_unit", "batch_multiple", "several_references",
     "reverse_source",
 )  # fmt: skip
 
 
 class Corpus(abc.ABC, Generic[T]):
-    """The corpus that `data` (the `data` part of a config) describes, with examples of type T."""
+    """The corpus that `config.data` describes, with examples of type T."""
 
-    # Maps data.corpus to a reader. A reader takes `data` and the name that the corpus has for a
-    # split (data.splits.train, say), and yields examples without holding them all in memory.
+    # Maps data.corpus to a reader. A reader takes `data` and the name of a split in the corpus
+    # (such as data.splits.train), and yields examples without holding them all in memory.
     readers: Mapping[str, Callable[[Config, str], Iterator[T]]]
-    without_files: tuple[str, ...] = ()  # the values of data.corpus that read no files of data.dir
-    unit: str  # plural noun for examples in the summary of a split
-    counted: Mapping[str, str] = {}  # counts that `encode` adds to, with their words in the summary
+    without_files: tuple[str, ...] = ()  # values of data.corpus that need no files
+    unit: str  # plural noun for examples, in the log
+    counted: Mapping[str, str] = {}  # counts that `encode` increments, and their text in the log
 
     def __init__(self, data: Config):
         self.data = data
 
-    # What each task supplies.
+    # Defined by each task.
 
     @property
     @abc.abstractmethod
     def label(self) -> str:
-        """The readable part of the cache folder's name."""
+        """The first part of the cache folder's name, before the digest."""
 
     @property
     @abc.abstractmethod
     def fields(self) -> ArrayFields:
-        """The arrays that make up an example."""
+        """The axes and dtypes of the arrays of an example."""
 
     @abc.abstractmethod
     def holdout_key(self, example: T) -> str:
-        """Return the text that decides whether a training example is held out for validation."""
+        """Return the text whose hash decides whether a training example is held out."""
 
     @abc.abstractmethod
     def learn_vocabularies(self) -> Iterator[tuple[str, Any]]:
-        """Yield the name and the content of each vocabulary, learned from the training split."""
+        """Learn each vocabulary from the training split, and yield its name and the vocabulary."""
 
     @abc.abstractmethod
     def load_vocabularies(self, folder: Path) -> dict[str, Any]:
@@ -81,15 +82,15 @@ class Corpus(abc.ABC, Generic[T]):
     ) -> Encoded | None:
         """Return the fields of an example and its text, or None to drop it.
 
-        The reason for dropping, and anything else worth reporting, is added to `counts`, whose
-        keys are those of `counted`.
+        Increments the entries of `counts`, whose keys are those of `counted`: why examples were
+        dropped, and other numbers for the log.
         """
 
     def local_files(self) -> list[Path]:
-        """Return the files that the corpus is read from; their content is part of the digest."""
+        """Return the files of the corpus; their content is part of the cache key."""
         return [] if self.data.corpus in self.without_files else split_files(self.data)
 
-    # What all tasks share.
+    # Shared by all tasks.
 
     def read(self, split: str) -> Iterator[T]:
         """Yield the examples of a split ("train", "valid" or "test").
@@ -107,13 +108,13 @@ class Corpus(abc.ABC, Generic[T]):
                 yield example
 
     def read_train(self, purpose: str) -> Iterator[T]:
-        """Yield the training examples with a progress bar that names the purpose."""
+        """Yield the training examples, with a progress bar that shows the purpose."""
         return _progress(self.read("train"), purpose)
 
     def prepare(self) -> Prepared:
-        """Return the prepared corpus, and prepare it first if the cache does not hold it."""
-        shape = self.shape()
-        digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
+        """Return the prepared corpus from the cache; prepare it first if it is not there."""
+        cache_key = self.cache_key()
+        digest = hashlib.sha256(json.dumps(cache_key, sort_keys=True).encode()).hexdigest()[:16]
         folder = Path(self.data.cache) / f"{self.label}-{digest}"
         if not folder.is_dir():
             try:
@@ -121,16 +122,17 @@ class Corpus(abc.ABC, Generic[T]):
                 with _locked(folder.with_name(folder.name + ".lock")):
                     if not folder.is_dir():  # another process may have prepared it meanwhile
                         with _renamed_when_complete(folder) as scratch:
-                            self._write(scratch, shape)
+                            self._write(scratch, cache_key)
             except OSError as error:
                 raise UserError(
                     f"the corpus cannot be prepared in {folder.parent} "
-                    f"({error.strerror or error}): free some space, or choose another data.cache"
+                    f"({error.strerror or error}): free some space, or set data.cache to another "
+                    "folder"
                 ) from error
         return self.open(folder)
 
     def open(self, folder: Path) -> Prepared:
-        """Open a folder that holds the prepared corpus, or only its vocabularies."""
+        """Open a folder that contains the prepared corpus, or only its vocabularies."""
         try:
             return Prepared(folder, self.fields, self.load_vocabularies(folder))
         except FileNotFoundError as error:
@@ -139,22 +141,24 @@ class Corpus(abc.ABC, Generic[T]):
                 "train.py wrote for this task"
             ) from error
 
-    def shape(self) -> dict[str, Any]:
-        """Return everything that shapes the prepared corpus. Its location does not."""
-        settings = {name: value for name, value in self.data.items() if name not in NOT_SHAPING}
+    def cache_key(self) -> dict[str, Any]:
+        """Return everything that determines the prepared corpus, except the location of files."""
+        settings = {
+            name: value for name, value in self.data.items() if name not in NOT_IN_CACHE_KEY
+        }
         return {
             "format": FORMAT,
             "data": json.loads(ConfigDict(settings).to_json()),
             "files": [fingerprint(path) for path in self.local_files()],
         }
 
-    def _write(self, folder: Path, shape: dict[str, Any]) -> None:
+    def _write(self, folder: Path, cache_key: dict[str, Any]) -> None:
         for name, vocabulary in self.learn_vocabularies():
             vocabulary.save(folder / f"{name}.vocab")
         vocabularies = self.load_vocabularies(folder)
         splits = ("train", "valid", "test") if self.data.splits.test else ("train", "valid")
         manifest = {
-            "shape": shape,
+            "cache_key": cache_key,
             "counts": {split: self._write_split(folder, split, vocabularies) for split in splits},
             "vocabulary": {name: len(vocabulary) for name, vocabulary in vocabularies.items()},
         }
@@ -172,7 +176,7 @@ class Corpus(abc.ABC, Generic[T]):
                     counts["kept"] += 1
                     writer.add(*encoded)
         parts = {"read": f"{self.unit} read", "kept": "kept", **self.counted}
-        summary = ", ".join(f"{counts[name]:,} {words}" for name, words in parts.items())
+        summary = ", ".join(f"{counts[name]:,} {text}" for name, text in parts.items())
         if not counts["kept"]:
             raise self._no_examples(split, summary)
         logger.info("%s: %s", split, summary)
@@ -182,10 +186,12 @@ class Corpus(abc.ABC, Generic[T]):
         if split != "test" and not self.data.splits.valid:
             advice = (
                 f"data.splits.valid is empty, so one in data.holdout={self.data.holdout} training "
-                "examples is held out; change data.holdout, or name a validation split"
+                "examples is held out; change data.holdout, or set data.splits.valid"
             )
         else:
-            advice = f"check what data.splits.{split}={self.data.splits[split]} contains"
+            advice = (
+                f"check that data.splits.{split}={self.data.splits[split]!r} names the right data"
+            )
         return UserError(f"the split {split!r} has no usable examples ({summary}): {advice}")
 
 
@@ -198,7 +204,7 @@ def _progress(examples: Iterable[T], label: str) -> Iterator[T]:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock file, so that processes that start together do the work once."""
+    """Hold a file lock, so that of several processes only one prepares the corpus."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -212,7 +218,7 @@ def _locked(path: Path) -> Iterator[None]:
 def _renamed_when_complete(folder: Path) -> Iterator[Path]:
     """Provide an empty folder that becomes `folder` on success and is deleted on failure.
 
-    The caller holds a lock, so what an earlier process left there can be deleted.
+    The caller holds a lock, so files there are from a process that was killed; they are deleted.
     """
     scratch = folder.with_name(folder.name + ".unfinished")
     shutil.rmtree(scratch, ignore_errors=True)

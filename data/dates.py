@@ -1,6 +1,6 @@
-"""The embedded corpus: dates, times, durations and numbers in any two languages of CLDR.
+"""The embedded corpus: dates, times, durations and numbers in any two CLDR languages.
 
-Both sides of a pair are rendered field by field (day, month, ...) from the same value, so the gold
+Source and target are rendered field by field (day, month, ...) from the same value, so the gold
 word alignment is known. It links tokens of the `unicode` tokenizer.
 """
 
@@ -22,7 +22,7 @@ from data.pair import Pair
 from data.tokenizers import JOINER, make_tokenizer
 
 Piece = tuple[str, str]  # a field ("" for a literal) and the text that renders it
-Shape = tuple[tuple[str, ...], ...]  # the fields that each token of a side renders; literals: ()
+Shape = tuple[tuple[str, ...], ...]  # per token: the fields that it renders; () for a literal
 Codes = tuple[str, str]  # the locales of source and target
 
 SPLITS = ("train", "valid", "test")
@@ -37,7 +37,7 @@ _FIELDS = {letter: field for field, letters in _LETTERS.items() for letter in le
 _MONDAY = datetime(2001, 1, 1)
 
 _DAYS = range(date(1950, 1, 1).toordinal(), date(2050, 1, 1).toordinal())
-_COUNTS = range(2, 100)  # without 1, whose form depends on the gender of the unit
+_COUNTS = range(2, 100)  # excludes 1, whose form depends on the gender of the unit
 _UNIT_PAIRS = list(
     itertools.combinations(["year", "month", "week", "day", "hour", "minute", "second"], 2)
 )
@@ -46,10 +46,10 @@ _UNIT_PAIRS = list(
 def examples(
     split: str, *, source: str = "en", target: str = "de", seed: int = 0
 ) -> Iterator[Pair]:
-    """Yield endless examples of one split, the same ones for the same arguments.
+    """Return an endless iterator over the examples of a split, determined by the arguments.
 
-    A value belongs to one split for all seeds and languages: a date of the test split, for
-    example, never occurs in the training split, neither alone nor with a time.
+    A value belongs to the same split for all seeds and languages. For example, a date in the test
+    split never occurs in the training split, neither alone nor with a time.
     """
     if split not in SPLITS:
         raise ValueError(f"unknown split '{split}' of the dates corpus: use {', '.join(SPLITS)}")
@@ -77,7 +77,7 @@ def _locale(code: str) -> Locale:
         ) from None
 
 
-# Values, and their pieces in both languages.
+# Draw values, and render them in both languages.
 
 
 def _split_of(kind: str, value: tuple[Any, ...]) -> str:
@@ -86,7 +86,7 @@ def _split_of(kind: str, value: tuple[Any, ...]) -> str:
 
 
 def _draw(rng: random.Random, split: str, kind: str, *choices: Sequence[Any]) -> tuple[Any, ...]:
-    """Draw one value from each of the `choices`, such that together they belong to the split."""
+    """Draw one value from each of the `choices` until the combination belongs to the split."""
     while _split_of(kind, value := tuple(map(rng.choice, choices))) != split:
         pass
     return value
@@ -102,7 +102,8 @@ def _moment(kind: str, rng: random.Random, split: str, codes: Codes) -> list[lis
         hour, minute = _draw(rng, split, "time", range(24), range(60))
         second, period = rng.randrange(60), 60 * hour + minute
         numbers |= {"hour": hour, "minute": minute, "second": second, "period": period}
-    # A source that is both long and medium ("May 3, 2026") gets one translation, the long one.
+    # "May 3, 2026" is both the long and the medium style. Use the long style for both, so that the
+    # source has only one translation.
     if (kind, style) == ("date", "medium") and (
         _show(codes[0], kind, "long", numbers) == _show(codes[0], kind, style, numbers)
     ):
@@ -124,13 +125,14 @@ def _duration(rng: random.Random, split: str, codes: Codes) -> list[list[Piece]]
 
 
 def _number(rng: random.Random, split: str, codes: Codes) -> list[list[Piece]]:
-    step = rng.choice((1, 10, 100))  # two, one or no decimal places
+    step = rng.choice((1, 10, 100))  # gives two, one or no decimal places
     (hundredths,) = _draw(rng, split, "number", range(1_000_00, 100_000_00, step))
     return [_decimal(code, hundredths) for code in codes]
 
 
+# Functions that draw and render a value, with their relative frequencies.
 _KINDS: dict[Callable[[random.Random, str, Codes], list[list[Piece]]], int] = {
-    functools.partial(_moment, "date"): 3,  # relative frequency: three times that of numbers
+    functools.partial(_moment, "date"): 3,
     functools.partial(_moment, "time"): 2,
     functools.partial(_moment, "datetime"): 2,
     _duration: 2,
@@ -139,14 +141,14 @@ _KINDS: dict[Callable[[random.Random, str, Codes], list[list[Piece]]], int] = {
 
 
 def _fill(pattern: str, *parts: list[Piece], field: str = "") -> list[Piece]:
-    """Fill the parts into a pattern like "{0} and {1}", whose other text belongs to `field`."""
+    """Insert the parts into a pattern such as "{0} and {1}"; its other text renders `field`."""
     texts = enumerate(re.split(r"\{(\d)\}", pattern))
     return [p for i, text in texts for p in (parts[int(text)] if i % 2 else [(field, text)])]
 
 
 @functools.cache
 def _template(code: str, kind: str, style: str) -> list[Piece]:
-    """Return the pieces of a CLDR pattern; the text of a field is its pattern letters ("MMMM")."""
+    """Return the pieces of a CLDR pattern; the text of a field is its letters, such as "MMMM"."""
     locale = _locale(code)
     if kind == "datetime":
         join = str(locale.datetime_formats[style]).replace("'", "")
@@ -185,9 +187,9 @@ def _show_field(code: str, field: str, letters: str, number: int) -> str:
 
 @functools.cache
 def _speller(code: str) -> str | None:
-    """Return the language of num2words for a locale, or None.
+    """Return the num2words language of a locale, or None if num2words does not support it.
 
-    num2words itself would take Filipino ("fil") for Finnish ("fi").
+    The lookup in num2words itself would mistake Filipino ("fil") for Finnish ("fi").
     """
     names = (str(_locale(code)), _locale(code).language)
     return next((name for name in names if name in num2words.CONVERTER_CLASSES), None)
@@ -196,12 +198,10 @@ def _speller(code: str) -> str | None:
 @functools.cache
 def _amount(code: str, suffix: str, count: int, unit: str, spell: bool) -> list[Piece]:
     lengths = _locale(code)._data["unit_patterns"][f"duration-{unit}"]
-    forms = {
-        **lengths["short"],
-        **lengths.get("long", {}),
-    }  # CLDR omits a long form equal to the short
+    # CLDR omits a long form that is equal to the short form.
+    forms = {**lengths["short"], **lengths.get("long", {})}
     pattern = forms.get(_locale(code).plural_form(count), "")
-    if "{0}" not in pattern:  # an Arabic or Hebrew dual expresses "two" in the noun itself
+    if "{0}" not in pattern:  # the Arabic or Hebrew dual form of the noun includes "two"
         pattern = forms["other"]
     text = num2words.num2words(count, lang=_speller(code) or "") if spell else str(count)
     return _fill(pattern, [("n" + suffix, text)], field="unit" + suffix)
@@ -215,7 +215,7 @@ def _decimal(code: str, hundredths: int) -> list[Piece]:
     return [(fields[i // 2] if i % 2 else "", text) for i, text in enumerate(texts)]
 
 
-# Text and alignment from pieces.
+# Convert pieces to text and alignments.
 
 
 def _text_and_shape(pieces: list[Piece]) -> tuple[str, Shape]:
@@ -228,9 +228,9 @@ def _text_and_shape(pieces: list[Piece]) -> tuple[str, Shape]:
     return text, tuple(shape)
 
 
-@functools.cache  # many values have the same shape
+@functools.cache  # many examples have the same shapes
 def _align(source: Shape, target: Shape) -> str:
-    """Return the gold alignment: tokens of the same field have sure links."""
+    """Return the gold alignment, with sure links between tokens of the same field."""
     sources, targets = _positions(source), _positions(target)
     sure: set[tuple[int, int]] = set()
     for field in (sources.keys() & targets.keys()) - {""}:
@@ -242,16 +242,16 @@ def _align(source: Shape, target: Shape) -> str:
 
 
 def _positions(shape: Shape) -> dict[str, list[int]]:
-    """Return the positions of the tokens that render each field."""
+    """Return the token positions of each field, and of literals under the name ""."""
     found = [(field, i) for i, fields in enumerate(shape) for field in fields or ("",)]
     return {field: [i for other, i in found if other == field] for field, _ in found}
 
 
 def _possible(shape: Shape, others: dict[str, list[int]]) -> Iterator[tuple[int, int]]:
-    """Yield the possible links between the tokens of one side and those of the other.
+    """Yield the possible links from the tokens of one side to those of the other.
 
-    A literal is linked to literals and to the fields next to it. "PM" is linked to the hour if the
-    other side uses the 24-hour clock.
+    A literal is linked to all literals and to the fields next to it. "PM" is linked to the hour if
+    the other side uses the 24-hour clock.
     """
     for i, fields in enumerate(shape):
         linked: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The files of a corpus: found by a name pattern, plain or compressed, and read line by line."""
+"""The files of a corpus: find them by a name pattern, and read plain or compressed lines."""
 
 import gzip
 import hashlib
@@ -15,20 +15,21 @@ _OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lz
 
 
 def find(data: Config, split: str, language: str = "", pattern: str = "") -> Path:
-    """Return the file of a split in `data.dir`, by the pattern `data.files` or another one.
+    """Return the path of a split's file in `data.dir`, which may be compressed.
 
-    `split` is the corpus' name of the split (such as data.splits.train).
+    `split` is the name of the split in the corpus, such as data.splits.train. The file name follows
+    `pattern` (default: data.files), with {split} and {lang} replaced.
     """
     folder = Path(data.dir)
     if not data.dir:
         raise UserError(
-            "data.dir is empty, but this corpus is read from files: name their folder with "
+            "data.dir is empty, but this corpus is read from files: set their folder with "
             "--config.data.dir=FOLDER"
         )
     if not folder.is_dir():
         problem = "is a file, not a folder" if folder.exists() else "does not exist"
         raise UserError(
-            f"corpus folder {folder} {problem}: name the folder of your copy with "
+            f"the corpus folder {folder} {problem}: set the folder of your copy with "
             "--config.data.dir=FOLDER (eval.py and reproduce.py: --data_dir=FOLDER)"
         )
     pattern = pattern or data.files
@@ -36,8 +37,8 @@ def find(data: Config, split: str, language: str = "", pattern: str = "") -> Pat
         name = pattern.format(split=split, lang=language)
     except (KeyError, IndexError, ValueError):
         raise UserError(
-            f"the pattern {pattern!r} in config.data cannot name files: the only placeholders are "
-            "{split} and {lang}"
+            f"the file name pattern {pattern!r} in config.data is invalid: its only placeholders "
+            "are {split} and {lang}"
         ) from None
     for suffix in _OPENERS:
         if (folder / (name + suffix)).is_file():
@@ -51,21 +52,25 @@ def _not_found(data: Config, split: str, language: str, name: str) -> UserError:
     may_hold_out = split == data.splits.valid and split != data.splits.train
     return UserError(
         f"{data.dir} has no file {name} (plain, .gz or .xz): correct data.dir, or the fields that "
-        f"make the name ({made_from}); the folder holds {', '.join(present[:12]) or 'no files'}"
+        f"make the name ({made_from}); the folder contains {', '.join(present[:12]) or 'no files'}"
         + (", ..." if len(present) > 12 else "")
-        + ("; --config.data.splits.valid= holds out training examples" if may_hold_out else "")
+        + (
+            "; --config.data.splits.valid= (empty) would hold out training examples"
+            if may_hold_out
+            else ""
+        )
     )
 
 
 def split_files(data: Config, languages: Sequence[str] = ("",)) -> list[Path]:
-    """Return the files of all splits, one per language, each file once."""
+    """Return the files of all splits and languages, without duplicates."""
     splits = [name for name in data.splits.values() if name]
     files = [find(data, split, language) for split in splits for language in languages]
     return list(dict.fromkeys(files))
 
 
 def fingerprint(path: Path) -> list[str]:
-    """Return a file's name and a digest of its content, which stay the same when it is copied."""
+    """Return the name of a file and a digest of its content."""
     with path.open("rb") as file:
         return [path.name, hashlib.file_digest(file, "sha256").hexdigest()]
 
@@ -85,5 +90,5 @@ def lines(path: Path) -> Iterator[str]:
         ) from None
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
         raise UserError(
-            f"{path} is damaged at line {number} ({error}): download it again"
+            f"{path} is corrupt at line {number} ({error}): download it again"
         ) from None

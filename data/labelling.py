@@ -1,6 +1,6 @@
 """Corpora of sequences with one label per time step: artificial series, text columns, piano rolls.
 
-`KINDS` says what the labels of a corpus are: numbers, classes or sets of notes.
+The kind of the labels depends on the corpus: numbers, classes or sets of notes (see `KINDS`).
 """
 
 import itertools
@@ -16,13 +16,13 @@ from configs.base import Config
 from data.corpus import Corpus, Encoded
 from data.files import find, lines
 from data.labels import Labels
-from data.store import ArrayField, ArrayFields, Prepared, rectangle
+from data.store import ArrayField, ArrayFields, pad_rows
 from data.tokenizers import make_tokenizer
 from data.vocabulary import WordVocabulary
 from errors import UserError
 
 NOTES = 88  # keys of a piano
-KINDS = {  # the label of a time step: a number, one class, or the notes that sound together
+KINDS = {  # kind of the labels per corpus; "notes" are all notes that sound at a time step
     "series": "values",
     "series_classes": "classes",
     "columns": "classes",
@@ -30,34 +30,31 @@ KINDS = {  # the label of a time step: a number, one class, or the notes that so
 }
 
 
-def prepare(data: Config) -> Prepared:
-    """Return the prepared corpus that `data` describes, from the cache if it is there."""
-    return LabellingCorpus(data).prepare()
-
-
 class Labelled(NamedTuple):
-    """One sequence: named columns of equal length, and the place it was read from.
+    """One sequence: named columns of equal length, and the file it was read from.
 
-    The column "line", if there is one, holds the line numbers in the file.
+    The column "line", if present, holds the line numbers in the file.
     """
 
     columns: dict[str, Any]
     place: str
 
     def place_of(self, step: int) -> str:
+        """Return the file and line, or the time step, for error messages."""
         if "line" in self.columns:
             return f"{self.place}, line {self.columns['line'][step]}"
-        return f"{self.place}, step {step}"
+        return f"{self.place}, time step {step}"
 
     def piece(self, first: int, last: int) -> "Labelled":
+        """Return the time steps from `first` to before `last`."""
         return self._replace(columns={name: x[first:last] for name, x in self.columns.items()})
 
 
 def series(x: np.ndarray) -> np.ndarray:
     """Return the target series y(t) of Schuster 1997 for an input series x(t).
 
-    y(t) is a weighted sum of the ten time steps before t and of the twenty from t on. Weights
-    decrease with the distance, and time steps outside the series are left out.
+    y(t) is a weighted sum of x over the ten time steps before t and the twenty time steps from t
+    on. Weights decrease with the distance from t; time steps outside the series are omitted.
     """
     y = np.zeros_like(x)
     for shift in range(-10, 20):
@@ -80,7 +77,7 @@ def _series(data: Config, split: str) -> Iterator[Labelled]:
 
 
 def _columns(data: Config, split: str) -> Iterator[Labelled]:
-    """Read one word per line with its columns; a blank line separates sentences."""
+    """Read one word per line, with its columns; blank lines separate sentences."""
     path = find(data, split)
     rows: list[list[str]] = []
     for number, line in enumerate(itertools.chain(lines(path), [""]), 1):
@@ -114,16 +111,19 @@ def _polymusic(data: Config, split: str) -> Iterator[Labelled]:
         raise UserError(f"{path} is not a MATLAB file ({error}): download it again") from None
     if split not in content:
         known = ", ".join(name for name, *_ in scipy.io.whosmat(path))
-        raise UserError(f"{path} has no variable {split!r}: data.splits can name {known}")
+        raise UserError(f"{path} has no variable {split!r}: choose data.splits from {known}")
     for number, frames in enumerate(content[split].ravel()):
         place = f"{path}, {split} {number}"
         if frames.ndim != 2 or frames.shape[1] != NOTES or len(frames) < 2:
             raise UserError(
                 f"{place}: expected at least 2 frames of {NOTES} notes, found an array of shape "
-                f"{' × '.join(map(str, frames.shape))}"
+                f"{' × '.join(map(str, frames.shape))}: correct the file, or download it again"
             )
         if not np.isin(frames, (0, 1)).all():
-            raise UserError(f"{place}: notes must be 0 or 1, but the array has other values")
+            raise UserError(
+                f"{place}: notes must be 0 or 1, but the array has other values: correct the file, "
+                "or download it again"
+            )
         yield Labelled({"label": frames.astype(np.uint8)}, place)
 
 
@@ -155,7 +155,7 @@ class LabellingCorpus(Corpus[Labelled]):
     @property
     def fields(self) -> ArrayFields:
         step = ArrayField(("step",))
-        if self.kind == "notes":  # labels are the next frames, so frames are stored once
+        if self.kind == "notes":  # inputs and labels are the same frames, shifted by one
             return {"length": ArrayField(), "label": ArrayField(("step", NOTES), np.uint8)}
         if self.data.corpus == "columns":
             inputs = dict.fromkeys(self.inputs, step)
@@ -169,8 +169,8 @@ class LabellingCorpus(Corpus[Labelled]):
         return " ".join(example.columns["word"])
 
     def read(self, split: str) -> Iterator[Labelled]:
-        """Yield the sequences of a split; long training sequences are cut into pieces."""
-        # The label of a frame of music is the next frame, so consecutive pieces share a frame.
+        """Yield the sequences of a split; training sequences are cut at `data.max_length`."""
+        # The label of a music frame is the next frame, so consecutive pieces share one frame.
         shared = int(self.kind == "notes")
         for sequence in super().read(split):
             steps = len(sequence.columns["label"]) - shared
@@ -212,7 +212,7 @@ class LabellingCorpus(Corpus[Labelled]):
         for name in self.inputs:
             words = self._input_column(name, example)
             if name == "characters":
-                fields[name] = rectangle([vocabularies[name].encode(word) for word in words])
+                fields[name] = pad_rows([vocabularies[name].encode(word) for word in words])
             else:
                 fields[name] = vocabularies[name].encode(" ".join(words))
         fields["length"] = len(fields["label"])
@@ -223,14 +223,14 @@ class LabellingCorpus(Corpus[Labelled]):
         return fields, text
 
     def _input_column(self, name: str, sequence: Labelled) -> list[str]:
-        """Return the column of an input; "suffix" and "characters" are made from the words."""
+        """Return the column of an input; "suffix" and "characters" are derived from the words."""
         words = sequence.columns["word"]
         if name == "suffix":
             return [word[-self.data.suffix :].lower() for word in words]
         return words if name == "characters" else sequence.columns[name]
 
     def _vocab_settings(self, name: str) -> Config:
-        """Only the vocabulary of words can be configured; those of other inputs are small."""
+        """Return the vocabulary settings of an input; only those of "word" can be configured."""
         if name == "word":
             return self.data.vocab
         tokenizer = "characters" if name == "characters" else "split"
@@ -246,10 +246,10 @@ class LabellingCorpus(Corpus[Labelled]):
 
 
 def _with_both_prefixes(labels: Labels) -> list[str]:
-    """Give every chunk type both labels, B- and I-.
+    """Return the labels with both prefixes, B- and I-, for every chunk type.
 
-    A chunk type that can begin (B-LST) can also continue (I-LST), even if all its training chunks
-    are one word long, as in CoNLL-2000.
+    In CoNLL-2000, all training chunks of type LST are one word long, so I-LST occurs only in the
+    test split.
     """
     both = {f"{prefix}-{kind}" for prefix in "BI" for kind in labels.chunks}
     return sorted({*labels.names, *both})

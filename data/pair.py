@@ -1,4 +1,4 @@
-"""One example of translation as text: a sentence pair with its gold word alignment."""
+"""Sentence pairs as text, with gold word alignments."""
 
 import collections
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from errors import UserError
 class Pair(NamedTuple):
     """A sentence and its translation.
 
-    `alignment` is the gold word alignment if the corpus has one, in Pharaoh notation: `2-3` is a
-    sure link and `2?3` a possible link between token 2 of the source and token 3 of the target,
-    counted from 0.
+    `alignment` is the gold word alignment in Pharaoh notation, or empty if the corpus has none:
+    `2-3` is a sure link and `2?3` a possible link between token 2 of the source and token 3 of the
+    target, counted from 0.
     """
 
     source: str
@@ -26,9 +26,9 @@ def read_alignments(path: Path, base: int, order: str) -> dict[int, str]:
     """Read gold alignments in Pharaoh notation by sentence number, counted from 0.
 
     The file has either one sentence per line (`0-0 1?2`) or one link per line: the numbers of the
-    sentence, the source word and the target word, then optionally S (sure) or P (possible).
-    `base` is the number of the first word and sentence (data.alignment_base), `order` is
-    "source-target" or "target-source" (data.alignment_order).
+    sentence, the source word and the target word, and optionally S (sure) or P (possible). `base`
+    is the number of the first word (data.alignment_base), and in files with one link per line also
+    of the first sentence. `order` is "source-target" or "target-source" (data.alignment_order).
     """
     links: dict[int, list[str]] = collections.defaultdict(list)
     for number, line in enumerate(lines(path)):
@@ -44,8 +44,8 @@ def read_alignments(path: Path, base: int, order: str) -> dict[int, str]:
         except ValueError:
             raise UserError(
                 f"{path}, line {number + 1}: expected word links, either `0-0 1-2` for a sentence "
-                f"or `1 1 1` for one link, with numbers from data.alignment_base={base}, but found "
-                f"{line[:40]!r}"
+                f"or `1 1 1` for one link, counted from data.alignment_base={base}, but found "
+                f"{line[:40]!r}: correct the line or data.alignment_base"
             ) from None
     return {number: " ".join(found) for number, found in links.items()}
 

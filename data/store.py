@@ -1,17 +1,17 @@
 """The files of a prepared corpus: the examples of any task as arrays on disk.
 
-An example is a dictionary of arrays, its fields. An axis of a field is either a fixed length or a
-name ("source", "sentence"). The length along a named axis differs from example to example; batches
-pad it with zeros. The folder of a prepared corpus holds:
+An example is a dictionary of arrays, called fields. An axis of a field is either a fixed length or
+a name ("source", "sentence"). The length along a named axis varies between examples; batches are
+zero-padded along it. The folder of a prepared corpus contains:
 
     train.source.bin    the values of one field, example after example
     train.lengths.npy   the length of every example along every named axis
     valid.jsonl         the text of every example, one JSON object per line (not for train)
-    source.vocab        the vocabularies
-    manifest.json       everything that shaped the corpus, and how many examples were kept
+    source.vocab        a vocabulary
+    manifest.json       the cache key, and the number of examples per split
 
-The values are memory-mapped instead of loaded, so a corpus may be larger than the memory, and one
-indexing operation on the map makes the array of a batch.
+The values are memory-mapped instead of loaded, so a corpus may be larger than the memory. A batch
+is gathered from the mapped values by one indexing operation per field.
 """
 
 import array
@@ -28,13 +28,13 @@ from numpy.typing import DTypeLike
 
 from errors import UserError
 
-FORMAT = 5  # version of the files above; a higher number prepares every corpus again
+FORMAT = 5  # version of the file format; increase it to prepare all corpora again
 
 
 class ArrayField(NamedTuple):
     """The axes and the dtype of one array of an example, without the batch axis."""
 
-    axes: tuple[str | int, ...] = ()  # a name where the length differs between examples
+    axes: tuple[str | int, ...] = ()  # a name if the length varies between examples
     dtype: DTypeLike = np.int32
 
 
@@ -51,7 +51,7 @@ def axes(fields: ArrayFields) -> list[str]:
 def shapes(fields: ArrayFields, lengths: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
     """Return the shape of every field, given the lengths of the named axes.
 
-    A length may also be an array with one entry per example; then a shape holds such arrays.
+    A length may also be an array with one entry per example; the shapes then contain such arrays.
     """
     length_of = dict(zip(axes(fields), lengths, strict=True))
     return {
@@ -60,8 +60,8 @@ def shapes(fields: ArrayFields, lengths: Sequence[Any]) -> dict[str, tuple[Any, 
     }
 
 
-def rectangle(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Stack rows of different lengths into one array, padding the shorter ones with zeros."""
+def pad_rows(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Stack rows of different lengths into one zero-padded array."""
     table = np.zeros((len(rows), max(map(len, rows))), np.int32)
     for padded, row in zip(table, rows, strict=True):
         padded[: len(row)] = row
@@ -76,25 +76,28 @@ class Prepared(NamedTuple):
     vocabularies: dict[str, Any]
 
     def copy_vocabularies(self, folder: Path) -> None:
-        """Copy the vocabularies, so that a trained model can be used without its corpus."""
+        """Copy the vocabularies to `folder`: a trained model then does not need its corpus."""
         folder.mkdir(exist_ok=True)
         for path in self.folder.glob("*.vocab"):
             shutil.copy(path, folder)
 
     def split(self, name: str) -> "Split":
+        """Open the split "train", "valid" or "test"."""
         if not (self.folder / f"{name}.lengths.npy").exists():
-            raise UserError(f"this corpus has no split {name!r}: name one in data.splits.{name}")
+            raise UserError(
+                f"this corpus has no split {name!r}: set data.splits.{name} to the name of a split"
+            )
         return Split(self.folder, name, self.fields)
 
 
 class Split:
-    """The examples of one split. Lengths are in memory, all other values mapped from disk."""
+    """The examples of one split; lengths are in memory, all other values are memory-mapped."""
 
     def __init__(self, folder: Path, name: str, fields: ArrayFields):
         self.fields = fields
         self.lengths = _load(folder / f"{name}.lengths.npy")
         self._texts = folder / f"{name}.jsonl"
-        self._starts: dict[str, np.ndarray] = {}  # per field: where each example's values start
+        self._starts: dict[str, np.ndarray] = {}  # per field: offset of each example's values
         self._values: dict[str, np.ndarray] = {}
         self._maps: dict[Path, mmap.mmap] = {}
         for field, shape in shapes(fields, list(self.lengths.T)).items():
@@ -116,7 +119,7 @@ class Split:
                 for name, starts in self._starts.items()
             }
 
-    def rectangles(self, indices: np.ndarray, lengths: Sequence[int]) -> Example:
+    def padded(self, indices: np.ndarray, lengths: Sequence[int]) -> Example:
         """Return the examples at `indices` as one array per field, zero-padded to `lengths`."""
         self._check_maps()
         padded_shapes = shapes(self.fields, lengths)
@@ -129,37 +132,37 @@ class Split:
         return batch
 
     def texts(self) -> list[dict[str, Any]]:
-        """Return what `Writer.add` was given as the text of every example."""
+        """Return the text of every example, as it was passed to `Writer.add`."""
         try:
             with self._texts.open(encoding="utf-8") as lines:
                 return [json.loads(line) for line in lines]
         except (FileNotFoundError, ValueError):
-            raise _damaged(self._texts) from None
+            raise _corrupt(self._texts) from None
 
     def _map(self, path: Path, dtype: DTypeLike, count: int) -> np.ndarray:
         size = path.stat().st_size if path.exists() else -1
         if size != count * np.dtype(dtype).itemsize:
-            raise _damaged(path)
+            raise _corrupt(path)
         if not size:
             return np.zeros(1, dtype)  # an empty file cannot be mapped; this value is never used
         with path.open("rb") as file:
             mapped = self._maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        mapped.madvise(mmap.MADV_RANDOM)  # shuffled reads gain nothing from reading ahead
+        mapped.madvise(mmap.MADV_RANDOM)  # read-ahead is useless for shuffled examples
         return np.frombuffer(mapped, dtype)
 
     def _check_maps(self) -> None:
-        """Reading a mapped file behind its end, if it was truncated, would be a bus error."""
+        """Raise an error if a mapped file was truncated: reading it would cause a bus error."""
         for path, mapped in self._maps.items():
             if mapped.size() < len(mapped):
-                raise _damaged(path)
+                raise _corrupt(path)
 
 
 def _positions(
     starts: np.ndarray, example_shape: Sequence[Any], padded_shape: Sequence[int]
 ) -> tuple[np.ndarray, Any]:
-    """Return where the elements of padded arrays are in a field's values, and which ones exist.
+    """Return the offset of each element of a padded array, and whether it is not padding.
 
-    Both have the shape [examples, *padded_shape], up to broadcasting. The entries of
+    Both arrays can be broadcast to the shape [examples, *padded_shape]. The entries of
     `example_shape` are fixed lengths or arrays with one length per example.
     """
     per_example = (-1, *[1] * len(padded_shape))
@@ -177,20 +180,20 @@ def _positions(
 
 def _load(path: Path) -> np.ndarray:
     try:
-        return np.load(path)  # refuses pickled objects, which could run code
+        return np.load(path)  # rejects pickled objects, which could execute code
     except (ValueError, EOFError):
-        raise _damaged(path) from None
+        raise _corrupt(path) from None
 
 
-def _damaged(path: Path) -> UserError:
+def _corrupt(path: Path) -> UserError:
     return UserError(
-        f"{path} is missing or damaged: delete the folder {path.parent}, and the corpus will be "
+        f"{path} is missing or corrupt: delete the folder {path.parent}, and the corpus will be "
         "prepared again"
     )
 
 
 class Writer:
-    """Writes the files of one split, example by example."""
+    """A context manager that writes the files of one split, example by example."""
 
     def __init__(self, folder: Path, split: str, fields: ArrayFields):
         self.fields, self.lengths, self._axes = fields, array.array("i"), axes(fields)
@@ -201,7 +204,7 @@ class Writer:
             self._texts = (folder / f"{split}.jsonl").open("w", encoding="utf-8")
 
     def add(self, example: Mapping[str, Any], text: Mapping[str, Any]) -> None:
-        """Write the fields of one example, and its text as a person reads it."""
+        """Write the fields of one example, and its text (values that JSON can represent)."""
         lengths: dict[str | int, int] = {}
         for name, field in self.fields.items():
             values = np.asarray(example[name], field.dtype)

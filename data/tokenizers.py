@@ -1,7 +1,7 @@
 """Tokenizers: text to tokens and back.
 
-`detokenize(tokenize(text))` restores the text up to white space (moses: up to its normalization;
-plain: tokens separated by spaces).
+`detokenize(tokenize(text))` restores the text up to whitespace. Two tokenizers are not reversible:
+moses also normalizes some characters, and plain returns tokens separated by spaces.
 """
 
 import functools
@@ -9,15 +9,17 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-JOINER = "￭"  # marks a token that had no space before it: "März," -> "März ￭,"
+JOINER = "￭"  # prefix of a token without a space before it: "März," -> "März ￭,"
 
 
 class Tokenizer(NamedTuple):
+    """The functions of a tokenizer."""
+
     tokenize: Callable[[str], list[str]]
     detokenize: Callable[[list[str]], str]
-    # Turns a line of the corpus into readable text, the reference of scores (bpe: joins subwords).
+    # Convert a corpus line to readable text, the reference for metrics (bpe: join subwords).
     surface: Callable[[str], str] = str
-    # Splits readable text into the words that the BLEU of the papers counts.
+    # Split readable text into words, for BLEU on tokenized text as the papers report it.
     words: Callable[[str], list[str]] = str.split
 
 
@@ -64,15 +66,15 @@ def _moses(language: str) -> Tokenizer:
 
 
 TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
-    # Words, single digits and single signs of any script; reversible by means of JOINER.
+    # Words, single digits and single punctuation signs of any script. JOINER makes it reversible.
     "unicode": lambda language: Tokenizer(
         _unicode_tokenize, _unicode_detokenize, words=_unicode_words
     ),
     "moses": _moses,
-    # Words ("don't" is one) and signs, not reversible: for texts that a model only reads.
+    # Words (such as "don't") and punctuation. Not reversible: only for texts that are classified.
     "plain": lambda language: Tokenizer(_WORD_OR_SIGN.findall, _join),
-    # The corpus is tokenized already, with spaces between tokens. In bpe, subwords end in @@
-    # unless they are the last of their word.
+    # Corpora that are already tokenized, with spaces between tokens. In bpe, each subword except
+    # the last one of a word ends in @@.
     "split": lambda language: Tokenizer(str.split, _join),
     "bpe": lambda language: Tokenizer(str.split, _join_bpe, lambda line: _join_bpe(line.split())),
     "characters": lambda language: Tokenizer(list, "".join),

@@ -1,6 +1,6 @@
-"""Corpora of sentence pairs: the embedded dates, parallel text, TSV and the TFDS catalogue.
+"""Corpora of sentence pairs: the embedded dates corpus, parallel text, TSV files and TFDS.
 
-A prepared pair is two sequences of token ids that end in </s>.
+A prepared pair consists of two sequences of token ids, each ending in </s>.
 """
 
 import itertools
@@ -13,25 +13,15 @@ from data.catalogue import read_catalogue
 from data.corpus import Corpus, Encoded
 from data.files import find, lines, split_files
 from data.pair import Pair, read_alignments
-from data.store import ArrayField, ArrayFields, Prepared
+from data.store import ArrayField, ArrayFields
 from data.vocabulary import EOS, VOCABULARIES, Vocabulary
 from errors import UserError
 
 FIELDS = {"source": ArrayField(("source",)), "target": ArrayField(("target",))}
 
 
-def prepare(data: Config) -> Prepared:
-    """Return the prepared corpus that `data` describes, from the cache if it is there."""
-    return TranslationCorpus(data).prepare()
-
-
-def read_pairs(data: Config, split: str) -> Iterator[Pair]:
-    """Yield the pairs of a split ("train", "valid" or "test")."""
-    return TranslationCorpus(data).read(split)
-
-
 def _dates(data: Config, split: str) -> Iterator[Pair]:
-    from data import dates  # imports Babel's locales, which no other corpus needs
+    from data import dates  # imports Babel, which no other corpus needs
 
     try:
         endless = dates.examples(split, source=data.source, target=data.target, seed=data.seed)
@@ -41,7 +31,7 @@ def _dates(data: Config, split: str) -> Iterator[Pair]:
 
 
 def _text(data: Config, split: str) -> Iterator[Pair]:
-    """Read two files with one sentence per line."""
+    """Read two files, one per language, with one sentence per line."""
     paths = [find(data, split, language) for language in (data.source, data.target)]
     sides, alignments = [lines(path) for path in paths], _gold_alignments(data, split)
     for number, (source, target) in enumerate(itertools.zip_longest(*sides)):
@@ -56,7 +46,7 @@ def _text(data: Config, split: str) -> Iterator[Pair]:
 
 
 def _gold_alignments(data: Config, split: str) -> dict[int, str]:
-    """Only the test split can have a gold alignment."""
+    """Return the gold alignments by sentence number; only the test split can have them."""
     if not data.alignment or split != data.splits.test:
         return {}
     path = find(data, split, pattern=data.alignment)
@@ -64,7 +54,7 @@ def _gold_alignments(data: Config, split: str) -> dict[int, str]:
 
 
 def _tsv(data: Config, split: str) -> Iterator[Pair]:
-    """Read one file with source and target in the first two columns."""
+    """Read one file with the source and the target in the first two columns."""
     path = find(data, split)
     for number, line in enumerate(lines(path), 1):
         if not line.strip():
@@ -73,7 +63,8 @@ def _tsv(data: Config, split: str) -> Iterator[Pair]:
         columns = line.split("\t")
         if len(columns) < 2:
             raise UserError(
-                f"{path}, line {number}: expected two columns separated by a tab, found one"
+                f"{path}, line {number}: expected two columns separated by a tab, found one: "
+                "correct or remove the line"
             )
         yield Pair(columns[0].strip(), columns[1].strip())
 
@@ -99,7 +90,7 @@ class TranslationCorpus(Corpus[Pair]):
     without_files = ("dates", "tfds")
     unit = "pairs"
     counted = {
-        "empty": "skipped because a side is empty",
+        "empty": "dropped because a side is empty",
         "long": "dropped because a side is longer than data.max_length",
     }
 
@@ -140,7 +131,10 @@ class TranslationCorpus(Corpus[Pair]):
                 yield getattr(pair, side)
 
     def load_vocabularies(self, folder: Path) -> dict[str, Vocabulary]:
-        """A shared vocabulary still tokenizes each language by that language's rules."""
+        """Load the vocabularies of both sides.
+
+        Even a shared vocabulary is loaded twice, because the tokenizer depends on the language.
+        """
         data, vocabularies = self.data, {}
         for side in ("source", "target"):
             name = "source" if data.shared_vocab else side
@@ -152,7 +146,10 @@ class TranslationCorpus(Corpus[Pair]):
     def encode(
         self, example: Pair, split: str, vocabularies: dict[str, Any], counts: dict[str, int]
     ) -> Encoded | None:
-        """Long pairs are dropped from training only: scores are over complete test sets."""
+        """Return the token ids of a pair; drop empty pairs, and in training also long pairs.
+
+        Long pairs of other splits are kept, so that scores cover the complete test set.
+        """
         source = vocabularies["source"].encode(example.source)
         target = vocabularies["target"].encode(example.target)
         if not source or not target:

@@ -1,4 +1,4 @@
-"""Vocabularies: text to token ids and back, with words as in the papers or with SentencePiece.
+"""Vocabularies of words or of SentencePiece subwords: text to token ids and back.
 
 The special tokens have the same ids in every vocabulary, so models and decoding use constants.
 """
@@ -18,47 +18,52 @@ from errors import UserError
 logger = logging.getLogger("alignax")
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-# Text for an unknown word, the same as SentencePiece's. Scores tokenize text again and would split
-# "<unk>" into three wrong words.
+# Written in place of <unk> in readable text, as SentencePiece does. Metrics tokenize readable text
+# again and would split "<unk>" into three tokens.
 UNKNOWN = "⁇"
-SENTENCEPIECE_SAMPLE = 1_000_000  # sentences that SentencePiece learns from; bounds its memory
+SENTENCEPIECE_SAMPLE = 1_000_000  # maximum number of training sentences, to limit the memory
 
 
 @runtime_checkable
 class Vocabulary(Protocol):
-    """What the vocabularies below have in common."""
+    """The interface of all vocabularies."""
 
     def __len__(self) -> int: ...
     def tokens(self, text: str) -> list[str]:
-        """Return the tokens of a text, including those that are not in the vocabulary."""
+        """Split a text into tokens, including tokens that are not in the vocabulary."""
         ...
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, without <s> and </s>."""
+        """Return the token ids of a text, without <s> and </s>."""
         ...
 
     def ids(self, tokens: list[str]) -> list[int]:
-        """Return the ids of tokens."""
+        """Return the ids of tokens; an unknown token gets the id UNK."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of the ids before the first </s>, without <pad> and <s>."""
+        """Return the text of the ids before the first </s>, ignoring <pad> and <s>."""
         ...
 
     def detokenize(self, tokens: list[str]) -> str:
-        """Return the text of tokens, which must not include <s> and </s>."""
+        """Join tokens to text; the tokens must not include <s> and </s>."""
         ...
 
     def surface(self, text: str) -> str:
-        """Return readable text for a line of the corpus: subwords are joined to words."""
+        """Convert a line of the corpus to readable text: join subwords to words."""
         ...
 
     def words(self, text: str) -> list[str]:
-        """Split readable text into the words that the BLEU of the papers counts."""
+        """Split readable text into words, for BLEU on tokenized text as the papers report it."""
         ...
 
-    def token(self, index: int) -> str: ...
-    def save(self, path: Path) -> None: ...
+    def token(self, index: int) -> str:
+        """Return the token with an id."""
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write the vocabulary to a file."""
+        ...
 
 
 def content(ids: Iterable[int]) -> list[int]:
@@ -68,23 +73,24 @@ def content(ids: Iterable[int]) -> list[int]:
 
 
 class WordVocabulary:
-    """The most frequent words of a corpus; all others are <unk>. Saved as one word per line."""
+    """The most frequent words of a corpus, saved as one word per line; all others are <unk>."""
 
     def __init__(self, words: list[str], tokenizer: Tokenizer, lowercase: bool):
         self._words = [*SPECIALS, *words]
-        # A literal "</s>" in a text is not the end of a sentence: special tokens have no entry.
+        # Without entries for special tokens, a literal "</s>" in a text is encoded as <unk>.
         self._ids = {word: i for i, word in enumerate(words, len(SPECIALS))}
         self._tokenizer, self._lowercase = tokenizer, lowercase
 
     @classmethod
     def learn(cls, texts: Iterable[str], settings: Config, language: str) -> Self:
+        """Collect the most frequent words; `settings` are the fields of the vocabulary."""
         vocabulary = cls([], make_tokenizer(settings.tokenizer, language), settings.lowercase)
         counts = collections.Counter[str]()
         for text in texts:
             counts.update(vocabulary.tokens(text))
         for special in SPECIALS:  # a corpus may contain a literal "<unk>"
             counts.pop(special, None)
-        # Words of equal frequency are sorted, so the vocabulary depends on the text alone.
+        # Sorting words of equal frequency makes the vocabulary independent of the text order.
         frequent = sorted((-n, word) for word, n in counts.items() if n >= settings.min_count)
         if len(frequent) < settings.size:
             logger.info(
@@ -96,7 +102,9 @@ class WordVocabulary:
 
     @classmethod
     def load(cls, path: Path, settings: Config, language: str) -> Self:
-        words = path.read_bytes().decode().split("\n")[:-1]  # a word may be U+2028 or \r
+        """Load a vocabulary that `save` wrote."""
+        # Unlike str.splitlines, this does not split words that are U+2028 or \r.
+        words = path.read_bytes().decode().split("\n")[:-1]
         tokenizer = make_tokenizer(settings.tokenizer, language)
         return cls(words[len(SPECIALS) :], tokenizer, settings.lowercase)
 
@@ -133,7 +141,7 @@ class WordVocabulary:
 
 
 class SentencePieceVocabulary:
-    """A SentencePiece model (unigram or bpe) of exactly the configured size."""
+    """A SentencePiece model, unigram or bpe, of exactly the configured size."""
 
     def __init__(self, model: bytes, lowercase: bool, language: str):
         import sentencepiece
@@ -143,6 +151,7 @@ class SentencePieceVocabulary:
 
     @classmethod
     def learn(cls, texts: Iterable[str], settings: Config, language: str) -> Self:
+        """Train a SentencePiece model; `settings` are the fields of the vocabulary."""
         import sentencepiece
 
         model, failures = io.BytesIO(), []
@@ -155,7 +164,7 @@ class SentencePieceVocabulary:
                 failures.append(error)
                 raise
 
-        sentencepiece.set_random_generator_seed(0)  # draws the sample of a large corpus
+        sentencepiece.set_random_generator_seed(0)  # for sampling from a large corpus
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=lines(),
@@ -174,7 +183,7 @@ class SentencePieceVocabulary:
         except RuntimeError as error:
             if failures:  # reading the corpus failed, and SentencePiece wrapped the exception
                 raise failures[0] from None
-            # Its message ends in advice: "[some C++] ... set it to a value <= 57."
+            # The message looks like "[C++ source] ... Please set it to a value <= 57."
             raise UserError(
                 f"SentencePiece cannot learn vocab.size={settings.size} tokens from this corpus "
                 f"({language}): {str(error).split('] ')[-1].strip() or 'the corpus is empty'}"
@@ -183,6 +192,7 @@ class SentencePieceVocabulary:
 
     @classmethod
     def load(cls, path: Path, settings: Config, language: str) -> Self:
+        """Load a vocabulary that `save` wrote."""
         return cls(path.read_bytes(), settings.lowercase, language)
 
     def save(self, path: Path) -> None:

@@ -19,7 +19,7 @@ import absl.logging
 import jax
 import numpy as np
 
-from data.labelling import prepare
+from data.labelling import LabellingCorpus
 from errors import Stopped, UserError, first_line, stop_signals
 from evaluation.results import Wanted
 from experiment import score_ensemble, score_run
@@ -155,7 +155,8 @@ def _merged(plan: Plan, row: Row, seed: int) -> Report | None:
     parts = [plan.report(plan.table.row(name), seed) / "predictions.txt" for name in row.merges]
     if not all(part.exists() for part in parts):
         return None
-    split = prepare(plan.trained_config(plan.runs_of(row, seed)[0]).data).split("test")
+    config = plan.trained_config(plan.runs_of(row, seed)[0])
+    split = LabellingCorpus(config.data).prepare().split("test")
     gold = np.concatenate([x["label"][:, 0] for x in split.examples(np.arange(len(split)))])
     values = np.array([part.read_text().split() for part in parts], float)
     return {"scores": {"loss": float(np.mean((values.mean(axis=0) - gold) ** 2))}}

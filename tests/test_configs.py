@@ -1,4 +1,4 @@
-"""Declarations, config files and validation: what is declared is what is built and checked."""
+"""Declarations of fields, config files, validation and error messages."""
 
 import dataclasses
 import importlib
@@ -40,7 +40,7 @@ FILES = sorted((Path(__file__).parent.parent / "configs").glob("*[0-9].py"))
 
 
 def valid_config(model):
-    """The default config of a model, made consistent where its defaults need a corpus' settings."""
+    """Return a valid config of a model: its defaults, with fitting settings of the corpus."""
     config = base_config(model)
     if "shared_vocab" in config.data:
         config.data.shared_vocab = model == "transformer"
@@ -80,19 +80,19 @@ CORPORA = {
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_declared_names_are_those_of_the_registries(model):
+def test_declared_choices_equal_the_registries(model):
     fields = declared_fields(model)
     for name in fields.keys() & REGISTRIES.keys():
         assert set(fields[name].choices) == set(REGISTRIES[name]), name
     assert set(fields["data.corpus"].choices) == set(CORPORA[MODELS[model].task])
 
 
-def test_every_registry_is_declared():
+def test_every_registry_belongs_to_a_declared_field():
     declared = {name for model in MODELS for name in declared_fields(model)}
     assert REGISTRIES.keys() <= declared
 
 
-def test_declarations_name_code_that_exists():
+def test_declarations_refer_to_existing_code():
     for model in MODELS.values():
         assert callable(resolve(model.builder)) and model.task in TASKS
     for task in TASKS.values():
@@ -113,7 +113,7 @@ def test_every_field_has_help_and_every_number_a_range(model):
 
 
 def outside(field):
-    """Values that a field must refuse, next to its bounds."""
+    """Return invalid values of a field, just outside its bounds."""
     if type(field.default) not in (int, float):
         return ["nonsense"] if field.choices else []
     tiny = 1 if isinstance(field.default, int) else 1e-9
@@ -126,7 +126,7 @@ def outside(field):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_value_outside_the_declaration_is_refused_with_what_is_allowed(model):
+def test_error_for_an_invalid_value_states_the_allowed_values(model):
     refused = 0
     for name, field in declared_fields(model).items():
         for value in outside(field) if name not in ("task", "model.name") else ():
@@ -141,7 +141,7 @@ def test_a_value_outside_the_declaration_is_refused_with_what_is_allowed(model):
     assert refused > 40
 
 
-def test_ranges_are_as_declared():
+def test_bounds_are_inclusive_or_exclusive():
     inclusive, exclusive = Field(1, "", least=0, most=2), Field(1.0, "", above=0, below=2)
     assert [inclusive.allows(x) for x in (-1, 0, 2, 3)] == [False, True, True, False]
     assert [exclusive.allows(x) for x in (0.0, 0.1, 1.9, 2.0)] == [False, True, True, False]
@@ -149,14 +149,14 @@ def test_ranges_are_as_declared():
 
 
 def test_the_configuration_reference_is_current():
-    assert reference.PAGE.read_text("utf-8") == reference.page(), "python -m configs.reference"
+    assert reference.PAGE.read_text("utf-8") == reference.page(), "run python -m configs.reference"
 
 
 # Config files.
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_config_file_is_valid_and_says_how_to_run_it(path):
+def test_every_config_file_is_valid_and_documents_its_command(path):
     check(load_config_file(str(path)))
     assert f"--config=configs/{path.name}" in path.read_text("utf-8")
 
@@ -177,12 +177,12 @@ VALUES = {
 }  # fmt: skip
 
 
-def test_every_config_file_is_listed():
+def test_every_config_file_is_in_the_table():
     assert {path.stem for path in FILES} == {*ARGUMENTS}
 
 
 def points():
-    """Every combination of a file's arguments at its default size, and every size by itself."""
+    """Yield every combination of a file's arguments at the default size, and every size alone."""
     for name, arguments in ARGUMENTS.items():
         for values in itertools.product(*(VALUES[a] for a in arguments)):
             yield name, ",".join(f"{a}={v}" for a, v in zip(arguments, values, strict=True))
@@ -191,11 +191,11 @@ def points():
 
 
 @pytest.mark.parametrize(("name", "arguments"), [*points()], ids=str)
-def test_every_choice_builds_a_model_or_is_refused_in_words(name, arguments):
+def test_every_combination_of_arguments_builds_a_model_or_is_rejected(name, arguments):
     config = importlib.import_module(f"configs.{name}").get_config(arguments)
     try:
         check(config)
-    except UserError as error:  # bahdanau2015 without attention, for example
+    except UserError as error:  # for example bahdanau2015 without attention
         assert "align=none" in str(error)
         return
     shapes, outputs = abstract_outputs(config)
@@ -203,7 +203,7 @@ def test_every_choice_builds_a_model_or_is_refused_in_words(name, arguments):
 
 
 def abstract_outputs(config):
-    """Shapes of the parameters and of the outputs, without computing anything."""
+    """Return the shapes of the parameters and of the output, without computing them."""
     words, key = jnp.ones((2, 3), int), jax.random.key(0)
     if config.task == "translation":
         model = make_model(config, 50, 60, config.data.reverse_source)
@@ -220,13 +220,13 @@ def abstract_outputs(config):
     return params, (result[0] if isinstance(result, tuple) else result).shape
 
 
-def test_sizes_have_the_same_names_everywhere():
+def test_sizes_have_the_same_names_in_all_config_files():
     for path in FILES:
         sizes = getattr(importlib.import_module(f"configs.{path.stem}"), "SIZES", {})
         assert {*sizes} <= {"tiny", "small", "paper"}, path.stem
 
 
-def test_the_paper_recipe_is_the_papers():
+def test_size_paper_has_the_hyperparameters_of_the_paper():
     config = load_config_file("configs/luong2015.py", "size=paper,data=wmt14_en_de")
     stack = config.model.encoder
     assert (stack.layers, stack.features, stack.embedding, stack.cell) == (4, 1000, 1000, "lstm")
@@ -238,7 +238,7 @@ def test_the_paper_recipe_is_the_papers():
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_row_of_table_3_changes_the_base_model(variant):
+def test_every_variant_of_table_3_changes_the_base_model(variant):
     base = load_config_file("configs/vaswani2017.py", "data=dates,size=paper")
     changed = load_config_file("configs/vaswani2017.py", f"data=dates,size=paper,variant={variant}")
     check(changed)
@@ -256,7 +256,7 @@ def test_every_dataset_gives_a_valid_config(task, name):
     check(importlib.import_module(f"configs.{FILE_OF[task]}").get_config(f"data={name}"))
 
 
-def test_music_is_predicted_with_a_forward_network():
+def test_music_uses_a_forward_network():
     assert load_config_file("configs/schuster1997.py", "data=jsb").model.network == "forward"
 
 
@@ -264,12 +264,12 @@ def test_music_is_predicted_with_a_forward_network():
 @pytest.mark.parametrize(
     "data, metric", [("dates", "exact"), ("cmudict", "exact"), ("multi30k_de_en", "bleu")]
 )
-def test_exact_match_selects_checkpoints_of_short_text_only(name, data, metric):
+def test_exact_match_selects_checkpoints_only_for_short_text(name, data, metric):
     config = importlib.import_module(f"configs.{name}").get_config(f"data={data}")
     assert config.train.eval_metric == metric
 
 
-# Rules between fields: (model, changes, facts that the message must contain).
+# Rules between fields: model, invalid changes, and parts of the expected error message.
 
 RULES = [
     ("seq2seq", {"model.decoder.layers": 3}, ["model.bridge=copy", "2 × 512", "3 × 512"]),
@@ -336,7 +336,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(("model", "changes", "facts"), RULES, ids=lambda x: str(x)[:60])
-def test_fields_that_do_not_fit_are_refused_with_the_facts(model, changes, facts):
+def test_error_for_fields_that_do_not_fit_together(model, changes, facts):
     config = valid_config(model)
     config.update_from_flattened_dict(changes)
     with pytest.raises(UserError) as caught:
@@ -345,7 +345,7 @@ def test_fields_that_do_not_fit_are_refused_with_the_facts(model, changes, facts
     assert all(fact in message for fact in facts) and "\n" not in message
 
 
-def test_several_faults_are_several_lines():
+def test_several_mistakes_are_reported_on_several_lines():
     config = valid_config("seq2seq")
     config.update_from_flattened_dict({"train.keep": 0, "model.bridge": "bridge"})
     with pytest.raises(UserError) as caught:
@@ -353,16 +353,16 @@ def test_several_faults_are_several_lines():
     assert len(str(caught.value).splitlines()) == 2
 
 
-def test_an_unknown_path_lists_the_known_fields():
+def test_error_for_an_unknown_field_lists_the_known_fields():
     with pytest.raises(UserError, match=r"config\.model has no field 'atention'.*attention"):
         check_path(base_config(), ["model", "atention", "score"])
     assert check_path(base_config(), ["model", "attention", "D"]) == 10
 
 
-# Arguments and files of the user's own.
+# Arguments, and config files of the user.
 
 
-def test_arguments():
+def test_arguments_are_parsed_and_checked():
     legal = {"score": ("general", "dot"), "size": ("tiny", "paper")}
     assert parse("", **legal) == {"score": "general", "size": "tiny"}
     assert parse("size=paper", **legal) == {"score": "general", "size": "paper"}
@@ -378,7 +378,7 @@ def test_arguments():
 
 
 BASE = "from configs.base import base_config\n"
-MINE = {  # a file, the arguments it is given, and the facts of the message
+MINE = {  # content of a file: its arguments, and parts of the expected error message
     "def get_config()\n    pass\n": ("", ["mine.py, line 1"]),
     "import nonesuch\n": ("", ["mine.py, line 1", "nonesuch"]),
     f"{BASE}def get_config():\n    return base_config()\n": ("size=tiny", ["size=tiny", "mine.py"]),
@@ -397,7 +397,7 @@ MINE = {  # a file, the arguments it is given, and the facts of the message
 
 
 @pytest.mark.parametrize("text", MINE, ids=lambda text: text.splitlines()[-1].strip()[:30])
-def test_a_mistake_in_a_config_file_is_one_message(text, tmp_path):
+def test_a_mistake_in_a_config_file_is_reported_in_one_line(text, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(text)
     arguments, facts = MINE[text]
@@ -408,7 +408,7 @@ def test_a_mistake_in_a_config_file_is_one_message(text, tmp_path):
 
 
 @pytest.mark.parametrize("signature", ["", "arguments", "arguments=''"])
-def test_get_config_may_take_arguments_or_none(signature, tmp_path):
+def test_get_config_may_have_a_parameter_or_none(signature, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(f"{BASE}def get_config({signature}):\n    return base_config('reader')\n")
     assert load_config_file(str(mine)).task == "cloze"
@@ -429,7 +429,7 @@ def test_numbers_must_be_finite(changes, facts):
     assert all(fact in str(caught.value) for fact in facts)
 
 
-def test_a_config_that_is_not_of_this_project_is_refused_in_words():
+def test_error_for_a_config_that_was_not_built_from_the_declarations():
     with pytest.raises(UserError, match=r"model\.name=None .*seq2seq"):
         check(ConfigDict())
     strange = ConfigDict(valid_config("seq2seq").to_dict())
@@ -439,11 +439,11 @@ def test_a_config_that_is_not_of_this_project_is_refused_in_words():
         check(strange)
 
 
-def test_choices_must_be_declared():
+def test_error_for_a_first_choice_that_is_not_declared():
     with pytest.raises(ValueError, match="elmann"):
         choices("tagger", "model.cell", first="elmann")
 
 
-def test_declarations_cannot_be_changed():
+def test_declarations_are_immutable():
     with pytest.raises(dataclasses.FrozenInstanceError):
         declared_fields("seq2seq")["seed"].default = 1

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md, followed exactly: a new score, model and table in a copy of the project."""
+"""Apply the edits of CONTRIBUTING.md to a copy of the project, and run the result."""
 
 import re
 import shutil
@@ -18,6 +18,8 @@ _EDIT = re.compile(
 
 
 class Edit(NamedTuple):
+    """One code block of CONTRIBUTING.md, and where it belongs."""
+
     section: str
     file: str
     new: bool
@@ -27,6 +29,7 @@ class Edit(NamedTuple):
 
 
 def edits() -> list[Edit]:
+    """Return all edits that CONTRIBUTING.md describes, in order."""
     found = []
     for section in (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("\n## ")[1:]:
         for match in _EDIT.finditer(section):
@@ -38,18 +41,19 @@ def edits() -> list[Edit]:
 
 
 def apply(edit: Edit, root: Path) -> None:
+    """Apply an edit to the project in the folder `root`."""
     path = root / edit.file
     if edit.new:
         assert not path.exists()
         path.write_text(edit.code, "utf-8")
         return
     text = path.read_text("utf-8")
-    assert text.count(f"{edit.line}\n") == 1, f"{edit.file} has not exactly one {edit.line!r}"
+    assert text.count(f"{edit.line}\n") == 1, f"{edit.file} must contain {edit.line!r} once"
     rest = "" if edit.replaces else f"{edit.line}\n"
     path.write_text(text.replace(f"{edit.line}\n", edit.code + rest), "utf-8")
 
 
-def test_extensions_touch_as_few_files_as_stated():
+def test_extensions_need_few_files():
     files = {}
     for edit in edits():
         files.setdefault(edit.section, set()).add(edit.file)
@@ -59,7 +63,7 @@ def test_extensions_touch_as_few_files_as_stated():
     assert len(table) == 1
 
 
-# Trains the new score and the new model for two steps, scores the model, and plans the new table.
+# Train the new score and the new model for two steps, score the model, and plan the new table.
 SCRIPT = """
 from pathlib import Path
 import sys
@@ -100,7 +104,7 @@ assert (folder / "report" / "report.html").exists()
 """
 
 
-def test_following_the_page_gives_a_working_score_model_and_table(tmp_path):
+def test_examples_give_a_working_score_model_and_table(tmp_path):
     copy = tmp_path / "copy"
     skipped = shutil.ignore_patterns(".git", ".venv", "docs", "tests", "cache", "runs", "corpora",
                                      "__pycache__", ".site", "results", "sweeps")  # fmt: skip
@@ -115,5 +119,5 @@ def test_following_the_page_gives_a_working_score_model_and_table(tmp_path):
 
 
 def _top_level(skipped, folder, names):
-    """`sweeps` and `docs` are skipped at the top only: configs/sweeps is source."""
+    """Skip names such as `sweeps` only at the top level, because configs/sweeps is source code."""
     return skipped(folder, names) if Path(folder) == ROOT else {"__pycache__"} & {*names}

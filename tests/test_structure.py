@@ -91,7 +91,7 @@ def test_files_and_functions_are_short(path):
 # Names that files define by convention; declarations are named after what they declare, and
 # benchmarks are scripts.
 CONVENTIONS = {
-    "get_config", "points", "space", "main", "make_evaluate", "report", "prepare", "CORPORA",
+    "get_config", "points", "space", "main", "make_evaluate", "report", "CORPORA",
     "FIELDS", "SIZES", "logger", "run", "T", "ROOT",
 }  # fmt: skip
 EXEMPT = ("configs/schema", "papers/tables", "benchmarks")

@@ -14,17 +14,30 @@ from configs.schema.field import Config, Field, Fields, ModelSchema, TaskSchema
 
 _DATA: Fields = {
     "corpus": Field(
-        "tsv", 'Format: lines of "label text", TSV files, or TFDS.', ("lines", "tsv", "tfds")
+        "tsv",
+        'Corpus format: lines of "label text", TSV files, or a TFDS dataset.',
+        ("lines", "tsv", "tfds"),
     ),
-    "name": Field("", "For tfds: name in the TFDS catalogue."),
-    "files": Field("{split}.tsv", "File names in data.dir; .gz and .xz files are found too."),
-    "label": Field("0", "For tsv: number of the label's column, from 0; for tfds: the feature."),
-    "text": Field("1", "For tsv: number of the text's column, from 0; for tfds: the feature."),
-    "documents": Field(False, "Split texts into sentences, for hierarchical models."),
+    "name": Field("", "For tfds: name of the dataset in the TFDS catalog."),
+    "files": Field(
+        "{split}.tsv",
+        "File name pattern in data.dir, with the placeholder {split}; .gz and .xz are found too.",
+    ),
+    "label": Field(
+        "0", "For tsv: number of the label column, counted from 0; for tfds: name of the feature."
+    ),
+    "text": Field(
+        "1", "For tsv: number of the text column, counted from 0; for tfds: name of the feature."
+    ),
+    "documents": Field(False, "Split texts into sentences, as hierarchical models need."),
     "max_length": Field(
-        400, "Words of a text that are read; of a sentence, where documents=True.", least=1
+        400,
+        "Texts are truncated to this many tokens; with documents=True, sentences are.",
+        least=1,
     ),
-    "max_sentences": Field(40, "Sentences of a document that are read.", least=1),
+    "max_sentences": Field(
+        40, "With documents=True, texts are truncated to this many sentences.", least=1
+    ),
     "vocab": vocabulary(tokenizer="plain", lowercase=True),
 }
 
@@ -32,28 +45,35 @@ _TRAIN: Fields = {
     "eval_metric": metric("accuracy"),
     "label_smoothing": LABEL_SMOOTHING,
     "word_dropout": WORD_DROPOUT,
-    "penalty": Field(0.0, "Weight of ‖AAᵀ − I‖²_F (Lin 2017 eq. 8).", least=0),
+    "penalty": Field(0.0, "Weight of the penalty ‖AAᵀ − I‖²_F (Lin 2017 eq. 8); 0: none.", least=0),
 }
 
 _SENTENCE: Fields = {
-    "layers": Field(1, "Recurrent layers.", least=1),
-    "features": Field(300, "Width u of a layer, in each direction.", least=1),
-    "embedding": Field(100, "Width of word embeddings.", least=1),
+    "layers": Field(1, "Number of recurrent layers.", least=1),
+    "features": Field(300, "Width u of a recurrent layer, in each direction.", least=1),
+    "embedding": Field(100, "Width of the token embeddings.", least=1),
     "pooling": Field(
         "attention",
-        "How states become one vector: self-attention (Lin 2017), mean, maximum or last state.",
+        "How the recurrent states become one vector: self-attention (Lin 2017), mean, maximum, or "
+        "the last states.",
         ("attention", "mean", "max", "last"),
     ),
-    "hops": Field(30, "For attention: hops r.", least=1),
-    "attention_features": Field(350, "For attention: width d_a of its hidden layer.", least=1),
-    "hidden": Field(512, "Width of the ReLU layer before the classes; 0: none.", least=0),
+    "hops": Field(30, "For pooling=attention: number of hops r.", least=1),
+    "attention_features": Field(
+        350, "For pooling=attention: width d_a of the hidden layer of the attention.", least=1
+    ),
+    "hidden": Field(
+        512, "Width of the ReLU layer before the output layer; 0: no such layer.", least=0
+    ),
     "dropout": dropout(0.5),
     **recurrent("lstm"),
 }
 
 _HAN: Fields = {
-    "features": Field(50, "Width of both GRU levels, in each direction.", least=1),
-    "embedding": Field(200, "Width of word embeddings.", least=1),
+    "features": Field(
+        50, "Width of the word-level and sentence-level layers, in each direction.", least=1
+    ),
+    "embedding": Field(200, "Width of the token embeddings.", least=1),
     "attention_features": Field(100, "Width of the context vectors u_w and u_s.", least=1),
     "dropout": dropout(0.0),
     **recurrent("gru"),
@@ -65,21 +85,21 @@ def _rules(config: Config) -> Iterator[str]:
     if data.corpus == "tsv":
         for name in ("label", "text"):
             if not data[name].isdecimal():
-                yield f"config.data.{name}={data[name]!r} must be a column's number, from 0"
+                yield f"config.data.{name}={data[name]!r} must be a column number, counted from 0"
 
 
 def _sentence_rules(config: Config) -> Iterator[str]:
     if config.data.documents:
         yield "config.data.documents=True needs a hierarchical model: set it to False"
     if config.train.penalty and config.model.pooling != "attention":
-        yield "config.train.penalty needs pooling=attention: set it to 0"
+        yield "config.train.penalty needs config.model.pooling=attention: set it to 0"
 
 
 def _han_rules(config: Config) -> Iterator[str]:
     if not config.data.documents:
         yield "config.data.documents=False does not fit a hierarchical model: set it to True"
     if config.train.penalty:
-        yield "config.train.penalty needs the sentence model: set it to 0"
+        yield "config.train.penalty has no effect on a hierarchical model: set it to 0"
 
 
 CLASSIFICATION = TaskSchema(

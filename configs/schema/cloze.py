@@ -3,36 +3,46 @@
 from configs.schema.common import (
     WORD_DROPOUT,
     dropout,
-    given_words,
     metric,
+    pretokenized_rules,
     recurrent,
     vocabulary,
 )
 from configs.schema.field import Field, Fields, ModelSchema, TaskSchema
 
 _DATA: Fields = {
-    "corpus": Field("cbt", "Format: the Children's Book Test's files.", ("cbt",)),
-    "files": Field("{split}.txt", "File names in data.dir; .gz and .xz files are found too."),
-    "max_candidates": Field(10, "Largest number of candidates per question.", least=1),
+    "corpus": Field("cbt", "Corpus format: files of the Children's Book Test.", ("cbt",)),
+    "files": Field(
+        "{split}.txt",
+        "File name pattern in data.dir, with the placeholder {split}; .gz and .xz are found too.",
+    ),
+    "max_candidates": Field(
+        10, "Maximum number of candidates per question; more are an error.", least=1
+    ),
     "anonymous": Field(
         "none",
-        "Words that get a random id per question: none, those outside the vocabulary, or those "
-        "and the candidates.",
+        "Words that get a random id in each question: none, words outside the vocabulary "
+        "(unknown), or these and all candidates (candidates).",
         ("none", "unknown", "candidates"),
     ),
-    "anonymous_ids": Field(200, "Number of such ids.", least=1),
+    "anonymous_ids": Field(
+        200,
+        "Number of random ids for anonymous words; if a question has more such words, some share "
+        "an id.",
+        least=1,
+    ),
     "vocab": vocabulary(tokenizer="split"),
 }
 
 _FIELDS: Fields = {
     "reader": Field(
         "attention_over_attention",
-        "Attention over attention (Cui 2017), or the attention-sum reader (Kadlec 2016).",
+        "Reader: attention over attention (Cui 2017), or attention sum (Kadlec 2016).",
         ("attention_over_attention", "attention_sum"),
     ),
-    "layers": Field(1, "Recurrent layers.", least=1),
-    "features": Field(256, "Width of a layer, in each direction.", least=1),
-    "embedding": Field(384, "Width of word embeddings.", least=1),
+    "layers": Field(1, "Number of recurrent layers.", least=1),
+    "features": Field(256, "Width of a recurrent layer, in each direction.", least=1),
+    "embedding": Field(384, "Width of the token embeddings.", least=1),
     "dropout": dropout(0.1),
     **recurrent("gru"),
 }
@@ -43,7 +53,7 @@ CLOZE = TaskSchema(
     evaluation="evaluation.cloze",
     data=_DATA,
     train={"eval_metric": metric("accuracy"), "word_dropout": WORD_DROPOUT},
-    rules=given_words,
+    rules=pretokenized_rules,
 )
 READER = ModelSchema(
     name="reader", task="cloze", builder="models.readers:make_reader", fields=_FIELDS

@@ -1,8 +1,8 @@
-"""How config fields, models and tasks are declared.
+"""Declarations of config fields, models and tasks.
 
-A declaration is the only place that states a field's default, its allowed values and its meaning.
-Default configs, validation, error messages and docs/configuration.md are derived from it. Nothing
-here imports JAX, so that a mistake in a config is reported immediately.
+A declaration is the only place that states the default, the allowed values and the meaning of a
+field. Default configs, validation, error messages and docs/configuration.md are derived from it.
+Declarations do not import JAX, so that a mistake in a config is reported immediately.
 """
 
 import dataclasses
@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-Config = Any  # a ConfigDict, whose fields type checkers cannot know
+Config = Any  # a ConfigDict, whose fields are unknown to type checkers
 Value = bool | int | float | str | tuple[str, ...]
-Rules = Callable[[Config], Iterator[str]]  # yields one message per violated relation of fields
+Rules = Callable[[Config], Iterator[str]]  # yields one message per violated relation
 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One config field. Its type is the type of the default."""
+    """One config field; its type is the type of the default."""
 
     default: Value
     help: str
@@ -28,7 +28,7 @@ class Field:
     below: float | None = None  # exclusive upper bound
 
     def allowed(self) -> str:
-        """Describe the allowed values; empty where the type is the only restriction."""
+        """Describe the allowed values; empty if only the type is restricted."""
         if self.choices:
             return ", ".join(self.choices)
         low = {f"at least {self.least}": self.least, f"more than {self.above}": self.above}
@@ -36,12 +36,12 @@ class Field:
         return " and ".join(text for text, bound in (low | high).items() if bound is not None)
 
     def has_type(self, value: Any) -> bool:
-        """Whether the value has the default's type; an int is a legal float."""
+        """Return whether a value has the type of the default; a float field also accepts an int."""
         wanted = type(self.default)
         return type(value) is wanted or (wanted is float and type(value) is int)
 
     def allows(self, value: Any) -> bool:
-        """Whether the value has the right type and is one of the choices or within the range."""
+        """Return whether a value has the right type and is one of the choices or in the range."""
         if not self.has_type(value):
             return False
         if self.choices:
@@ -56,17 +56,17 @@ class Field:
         )
 
 
-Fields = Mapping[str, "Field | Fields"]  # a section of a config: fields and smaller sections
+Fields = Mapping[str, "Field | Fields"]  # a section of a config: fields and nested sections
 
 
 def no_rules(config: Config) -> Iterator[str]:
-    """For models and tasks whose fields are independent of each other."""
+    """Yield nothing: the rules of models and tasks whose fields are independent of each other."""
     yield from ()
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelSchema:
-    """A model: the fields of `config.model`, and where the function is that builds it."""
+    """The declaration of a model: the fields of `config.model`, and the function to build it."""
 
     name: str
     task: str
@@ -77,19 +77,19 @@ class ModelSchema:
 
 @dataclasses.dataclass(frozen=True)
 class TaskSchema:
-    """A task: its fields, and where its code is."""
+    """The declaration of a task: its fields, and the modules that implement it."""
 
     name: str
-    task: str  # "module:class" of the corpus, loss and predictions
-    evaluation: str  # module with make_evaluate and report
+    task: str  # "module:class" with the corpus, the loss and the predictions
+    evaluation: str  # module with the functions make_evaluate and report
     data: Fields
     train: Fields
-    sections: Fields = dataclasses.field(default_factory=dict)  # further parts of the config
+    sections: Fields = dataclasses.field(default_factory=dict)  # further sections of the config
     rules: Rules = no_rules
 
 
 def flatten(fields: Fields, prefix: str = "") -> dict[str, Field]:
-    """Fields by dotted name."""
+    """Return all fields, including those of nested sections, by dotted name."""
     flat: dict[str, Field] = {}
     for name, field in fields.items():
         if isinstance(field, Field):

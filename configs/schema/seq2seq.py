@@ -1,16 +1,19 @@
-"""Recurrent encoder–decoders: Sutskever, Cho, Bahdanau, Luong, Xu and Mino."""
+"""Recurrent encoder–decoder models: Sutskever, Cho, Bahdanau, Luong, Xu and Mino."""
 
 from collections.abc import Iterator
 
-from configs.schema.common import CELL_NAMES, dropout, weights
+from configs.schema.common import CELL_NAMES, dropout, initialization
 from configs.schema.field import Config, Field, Fields, ModelSchema
 
 
 def _stack(side: str) -> Fields:
+    """Return the fields of the encoder or the decoder."""
     return {
         "cell": Field("lstm", f"Recurrent cell of the {side}.", CELL_NAMES),
-        "layers": Field(2, "Recurrent layers.", least=1),
-        "features": Field(512, "Width of a layer, in each direction.", least=1),
+        "layers": Field(2, "Number of recurrent layers.", least=1),
+        "features": Field(
+            512, "Width of a recurrent layer; if bidirectional, of each direction.", least=1
+        ),
         "embedding": Field(512, "Width of the token embeddings.", least=1),
         "residual": Field(False, "Residual connections from the second layer on."),
     }
@@ -19,27 +22,43 @@ def _stack(side: str) -> Fields:
 _ATTENTION: Fields = {
     "align": Field(
         "global",
-        "Alignment: which source positions count, and how scores become weights.",
+        "Alignment: attend to all source positions (global), to a window around source position t "
+        "at time step t (local_m) or around a predicted position (local_p), to one sampled "
+        "position (hard), or to none (none).",
         ("none", "global", "local_m", "local_p", "hard"),
     ),
     "score": Field(
         "general",
-        "Score that compares a decoder state with source positions.",
+        "Score function between a decoder state and a source position.",
         ("dot", "scaled_dot", "general", "concat", "location"),
     ),
     "input_feeding": Field(
         True, "For decoder.type=luong: feed the attentional state into the next time step."
     ),
-    "max_source": Field(64, "For location: source positions that can be scored.", least=1),
-    "D": Field(10, "For local_m and local_p: the window is [p_t − D, p_t + D].", least=1),
-    "sigma": Field(
-        0.0, "For local_p: standard deviation of the Gaussian; 0: D/2, as in the paper.", least=0
+    "max_source": Field(
+        64,
+        "For score=location: number of source positions with a score; later positions get no "
+        "attention.",
+        least=1,
     ),
-    "renormalize": Field(False, "For local_p: divide the weights by their sum after the Gaussian."),
+    "D": Field(
+        10,
+        "For local_m and local_p: the window is [p_t − D, p_t + D] in source positions.",
+        least=1,
+    ),
+    "sigma": Field(
+        0.0,
+        "For local_p: standard deviation of the Gaussian in source positions; 0: D/2, as in the "
+        "paper.",
+        least=0,
+    ),
+    "renormalize": Field(
+        False, "For local_p: renormalize the attention weights after the Gaussian is applied."
+    ),
     "key_value": Field(
         "none",
-        "Mino 2017: split encoder states into keys and values, or start part of the score's "
-        "matrix at zero.",
+        "Mino 2017: split the encoder states into keys and values (split), initialize the "
+        "corresponding blocks of the weight matrices to zero instead (zero), or neither (none).",
         ("none", "split", "zero"),
     ),
 }
@@ -47,13 +66,14 @@ _ATTENTION: Fields = {
 _FIELDS: Fields = {
     "encoder": {
         **_stack("encoder"),
-        "bidirectional": Field(False, "Read the source in both directions."),
+        "bidirectional": Field(False, "Encode the source in both directions."),
     },
     "decoder": {
         "type": Field(
             "luong",
-            "Where the context enters: after the recurrent step (luong), before it (bahdanau), "
-            "as a fixed vector (cho), or only as the initial state (plain).",
+            "Decoder type: attention after the recurrent step (luong) or before it (bahdanau); or, "
+            "without attention, the encoder's final state as an input of every time step (cho) or "
+            "only as the initial state (plain).",
             ("plain", "cho", "luong", "bahdanau"),
         ),
         **_stack("decoder"),
@@ -61,17 +81,18 @@ _FIELDS: Fields = {
     },
     "bridge": Field(
         "copy",
-        "How final encoder states become initial decoder states.",
+        "How the final encoder states become the initial decoder states: copied, through a dense "
+        "layer, or through a dense layer from the backward direction only (Bahdanau 2015).",
         ("copy", "dense", "backward"),
     ),
     "attention": _ATTENTION,
     "dropout": dropout(0.2),
-    **weights("uniform", 0.1),
+    **initialization("uniform", 0.1),
 }
 
 
 def memory_width(model: Config) -> int:
-    """Width of the encoder states that a decoder reads."""
+    """Return the width of the encoder states that a decoder attends to."""
     return model.encoder.features * (2 if model.encoder.bidirectional else 1)
 
 
@@ -80,19 +101,19 @@ def _rules(config: Config) -> Iterator[str]:
     width = memory_width(config.model)
     if bridge == "copy" and (enc.cell, enc.layers, width) != (dec.cell, dec.layers, dec.features):
         yield (
-            f"config.model.bridge=copy needs equal encoder and decoder states, but the encoder has "
-            f"{enc.layers} × {width} {enc.cell} and the decoder {dec.layers} × {dec.features} "
-            f"{dec.cell}: make them equal, or set config.model.bridge=dense"
+            "config.model.bridge=copy needs equal encoder and decoder states, but the encoder has "
+            f"{enc.layers} × {width} {enc.cell} (layers × width) and the decoder {dec.layers} × "
+            f"{dec.features} {dec.cell}: make them equal, or set config.model.bridge=dense"
         )
     if bridge == "backward" and not enc.bidirectional:
         yield (
-            "config.model.bridge=backward reads the backward direction, which this encoder does "
-            "not have: set config.model.encoder.bidirectional=True or config.model.bridge=dense"
+            "config.model.bridge=backward needs a bidirectional encoder: set "
+            "config.model.encoder.bidirectional=True or config.model.bridge=dense"
         )
     if enc.bidirectional and config.data.reverse_source:
         yield (
-            "config.data.reverse_source=True has no effect on a bidirectional encoder: set one of "
-            "the two to False"
+            "config.data.reverse_source=True has no effect on a bidirectional encoder: set it or "
+            "config.model.encoder.bidirectional to False"
         )
     yield from _attention_rules(config, width)
 
@@ -103,8 +124,8 @@ def _attention_rules(config: Config, width: int) -> Iterator[str]:
     if attends == (attention.align == "none"):
         yield (
             f"config.model.decoder.type={decoder.type} and config.model.attention.align="
-            f"{attention.align} do not fit: luong and bahdanau need an alignment, plain and cho "
-            "need align=none"
+            f"{attention.align} do not fit together: set align=none for plain and cho, and another "
+            "alignment for luong and bahdanau"
         )
     if attention.input_feeding and decoder.type != "luong":
         yield (
@@ -117,28 +138,28 @@ def _attention_rules(config: Config, width: int) -> Iterator[str]:
     if attention.score in ("dot", "scaled_dot") and keys != decoder.features:
         yield (
             f"config.model.attention.score={attention.score} needs equal widths, but keys have "
-            f"{keys} features and decoder states {decoder.features}: use general or concat"
+            f"{keys} features and decoder states have {decoder.features}: use general or concat"
         )
     if attention.score == "location" and attention.max_source <= data.max_length:
         yield (
             f"config.model.attention.max_source={attention.max_source} is too small for sources of "
-            f"data.max_length={data.max_length} tokens and </s>: make it larger"
+            f"data.max_length={data.max_length} tokens and </s>: set it to at least "
+            f"{data.max_length + 1}"
         )
     if attention.key_value == "split" and width % 2:
         yield (
-            f"config.model.attention.key_value=split cannot halve {width} encoder features: make "
-            "their number even"
+            f"config.model.attention.key_value=split needs an even number of encoder features, not "
+            f"{width}: change config.model.encoder.features"
         )
     if attention.key_value == "zero" and (
         decoder.type != "luong" or attention.score not in ("general", "concat")
     ):
         yield (
-            "config.model.attention.key_value=zero starts part of a score's matrix at zero: it "
-            f"needs decoder.type=luong and score=general or concat, not {decoder.type} and "
-            f"{attention.score}"
+            "config.model.attention.key_value=zero needs decoder.type=luong and score=general or "
+            f"concat, not {decoder.type} and {attention.score}: set key_value=none, or change these"
         )
     if config.train.doubly_stochastic and attention.align == "hard":
-        yield "config.train.doubly_stochastic is for soft attention: set it to 0 with align=hard"
+        yield "config.train.doubly_stochastic needs soft attention: set it to 0 with align=hard"
 
 
 SEQ2SEQ = ModelSchema(

@@ -6,34 +6,39 @@ from configs.schema.common import DTYPE, dropout
 from configs.schema.field import Config, Field, Fields, ModelSchema
 
 _FIELDS: Fields = {
-    "layers": Field(6, "Layers N of the encoder and of the decoder.", least=1),
-    "features": Field(512, "Model width d_model.", least=1),
-    "heads": Field(8, "Attention heads h.", least=1),
-    "key_features": Field(0, "Key width d_k per head; 0: features / heads.", least=0),
+    "layers": Field(6, "Number of layers N of the encoder, and of the decoder.", least=1),
+    "features": Field(512, "Width of the model, d_model.", least=1),
+    "heads": Field(8, "Number of attention heads h.", least=1),
+    "key_features": Field(
+        0, "Width d_k of queries and keys per head; 0: features / heads.", least=0
+    ),
     "feed_forward": Field(2048, "Width d_ff of the feed-forward layers.", least=1),
     "norm": Field(
         "post",
-        "Layer normalization after each residual sum (the paper's), or before each sublayer.",
+        "Layer normalization after each residual sum (post, as in the paper) or before each "
+        "sublayer (pre).",
         ("post", "pre"),
     ),
     "positions": Field("sinusoidal", "Positional encodings.", ("sinusoidal", "learned")),
-    "max_positions": Field(512, "For learned: number of positions.", least=1),
+    "max_positions": Field(512, "For positions=learned: maximum number of positions.", least=1),
     "share_embeddings": Field(
-        True, "One embedding for source and target; needs data.shared_vocab."
+        True,
+        "Use one embedding matrix for source and target tokens; needs data.shared_vocab=True.",
     ),
-    "tie_output": Field(True, "Use the target embedding as the output matrix."),
+    "tie_output": Field(True, "Use the target embedding matrix as the output matrix."),
     "attention_layer": Field(
         -1,
-        "Decoder layer whose mean over heads is reported as the attention; -1: the last.",
+        "Decoder layer, counted from 0, whose attention weights (mean over heads) are reported; "
+        "-1: the last layer.",
         least=-1,
     ),
     "dropout": dropout(0.1),
     "attention_dropout": Field(
-        0.0, "Dropout rate of attention weights, as in Tensor2Tensor.", least=0, below=1
+        0.0, "Dropout rate of attention weights, as in Tensor2Tensor; 0: none.", least=0, below=1
     ),
     **DTYPE,
-    "scan": Field(False, "Compile one layer and scan it over all, for faster compilation."),
-    "remat": Field(False, "Recompute activations in the backward pass, for less memory."),
+    "scan": Field(False, "Compile one layer and scan over all layers, to compile faster."),
+    "remat": Field(False, "Recompute activations in the backward pass, to save memory."),
 }
 
 
@@ -41,12 +46,14 @@ def _rules(config: Config) -> Iterator[str]:
     data, model = config.data, config.model
     if model.features % model.heads:
         yield (
-            f"config.model.heads={model.heads} must divide config.model.features={model.features}"
+            f"config.model.heads={model.heads} must divide config.model.features={model.features}: "
+            "change one of them"
         )
     elif model.key_features > model.features // model.heads:
         yield (
             f"config.model.key_features={model.key_features} is more than the "
-            f"{model.features // model.heads} features of a head: make it smaller, or 0 for all"
+            f"{model.features // model.heads} features of a head: set it to a smaller number, or "
+            "to 0 for all features"
         )
     if model.share_embeddings and not data.shared_vocab:
         yield (
@@ -63,7 +70,8 @@ def _rules(config: Config) -> Iterator[str]:
     if model.positions == "learned" and model.max_positions <= data.max_length:
         yield (
             f"config.model.max_positions={model.max_positions} is too small for sentences of "
-            f"data.max_length={data.max_length} tokens and </s>: make it larger"
+            f"data.max_length={data.max_length} tokens and </s>: set it to at least "
+            f"{data.max_length + 1}"
         )
 
 

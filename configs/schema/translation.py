@@ -1,4 +1,4 @@
-"""Translation: fields of the corpus, of training and of decoding."""
+"""Translation: the fields of corpus, training and decoding."""
 
 from collections.abc import Iterator
 
@@ -8,42 +8,66 @@ from configs.schema.field import Config, Field, Fields, TaskSchema
 _DATA: Fields = {
     "corpus": Field(
         "text",
-        "Format: the embedded dates, parallel text files, two-column TSV files, or TFDS.",
+        "Corpus format: the embedded dates corpus, parallel text files, two-column TSV files, or a "
+        "TFDS dataset.",
         ("dates", "text", "tsv", "tfds"),
     ),
-    "name": Field("", "For tfds: name in the TFDS catalogue."),
-    "files": Field("{split}.{lang}", "File names in data.dir; .gz and .xz files are found too."),
-    "source": Field("en", "Source language."),
-    "target": Field("de", "Target language."),
-    "alignment": Field("", "File of the test split's gold word links, such as {split}.align."),
-    "alignment_base": Field(0, "Number of the first word in that file: 0 or 1.", least=0, most=1),
+    "name": Field("", "For tfds: name of the dataset in the TFDS catalog."),
+    "files": Field(
+        "{split}.{lang}",
+        "File name pattern in data.dir, with the placeholders {split} and {lang}; .gz and .xz are "
+        "found too.",
+    ),
+    "source": Field(
+        "en", "Source language: {lang} in data.files, the locale for dates, the feature for tfds."
+    ),
+    "target": Field("de", "Target language; see source."),
+    "alignment": Field(
+        "",
+        "File name pattern of the gold word alignment of the test split, such as {split}.align; "
+        "empty: none.",
+    ),
+    "alignment_base": Field(
+        0, "Number of the first word in the alignment file: 0 or 1.", least=0, most=1
+    ),
     "alignment_order": Field(
         "source-target",
-        "Which side of a link comes first.",
+        "Order of the two sides of a link in the alignment file.",
         ("source-target", "target-source"),
     ),
     "several_references": Field(
-        False, "Pairs with equal sources are references of one sentence, which is scored once."
+        False,
+        "Treat pairs with the same source as several references for one sentence, which is then "
+        "scored once.",
     ),
-    "seed": Field(0, "For dates: seed of the corpus.", least=0),
+    "seed": Field(0, "For dates: seed of the generated pairs.", least=0),
     "examples": {
-        "train": Field(100_000, "For dates: training examples.", least=1),
-        "valid": Field(1000, "For dates: validation examples.", least=1),
-        "test": Field(1000, "For dates: test examples.", least=1),
+        "train": Field(100_000, "For dates: number of training pairs.", least=1),
+        "valid": Field(1000, "For dates: number of validation pairs.", least=1),
+        "test": Field(1000, "For dates: number of test pairs.", least=1),
     },
-    "max_length": Field(50, "Training pairs with more tokens on a side are dropped.", least=1),
+    "max_length": Field(
+        50, "Training pairs with more tokens than this on either side are dropped.", least=1
+    ),
     "source_vocab": vocabulary(),
     "target_vocab": vocabulary(),
-    "shared_vocab": Field(False, "One vocabulary for both sides, as source_vocab describes it."),
-    "reverse_source": Field(False, "Read the source from its end (Sutskever 2014)."),
+    "shared_vocab": Field(
+        False, "Use one vocabulary for both languages, with the settings of source_vocab."
+    ),
+    "reverse_source": Field(False, "Reverse the order of the source tokens (Sutskever 2014)."),
 }
 
 _TRAIN: Fields = {
     "eval_metric": metric("bleu", "chrf", "exact"),
     "label_smoothing": LABEL_SMOOTHING,
-    "eval_greedily": Field(True, "Decode the validation split greedily; else as decode says."),
+    "eval_greedily": Field(
+        True, "Decode the validation split greedily; False: with the beam search of decode."
+    ),
     "doubly_stochastic": Field(
-        0.0, "Weight λ of Xu 2015's penalty: every source token should be attended once.", least=0
+        0.0,
+        "Weight λ of the doubly stochastic penalty (Xu 2015), which encourages attending to every "
+        "source token once; 0: none.",
+        least=0,
     ),
     "reinforce": {
         "weight": Field(1.0, "For hard attention: weight of the REINFORCE term.", least=0),
@@ -53,32 +77,41 @@ _TRAIN: Fields = {
 
 DECODE: Fields = {
     "max_ratio": Field(
-        2.0, "The longest output is max_ratio × source length + max_extra.", least=0
+        2.0, "Maximum output length in tokens: max_ratio × source length + max_extra.", least=0
     ),
     "max_extra": Field(
-        10, "Tokens that the longest output may have beyond max_ratio × source length.", least=0
+        10, "Constant part of the maximum output length, in tokens; see max_ratio.", least=0
     ),
-    "min_ratio": Field(0.0, "Shortest output, as a multiple of the source length.", least=0),
-    "batch": Field(64, "Largest number of sentences decoded together.", least=1),
-    "beam": Field(1, "Hypotheses per sentence; 1: greedy decoding.", least=1),
-    "nbest": Field(1, "Hypotheses per sentence that are returned.", least=1),
+    "min_ratio": Field(
+        0.0, "Minimum output length, as a multiple of the source length; 0: none.", least=0
+    ),
+    "batch": Field(64, "Maximum number of sentences that are decoded together.", least=1),
+    "beam": Field(1, "Beam width; 1: greedy decoding, or sampling if temperature is set.", least=1),
+    "nbest": Field(1, "Number of hypotheses to return per sentence, at most beam.", least=1),
     "length_penalty": Field(
         "none",
-        "Division of log p by length^alpha (average) or ((5 + length) / 6)^alpha (gnmt).",
+        "Divide log p by ((5 + length) / 6)^alpha (gnmt) or length^alpha (average); none: no "
+        "length penalty.",
         ("none", "gnmt", "average"),
     ),
-    "alpha": Field(0.6, "Exponent of the length penalty.", least=0),
-    "coverage": Field(0.0, "Weight β of the coverage penalty (Wu 2016).", least=0),
+    "alpha": Field(0.6, "Exponent alpha of the length penalty.", least=0),
+    "coverage": Field(0.0, "Weight β of the coverage penalty (Wu 2016); 0: none.", least=0),
     "temperature": Field(
-        0.0, "Sample from p^(1/temperature); 0: the most probable token.", least=0
+        0.0, "Sample each token from p^(1/temperature); 0: do not sample.", least=0
     ),
-    "top_k": Field(0, "Sample from this many most probable tokens; 0: from all.", least=0),
+    "top_k": Field(0, "Sample from this many most probable tokens; 0: from all tokens.", least=0),
     "top_p": Field(
-        1.0, "Sample from the fewest tokens with this total probability.", above=0, most=1
+        1.0,
+        "Sample from the fewest tokens whose total probability reaches this value; 1: from all "
+        "tokens.",
+        above=0,
+        most=1,
     ),
-    "seed": Field(0, "Seed of the samples.", least=0),
+    "seed": Field(0, "Random seed of sampling.", least=0),
     "replace_unknown": Field(
-        False, "Replace each <unk> by the source word it attends to most (Luong 2015)."
+        False,
+        "Replace each `<unk>` in the output by the source word with the largest attention weight "
+        "(Luong 2015).",
     ),
 }
 
@@ -89,7 +122,7 @@ def _rules(config: Config) -> Iterator[str]:
     if not has_attention and (decode.coverage or decode.replace_unknown):
         yield (
             "config.decode.coverage and decode.replace_unknown need a model with attention: set "
-            "them to 0 and False"
+            "coverage=0 and replace_unknown=False"
         )
     if not decode.max_ratio + decode.max_extra >= 1:
         yield (
@@ -99,17 +132,17 @@ def _rules(config: Config) -> Iterator[str]:
     if decode.min_ratio > decode.max_ratio:
         yield (
             f"config.decode.min_ratio={decode.min_ratio} is more than "
-            f"max_ratio={decode.max_ratio}: make it smaller"
+            f"max_ratio={decode.max_ratio}: set it to a smaller value"
         )
     if decode.nbest > decode.beam:
         yield (
-            f"config.decode.nbest={decode.nbest} is more than decode.beam={decode.beam}: use a "
-            "beam at least as wide"
+            f"config.decode.nbest={decode.nbest} is more than decode.beam={decode.beam}: set "
+            f"decode.beam={decode.nbest} or more"
         )
     if (decode.top_k or decode.top_p < 1) and not decode.temperature:
         yield (
-            "config.decode.top_k and top_p have an effect on sampling only: set "
-            "decode.temperature=1 too, or leave them out"
+            "config.decode.top_k and top_p only affect sampling: also set decode.temperature=1, or "
+            "leave them out"
         )
     if decode.temperature and decode.beam > 1:
         yield (

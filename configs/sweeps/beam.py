@@ -3,8 +3,8 @@
     python sweep.py --config=configs/luong2015.py:data=dates \
         --sweep=configs/sweeps/beam.py --workdir=sweeps/beam --workers=2
 
-Each point is one training run that uses its decode settings for validation, so that they also
-select the best checkpoint. To compare beam widths for one trained model, use
+Each point is one training run that decodes the validation split with its settings, so that these
+also select the best checkpoint. To compare beam widths for one trained model, use
 `eval.py --beams=1,2,5,12`.
 """
 
@@ -14,6 +14,7 @@ from configs.grid import grid
 
 
 def points() -> Iterator[dict]:
+    """Yield greedy decoding, and all combinations of beam width and length penalty."""
     searched = {"train.eval_greedily": [False], "decode.beam": [2, 5, 12]}
     yield {"decode.beam": 1}
     yield from grid(**searched, **{"decode.length_penalty": ["none", "gnmt", "average"]})

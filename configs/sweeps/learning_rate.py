@@ -10,5 +10,6 @@ from typing import Any
 
 
 def space(trial: Any) -> None:
+    """Suggest a learning rate and a number of warm-up steps."""
     trial.suggest_float("optimizer.learning_rate", 1e-4, 3e-2, log=True)
     trial.suggest_categorical("optimizer.warmup_steps", [0, 100, 300])

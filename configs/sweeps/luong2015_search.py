@@ -11,6 +11,7 @@ from typing import Any
 
 
 def space(trial: Any) -> None:
+    """Suggest the hyperparameters of one trial."""
     trial.suggest_float("optimizer.learning_rate", 1e-4, 1e-2, log=True)
     trial.suggest_float("model.dropout", 0.0, 0.5, step=0.1)
     trial.suggest_categorical("score", ["dot", "general", "concat"])

@@ -3,8 +3,8 @@
     python sweep.py --config=configs/vaswani2017.py:size=paper,data=wmt14_en_de \
         --sweep=configs/sweeps/vaswani2017_table3.py --workdir=sweeps/table3
 
-For a smaller experiment, use size=small and data=multi30k_bpe_en_de; rows whose sizes do not fit
-the smaller model are not available there.
+For a smaller experiment, use size=small and data=multi30k_bpe_en_de; variations that do not fit the
+smaller model are not available there.
 """
 
 from collections.abc import Iterator
@@ -13,5 +13,6 @@ from configs.vaswani2017 import VARIANTS
 
 
 def points() -> Iterator[dict]:
+    """Yield the base model and every variation."""
     for variant in ("none", *VARIANTS):
         yield {"name": "base" if variant == "none" else variant, "variant": variant}

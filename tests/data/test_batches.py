@@ -1,3 +1,5 @@
+"""Bucket planning, training batches and evaluation batches."""
+
 import itertools
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from data.batches import (
     train_iterator,
 )
 from data.store import ArrayField, Prepared
-from data.translation import FIELDS, prepare
+from data.translation import FIELDS, TranslationCorpus
 from data.vocabulary import EOS, PAD
 from errors import UserError
 
@@ -27,7 +29,7 @@ Lengths = list[tuple[int, int]]
 
 
 def texts(lengths: Lengths) -> list[tuple[str, str]]:
-    """Make pairs of the given lengths in words; the first word of each pair is unique."""
+    """Return sentence pairs with these lengths in words; the first word of each is unique."""
     return [
         (f"s{i}" + " a" * (n - 1), f"t{i}" + " b" * (m - 1)) for i, (n, m) in enumerate(lengths)
     ]
@@ -41,7 +43,7 @@ def make_corpus(folder: Path, lengths: Lengths) -> Prepared:
     data: Config = base_config().data
     data.update({"dir": str(folder), "cache": str(folder / "cache"), "splits": {"test": ""}})
     data.source_vocab.tokenizer = data.target_vocab.tokenizer = "split"
-    return prepare(data)
+    return TranslationCorpus(data).prepare()
 
 
 RNG = np.random.default_rng(0)
@@ -85,14 +87,14 @@ some_lengths = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_siz
 
 
 def padded(examples: int, shape: np.ndarray, size: int, unit: str, multiple: int) -> int:
-    """Count the tokens of all batches of a bucket, including those of empty rows."""
+    """Return the number of tokens in all batches of a bucket, including padding."""
     rows = size if unit == "sentences" else size // max(shape)
     rows = max(1, rows // multiple) * multiple
     return -(-examples // rows) * rows * int(sum(shape))
 
 
 def fewest_padded(lengths: np.ndarray, count: int, *batch: Any) -> int:
-    """Try all ways to divide the lengths into at most `count` ranges."""
+    """Return the fewest tokens, with padding, over all divisions into at most `count` buckets."""
     size = lengths.max(axis=1)
     levels = sorted(set(size))
     costs = []
@@ -129,7 +131,7 @@ def test_buckets_have_the_fewest_padded_tokens(
 
 @settings(deadline=None)
 @given(some_lengths, st.integers(1, 5), st.integers(1, 200), st.integers(1, 8))
-def test_rows_fill_the_batch_size(
+def test_batches_have_as_many_rows_as_the_batch_size_allows(
     lengths: Lengths, count: int, batch_size: int, multiple: int
 ) -> None:
     array = np.array(lengths)
@@ -142,14 +144,14 @@ def test_rows_fill_the_batch_size(
             assert (rows + multiple) * cost > batch_size
 
 
-def test_buckets_of_long_texts() -> None:
+def test_buckets_for_more_distinct_lengths_than_levels() -> None:
     lengths = np.random.default_rng(0).integers(1, 1500, (100_000, 2))
     buckets, bucket_of = plan_buckets(FIELDS, lengths, 6, 4096, "tokens", 8)
     assert len(buckets) == 6 and np.bincount(bucket_of).min() > 0
 
 
-def test_buckets_of_documents() -> None:
-    """The size of a document is sentences × words; labels are not counted."""
+def test_buckets_for_documents() -> None:
+    """The size of a document is sentences × words; its label does not count."""
     fields = {"words": ArrayField(("sentence", "word")), "label": ArrayField()}
     lengths = np.array([(1, 50), (50, 1), (10, 10), (2, 3)])
     buckets, bucket_of = plan_buckets(fields, lengths, 2, 500, "tokens", 1)
@@ -157,7 +159,7 @@ def test_buckets_of_documents() -> None:
         rows, (sentences, words) = bucket
         assert rows == max(1, 500 // (sentences * words))
     padded = sum(int(np.prod(buckets[b].lengths)) for b in bucket_of)
-    order = lengths[[3, 0, 1, 2]]  # by size; the two of size 50 always share a bucket
+    order = lengths[[3, 0, 1, 2]]  # by size; the two examples of size 50 share a bucket
     by_hand = min(
         sum(len(part) * int(np.prod(part.max(axis=0))) for part in (order[: k + 1], order[k + 1 :]))
         for k in (0, 2)
@@ -173,7 +175,7 @@ def test_buckets_of_documents() -> None:
     st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=60),
     st.integers(1, 4), st.integers(1, 150), st.integers(0, 2**32),
 )  # fmt: skip
-def test_an_epoch_holds_every_pair_once(
+def test_an_epoch_contains_every_pair_once(
     tmp_path_factory: pytest.TempPathFactory, lengths: Lengths, count: int, size: int, seed: int
 ) -> None:
     split = make_corpus(tmp_path_factory.mktemp("corpus"), lengths).split("train")
@@ -183,20 +185,20 @@ def test_an_epoch_holds_every_pair_once(
         assert sorted(indices(epoch(batches, number))) == list(range(len(lengths)))
 
 
-def test_epochs_and_seeds_differ_in_order(corpus: Prepared) -> None:
+def test_the_order_depends_on_epoch_and_seed(corpus: Prepared) -> None:
     orders = [indices(epoch(make_batches(corpus, seed=s), e)) for s in (0, 1, 2) for e in (0, 1)]
     for one, other in itertools.combinations(orders, 2):
         assert one != other and sorted(one) == sorted(other) == list(range(len(LENGTHS)))
     assert indices(epoch(make_batches(corpus, seed=2), 1)) == orders[-1]
 
 
-def test_pairs_meet_other_pairs_in_the_next_epoch(corpus: Prepared) -> None:
+def test_batches_are_shuffled_between_epochs(corpus: Prepared) -> None:
     batches = make_batches(corpus)
-    companies = [{frozenset(batch["index"]) for batch in epoch(batches, e)} for e in (0, 1)]
-    assert len(companies[0] & companies[1]) < len(companies[0]) / 2
+    members = [{frozenset(batch["index"]) for batch in epoch(batches, e)} for e in (0, 1)]
+    assert len(members[0] & members[1]) < len(members[0]) / 2
 
 
-def test_shapes_are_those_of_the_buckets(corpus: Prepared) -> None:
+def test_batches_have_the_shapes_of_the_buckets(corpus: Prepared) -> None:
     batches = make_batches(corpus)
     shapes = {
         (len(batch["source"]), (batch["source"].shape[1], batch["target"].shape[1]))
@@ -209,30 +211,30 @@ def test_shapes_are_those_of_the_buckets(corpus: Prepared) -> None:
 
 
 @pytest.mark.parametrize("start", [0, 1, 5, 40, 1000])
-def test_reading_ahead_gives_the_same_as_asking(corpus: Prepared, start: int) -> None:
+def test_the_iterator_yields_the_same_batches_as_indexing(corpus: Prepared, start: int) -> None:
     batches, fresh = make_batches(corpus, seed=3), make_batches(corpus, seed=3)
     for step, batch in enumerate(itertools.islice(train_iterator(batches, start), 25), start):
         assert_equal(batch, fresh[step])
 
 
-def test_an_error_in_a_reading_thread_is_raised_in_the_waiting_thread() -> None:
+def test_an_error_in_a_background_thread_is_raised_by_the_iterator() -> None:
     class Broken:
         def __len__(self) -> int:
             return 10
 
         def __getitem__(self, index: int) -> dict:
             if index == 3:
-                raise UserError("train.source.bin is cut short")
+                raise UserError("train.source.bin is truncated")
             return {"x": np.zeros(1)}
 
     batches = train_iterator(Broken(), 0)
     for _ in range(3):
         next(batches)
-    with pytest.raises(UserError, match="is cut short"):
+    with pytest.raises(UserError, match="is truncated"):
         next(batches)
 
 
-def test_batches_can_be_asked_for_in_any_order(corpus: Prepared) -> None:
+def test_batches_can_be_indexed_in_any_order(corpus: Prepared) -> None:
     batches = make_batches(corpus, seed=3)
     assert batches.steps_per_epoch < 30
     forward = {step: batches[step] for step in range(90)}
@@ -241,7 +243,7 @@ def test_batches_can_be_asked_for_in_any_order(corpus: Prepared) -> None:
 
 
 @pytest.mark.parametrize("hosts", [2, 4])
-def test_hosts_share_the_batch_of_one(corpus: Prepared, hosts: int) -> None:
+def test_hosts_divide_the_rows_of_a_batch(corpus: Prepared, hosts: int) -> None:
     whole = make_batches(corpus, seed=1)
     parts = [make_batches(corpus, seed=1, host=host, hosts=hosts) for host in range(hosts)]
     for step in range(2 * whole.steps_per_epoch):
@@ -255,7 +257,7 @@ def test_hosts_share_the_batch_of_one(corpus: Prepared, hosts: int) -> None:
 
 
 def check_rows(corpus: Prepared, batch: Batch) -> None:
-    """Check that every row is its pair's text, one </s> and padding, or padding only."""
+    """Check that every row is the tokens of its pair, </s> and padding, or padding only."""
     for row, index in enumerate(batch["index"]):
         for side, name in enumerate(("source", "target")):
             ids = batch[name][row].tolist()
@@ -275,7 +277,7 @@ def test_rows_decode_to_the_text(corpus: Prepared) -> None:
     assert any(-1 in batch["index"] for batch in batches)
 
 
-def test_a_host_without_pairs_has_padding(corpus: Prepared) -> None:
+def test_a_host_without_pairs_gets_padding(corpus: Prepared) -> None:
     split = corpus.split("train")
     last = make_batch(split, Bucket(8, (40, 40)), np.array([5, 2, 9]), host=1, hosts=2)
     assert last["source"].shape == (4, 40) and set(last["index"]) == {-1}
@@ -287,14 +289,18 @@ def test_a_host_without_pairs_has_padding(corpus: Prepared) -> None:
 
 @pytest.mark.parametrize("hosts", [1, 2])
 @pytest.mark.parametrize("split", ["train", "valid"])
-def test_evaluation_holds_every_pair_once(corpus: Prepared, split: str, hosts: int) -> None:
+def test_evaluation_batches_contain_every_pair_once(
+    corpus: Prepared, split: str, hosts: int
+) -> None:
     pairs = corpus.split(split)
     plan = plan_buckets(FIELDS, pairs.lengths, 3, 16, "sentences", MULTIPLE)
     found = [list(eval_batches(pairs, *plan, host=host, hosts=hosts)) for host in range(hosts)]
-    assert len({len(batches) for batches in found}) == 1  # every host has as many batches
+    assert (
+        len({len(batches) for batches in found}) == 1
+    )  # every host has the same number of batches
     batches = [batch for part in found for batch in part]
     assert sorted(indices(batches)) == list(range(len(pairs)))
     for batch in batches:
         check_rows(corpus, batch)
     for pair, text in zip(corpus.split("valid").texts(), texts(LENGTHS), strict=False):
-        assert (pair["source"], pair["target"]) == text  # so the index is the line of the corpus
+        assert (pair["source"], pair["target"]) == text  # the index is the line in the corpus

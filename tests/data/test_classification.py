@@ -1,4 +1,4 @@
-"""Texts with a label: what is read from each format, what is prepared, what is refused."""
+"""Text classification corpora: formats, preparation and error messages."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from configs.base import Config, base_config
 from configs.datasets import DATASETS
-from data.classification import ClassificationCorpus, Text, prepare, sentences
+from data.classification import ClassificationCorpus, Text, sentences
 from errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def make(folder: Path, test: list[str] = TRAIN, suffix: str = "tsv", **changes) 
 
 
 def examples(data: Config, split: str = "test") -> list[dict[str, np.ndarray]]:
-    prepared = prepare(data).split(split)
+    prepared = ClassificationCorpus(data).prepare().split(split)
     return list(prepared.examples(np.arange(len(prepared))))
 
 
@@ -47,19 +47,19 @@ def test_texts_are_split_into_sentences():
 
 def test_texts_become_ids(tmp_path):
     data = make(tmp_path)
-    words = prepare(data).vocabularies["words"]
+    words = ClassificationCorpus(data).prepare().vocabularies["words"]
     first, second = examples(data)
     assert words.decode(first["words"]) == "good film . i liked it !"
     assert words.decode(second["words"]) == "bad film . don't go"
     assert [int(example["label"]) for example in (first, second)] == [1, 0]
-    assert prepare(data).split("test").texts()[1] == {
+    assert ClassificationCorpus(data).prepare().split("test").texts()[1] == {
         "words": ["bad", "film", ".", "don't", "go"], "label": "0",
     }  # fmt: skip
 
 
-def test_documents_are_sentences_of_words(tmp_path):
+def test_documents_are_arrays_of_sentences_and_words(tmp_path):
     data = make(tmp_path, documents=True)
-    words = prepare(data).vocabularies["words"]
+    words = ClassificationCorpus(data).prepare().vocabularies["words"]
     first, second = examples(data)
     assert [words.decode(row) for row in first["words"]] == ["good film .", "i liked it !"]
     assert second["words"].shape == (2, 3) and second["words"][1, 2] == 0
@@ -69,11 +69,13 @@ def test_long_texts_are_truncated_and_counted(tmp_path):
     assert examples(make(tmp_path, max_length=3))[0]["words"].shape == (3,)
     data = make(tmp_path, documents=True, max_length=2, max_sentences=1)
     assert examples(data)[0]["words"].shape == (1, 2)
-    manifest = json.loads((prepare(data).folder / "manifest.json").read_text())
+    manifest = json.loads(
+        (ClassificationCorpus(data).prepare().folder / "manifest.json").read_text()
+    )
     assert manifest["counts"]["test"] == {"read": 2, "kept": 2, "cut": 2}
 
 
-def test_lines_of_label_and_text(tmp_path):
+def test_lines_have_a_label_and_a_text(tmp_path):
     data = make(tmp_path, suffix="txt", corpus="lines", files="{split}.txt")
     assert [text.label for text in read(data)] == ["1", "0"]
     assert read(data)[0].text == "Good film. I liked it!"
@@ -87,46 +89,46 @@ def test_columns_are_chosen_by_number(tmp_path):
     assert [text[:2] for text in read(data)] == [("7", "some words"), ("8", "other words")]
     data.text = "3"
     with pytest.raises(UserError, match=r"train\.tsv, line 1: .*3 columns.*label=0 .*text=3"):
-        prepare(data)
+        ClassificationCorpus(data).prepare()
 
 
 @pytest.mark.parametrize("documents", [True, False])
 @pytest.mark.parametrize("text", ["", " <br /> "])
-def test_a_text_without_words_is_named_with_its_line(tmp_path, documents, text):
+def test_error_for_a_text_without_words_names_the_line(tmp_path, documents, text):
     data = make(tmp_path, [TRAIN[0], f"1\t{text}"], documents=documents)
     with pytest.raises(UserError, match=r"test\.tsv, line 2: .*no words"):
-        prepare(data)
+        ClassificationCorpus(data).prepare()
 
 
 @pytest.mark.parametrize(("line", "fact"), [("", "empty"), ("\tFine.", "no label")])
-def test_a_line_without_a_label_is_named(tmp_path, line, fact):
+def test_error_for_a_missing_label_names_the_line(tmp_path, line, fact):
     with pytest.raises(UserError, match=rf"test\.tsv, line 2: .*{fact}"):
-        prepare(make(tmp_path, [TRAIN[0], line]))
+        ClassificationCorpus(make(tmp_path, [TRAIN[0], line])).prepare()
 
 
-def test_a_folder_must_be_named(tmp_path):
+def test_error_for_an_empty_data_dir(tmp_path):
     data = make(tmp_path)
     data.dir = ""
     with pytest.raises(UserError, match=r"data\.dir is empty.*--config\.data\.dir="):
-        prepare(data)
+        ClassificationCorpus(data).prepare()
 
 
-def test_a_holdout_that_leaves_nothing_is_named(tmp_path):
+def test_error_for_a_holdout_without_examples(tmp_path):
     data = make(tmp_path, splits={"train": "train", "valid": "", "test": "test"}, holdout=10_000)
     with pytest.raises(UserError, match=r"'valid' .*0 texts read.*data\.holdout=10000"):
-        prepare(data)
+        ClassificationCorpus(data).prepare()
 
 
-def test_a_label_that_is_not_in_training_is_named_with_its_line(tmp_path):
+def test_error_for_a_label_unseen_in_training_names_the_line(tmp_path):
     data = make(tmp_path, [TRAIN[0], "5\tFine."])
     with pytest.raises(UserError, match=r"test\.tsv, line 2: .*'5'.* 0, 1"):
-        prepare(data)
+        ClassificationCorpus(data).prepare()
 
 
-def test_subwords_instead_of_words(tmp_path):
+def test_texts_can_be_split_into_subwords(tmp_path):
     data = make(tmp_path)
     data.vocab.update({"kind": "bpe", "size": 40})
-    words = prepare(data).vocabularies["words"]
+    words = ClassificationCorpus(data).prepare().vocabularies["words"]
     assert words.decode(examples(data)[0]["words"]) == "good film. i liked it!"
 
 
@@ -137,7 +139,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from configs.base import base_config
-from data.classification import prepare
+from data.classification import ClassificationCorpus
 from errors import UserError
 
 
@@ -162,7 +164,7 @@ data.update({
     "label": "label", "text": "text", "documents": True, "holdout": 5,
     "splits": {"train": "train", "valid": "", "test": "test"},
 })
-prepared = prepare(data)
+prepared = ClassificationCorpus(data).prepare()
 words, labels = prepared.vocabularies["words"], prepared.vocabularies["label"]
 for example in prepared.split("test").examples(np.arange(4)):
     text = " | ".join(words.decode(row) for row in example["words"])
@@ -170,7 +172,7 @@ for example in prepared.split("test").examples(np.arange(4)):
 print("READ", sorted(len(prepared.split(name)) for name in ("train", "valid", "test")))
 data.label = "stars"
 try:
-    prepare(data)
+    ClassificationCorpus(data).prepare()
 except UserError as error:
     print("READ", error)
 """

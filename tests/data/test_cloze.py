@@ -1,4 +1,4 @@
-"""Cloze questions: what is read, what is prepared and what is refused."""
+"""Cloze corpora: reading, preparation and error messages."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 
 from configs.base import Config, base_config
 from configs.datasets import DATASETS
-from data.cloze import ClozeCorpus, prepare
+from data.cloze import ClozeCorpus
 from data.vocabulary import UNK
 from errors import UserError
 
@@ -25,11 +25,11 @@ def make(folder: Path, test: str = f"{FIRST}\n{SECOND}", **changes) -> Config:
 
 
 def examples(data: Config) -> list[dict[str, np.ndarray]]:
-    split = prepare(data).split("test")
+    split = ClozeCorpus(data).prepare().split("test")
     return list(split.examples(np.arange(len(split))))
 
 
-def test_questions_are_blocks(tmp_path):
+def test_questions_are_blocks_of_lines(tmp_path):
     first, second = ClozeCorpus(make(tmp_path)).read("test")
     assert first.passage == ["Anna", "saw", "Bert", ".", "Bert", "ran", "to", "Anna", "."]
     assert first.query == ["XXXXX", "saw", "Bert", "."]
@@ -39,19 +39,19 @@ def test_questions_are_blocks(tmp_path):
 
 def test_questions_become_ids(tmp_path):
     data = make(tmp_path)
-    words = prepare(data).vocabularies["words"]
+    words = ClozeCorpus(data).prepare().vocabularies["words"]
     first, second = examples(data)
     assert words.decode(first["passage"]) == "Anna saw Bert . Bert ran to Anna ."
     assert first["candidate"].tolist() == [2, 0, 1, 0, 1, 0, 0, 2, 0] and first["answer"] == 2
     assert second["passage"].tolist().count(UNK) == 5  # Carl met Dora, Dora sat
-    assert prepare(data).split("test").texts()[1]["answer"] == "Dora"
+    assert ClozeCorpus(data).prepare().split("test").texts()[1]["answer"] == "Dora"
 
 
-def test_anonymous_words_get_new_ids_in_each_question(tmp_path):
+def test_anonymous_words_get_ids_after_the_vocabulary(tmp_path):
     data = make(tmp_path, anonymous="unknown", anonymous_ids=50)
-    size = len(prepare(data).vocabularies["words"])
+    size = len(ClozeCorpus(data).prepare().vocabularies["words"])
     first, second = examples(data)
-    assert first["passage"].max() < size  # all its words are known
+    assert first["passage"].max() < size  # all its words are in the vocabulary
     passage, query = second["passage"], second["query"]
     carl, met, dora = passage[:3]
     assert len({carl, met, dora}) == 3 and min(carl, met, dora) >= size
@@ -67,9 +67,9 @@ def test_anonymous_words_get_new_ids_in_each_question(tmp_path):
     assert first["passage"][1] < size  # "saw" is not a candidate
 
 
-def test_words_share_ids_if_there_are_too_few(tmp_path):
+def test_anonymous_words_share_ids_if_there_are_too_few(tmp_path):
     data = make(tmp_path, anonymous="unknown", anonymous_ids=2)
-    size = len(prepare(data).vocabularies["words"])
+    size = len(ClozeCorpus(data).prepare().vocabularies["words"])
     _, second = examples(data)
     assert set(second["passage"][second["passage"] >= size]) == {size, size + 1}
 
@@ -85,15 +85,15 @@ def test_words_share_ids_if_there_are_too_few(tmp_path):
         (2, "number.*'two Bert", "2 B", "two B"),
     ],
 )
-def test_a_faulty_question_is_named_with_its_line(tmp_path, line, facts, old, new):
+def test_error_for_an_invalid_question_names_the_line(tmp_path, line, facts, old, new):
     data = make(tmp_path, FIRST.replace(old, new), max_candidates=2)
     with pytest.raises(UserError, match=rf"test\.txt, line {line}: .*{facts}"):
-        prepare(data)
+        ClozeCorpus(data).prepare()
 
 
-def test_a_split_without_questions(tmp_path):
+def test_error_for_a_split_without_questions(tmp_path):
     with pytest.raises(UserError, match=r"'test' .*0 questions read.*data\.splits\.test"):
-        prepare(make(tmp_path, "\n\n"))
+        ClozeCorpus(make(tmp_path, "\n\n")).prepare()
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the corpora are not in {SHARED}")

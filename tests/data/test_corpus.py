@@ -1,4 +1,4 @@
-"""Preparing a corpus: the cache, what is kept and counted, failures and other processes."""
+"""Corpus preparation: the cache, dropped examples, failures and concurrent processes."""
 
 import gzip
 import json
@@ -19,12 +19,12 @@ from configs.base import Config, base_config
 from data import translation
 from data.classification import ClassificationCorpus
 from data.cloze import ClozeCorpus
-from data.corpus import NOT_SHAPING
+from data.corpus import NOT_IN_CACHE_KEY
 from data.files import find, lines
 from data.labelling import LabellingCorpus
 from data.pair import Pair
 from data.store import Prepared
-from data.translation import TranslationCorpus, prepare, read_pairs
+from data.translation import TranslationCorpus
 from data.vocabulary import EOS, UNK
 from errors import UserError
 
@@ -46,7 +46,7 @@ TEXTS = {
 
 @pytest.fixture
 def data(tmp_path: Path) -> Config:
-    """A small corpus of parallel text."""
+    """The settings of a small corpus of parallel text."""
     data: Config = base_config().data
     data.update({"dir": str(tmp_path / "corpus"), "cache": str(tmp_path / "cache")})
     data.update({"max_length": 5})
@@ -61,6 +61,7 @@ def data(tmp_path: Path) -> Config:
 
 @pytest.fixture
 def dates(tmp_path: Path) -> Config:
+    """The settings of a small dates corpus."""
     data: Config = base_config().data
     data.update({"corpus": "dates", "cache": str(tmp_path / "cache")})
     data.update({"examples": {"train": 200, "valid": 30, "test": 20}})
@@ -86,7 +87,7 @@ def manifest(prepared: Prepared) -> dict:
 
 
 def flatten(data: Config) -> dict[str, object]:
-    """Return the leaves of a config by their dotted paths."""
+    """Return the values of a config by dotted name."""
     leaves: dict[str, object] = {}
     for name, value in data.items():
         if isinstance(value, ConfigDict):
@@ -100,8 +101,8 @@ def cached(data: Config) -> list[str]:
     return sorted(path.suffix or "folder" for path in Path(data.cache).iterdir())
 
 
-def test_ids_are_those_of_the_texts(data: Config) -> None:
-    prepared = prepare(data)
+def test_ids_decode_to_the_texts(data: Config) -> None:
+    prepared = TranslationCorpus(data).prepare()
     kept = [TEXTS["train"][i] for i in (0, 2, 6)]
     assert decoded(prepared, "train") == kept
     assert decoded(prepared, "valid") == [("the ⁇ sleeps", "der ⁇ schläft")]
@@ -116,7 +117,7 @@ def test_ids_are_those_of_the_texts(data: Config) -> None:
 
 def test_dropped_examples_are_counted(data: Config, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "alignax"):
-        prepared = prepare(data)
+        prepared = TranslationCorpus(data).prepare()
     assert manifest(prepared)["counts"] == {
         "train": {"read": 7, "kept": 3, "empty": 2, "long": 2},
         "valid": {"read": 2, "kept": 1, "empty": 1, "long": 0},
@@ -129,20 +130,24 @@ def test_dropped_examples_are_counted(data: Config, caplog: pytest.LogCaptureFix
     assert re.match(facts, summary)
 
 
-def test_texts_are_kept_beside_the_ids(data: Config, dates: Config) -> None:
-    assert texts(prepare(data), "valid") == [Pair("the bird sleeps", "der Vogel schläft")]
-    prepared = prepare(dates)
+def test_texts_are_stored_with_the_ids(data: Config, dates: Config) -> None:
+    assert texts(TranslationCorpus(data).prepare(), "valid") == [
+        Pair("the bird sleeps", "der Vogel schläft")
+    ]
+    prepared = TranslationCorpus(dates).prepare()
     for name, count in (("valid", 30), ("test", 20)):
         pairs = texts(prepared, name)
-        assert pairs == list(read_pairs(dates, name)) and len(pairs) == count
+        assert pairs == list(TranslationCorpus(dates).read(name)) and len(pairs) == count
         assert all(pair.alignment for pair in pairs)
         assert len(prepared.split(name)) == count
-    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
+    assert decoded(prepared, "train") == [
+        pair[:2] for pair in TranslationCorpus(dates).read("train")
+    ]
 
 
-def test_a_shared_vocabulary(data: Config) -> None:
+def test_a_shared_vocabulary_encodes_both_languages(data: Config) -> None:
     data.shared_vocab = True
-    prepared = prepare(data)
+    prepared = TranslationCorpus(data).prepare()
     assert len(prepared.vocabularies["source"]) == len(prepared.vocabularies["target"])
     text = "the dog schläft"
     assert prepared.vocabularies["source"].encode(text) == prepared.vocabularies["target"].encode(
@@ -153,69 +158,73 @@ def test_a_shared_vocabulary(data: Config) -> None:
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_sentencepiece_vocabularies(dates: Config, kind: str) -> None:
+def test_sentencepiece_vocabularies_have_the_configured_size(dates: Config, kind: str) -> None:
     for vocab in (dates.source_vocab, dates.target_vocab):
         vocab.update({"kind": kind, "size": 110})
-    prepared = prepare(dates)
+    prepared = TranslationCorpus(dates).prepare()
     assert manifest(prepared)["vocabulary"] == {"source": 110, "target": 110}
-    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
+    assert decoded(prepared, "train") == [
+        pair[:2] for pair in TranslationCorpus(dates).read("train")
+    ]
 
 
-def test_a_corpus_without_a_test_split(data: Config) -> None:
+def test_error_for_a_corpus_without_a_test_split(data: Config) -> None:
     data.splits.test = ""
-    with pytest.raises(UserError, match=r"no split 'test': name one in data\.splits\.test"):
-        prepare(data).split("test")
+    with pytest.raises(UserError, match=r"no split 'test': set data\.splits\.test"):
+        TranslationCorpus(data).prepare().split("test")
 
 
-def test_a_corpus_without_a_validation_split(data: Config) -> None:
+def test_validation_examples_are_held_out(data: Config) -> None:
     data.update({"splits": {"valid": ""}, "holdout": 2})
-    prepared = prepare(data)
+    prepared = TranslationCorpus(data).prepare()
     assert len(decoded(prepared, "train")) + len(decoded(prepared, "valid")) >= 3
     assert sum(manifest(prepared)["counts"][split]["read"] for split in ("train", "valid")) == 7
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_an_empty_corpus(data: Config, split: str) -> None:
+def test_error_for_an_empty_split(data: Config, split: str) -> None:
     for language in ("en", "de"):
         (Path(data.dir) / f"{split}.{language}").write_text("\n")
     with pytest.raises(
         UserError, match=rf"'{split}' .*1 pairs read, 0 kept, 1 .*empty.*data\.splits\.{split}"
     ):
-        prepare(data)
+        TranslationCorpus(data).prepare()
     assert cached(data) == [".lock"]
 
 
-def test_a_holdout_that_leaves_nothing_is_named(data: Config) -> None:
+def test_error_for_a_holdout_without_examples(data: Config) -> None:
     data.update({"splits": {"valid": ""}, "holdout": 10_000})
     with pytest.raises(UserError, match=r"'valid' .* 0 kept.*data\.holdout=10000"):
-        prepare(data)
+        TranslationCorpus(data).prepare()
 
 
-def test_a_cache_that_cannot_be_written_is_named(data: Config, tmp_path: Path) -> None:
+def test_error_for_a_cache_that_cannot_be_written(data: Config, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     data.cache = str(tmp_path / "file" / "cache")
     with pytest.raises(UserError, match=rf"{data.cache} .*Not a directory.*data\.cache"):
-        prepare(data)
+        TranslationCorpus(data).prepare()
 
 
 def test_the_cache_is_reused(data: Config, caplog: pytest.LogCaptureFixture) -> None:
     def state() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in Path(data.cache).rglob("*")}
 
-    first = prepare(data)
+    first = TranslationCorpus(data).prepare()
     before = state()
     with caplog.at_level(logging.INFO, "alignax"):
-        again = prepare(data)
+        again = TranslationCorpus(data).prepare()
     assert again.folder == first.folder and state() == before
     assert not caplog.messages
     assert decoded(again, "test") == decoded(first, "test")
 
 
-def test_a_corpus_that_moved_is_found_in_the_cache(data: Config, tmp_path: Path) -> None:
-    first = prepare(data)
+def test_the_cache_does_not_depend_on_the_location_of_the_corpus(
+    data: Config, tmp_path: Path
+) -> None:
+    first = TranslationCorpus(data).prepare()
     Path(data.dir).rename(tmp_path / "elsewhere")
     data.dir = str(tmp_path / "elsewhere")
-    assert prepare(data).folder == first.folder
+    assert TranslationCorpus(data).prepare().folder == first.folder
 
 
 @pytest.mark.parametrize(
@@ -230,14 +239,14 @@ def test_a_corpus_that_moved_is_found_in_the_cache(data: Config, tmp_path: Path)
     ],
     ids=str,
 )
-def test_a_changed_setting_gives_another_folder(data: Config, change: dict) -> None:
-    first = prepare(data)
+def test_a_changed_setting_changes_the_cache_folder(data: Config, change: dict) -> None:
+    first = TranslationCorpus(data).prepare()
     data.update(change)
-    assert prepare(data).folder != first.folder
+    assert TranslationCorpus(data).prepare().folder != first.folder
     assert cached(data) == [".lock", ".lock", "folder", "folder"]
 
 
-CORPORA = {  # a corpus per task, by a model of the task
+CORPORA = {  # one corpus per task, by a model of the task
     "seq2seq": (TranslationCorpus, "dates"),
     "tagger": (LabellingCorpus, "series"),
     "sentence": (ClassificationCorpus, "tfds"),
@@ -252,26 +261,26 @@ DATA_FIELDS = [
 
 
 @pytest.mark.parametrize(("model", "path"), DATA_FIELDS, ids=".".join)
-def test_every_field_shapes_the_corpus_unless_it_is_listed(
+def test_every_field_is_in_the_cache_key_unless_it_is_excluded(
     model: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("data.corpus.split_files", lambda data: [])
     corpus, name = CORPORA[model]
     data = base_config(model).data
     data.corpus = name
-    before = corpus(data).shape()
+    before = corpus(data).cache_key()
     old = flatten(data)[path]
     changed = {bool: lambda x: not x, str: "{}x".format, int: lambda x: x + 1}
     data.update_from_flattened_dict({path: changed.get(type(old), lambda x: (*x, "x"))(old)})
-    assert (corpus(data).shape() == before) == (path in NOT_SHAPING)
+    assert (corpus(data).cache_key() == before) == (path in NOT_IN_CACHE_KEY)
 
 
-def test_the_list_names_fields_that_exist() -> None:
+def test_fields_excluded_from_the_cache_key_exist() -> None:
     fields = {path for model in CORPORA for path in base_config(model).data}
-    assert set(NOT_SHAPING) <= fields
+    assert set(NOT_IN_CACHE_KEY) <= fields
 
 
-def test_a_format_is_a_reader_and_its_name(data: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_format_can_be_added_with_a_reader(data: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     def semicolons(data: Config, split: str) -> Iterator[Pair]:
         for line in lines(find(data, split)):
             yield Pair(*line.split(";"))
@@ -280,24 +289,24 @@ def test_a_format_is_a_reader_and_its_name(data: Config, monkeypatch: pytest.Mon
         (Path(data.dir) / f"{split}.txt").write_text("a cat;eine Katze\n")
     monkeypatch.setitem(translation.CORPORA, "semicolons", semicolons)
     data.update({"corpus": "semicolons", "files": "{split}.txt"})
-    first = prepare(data)
+    first = TranslationCorpus(data).prepare()
     assert decoded(first, "train") == [("a cat", "eine Katze")]
     (Path(data.dir) / "train.txt").write_text("a dog;ein Hund\n")
-    assert prepare(data).folder != first.folder
+    assert TranslationCorpus(data).prepare().folder != first.folder
 
 
 @pytest.mark.parametrize("name", ["train.en", "valid.de", "test.en"])
 @pytest.mark.parametrize("grow", [True, False])
-def test_a_changed_file_gives_another_folder(data: Config, name: str, grow: bool) -> None:
-    first = prepare(data)
+def test_a_changed_file_changes_the_cache_folder(data: Config, name: str, grow: bool) -> None:
+    first = TranslationCorpus(data).prepare()
     path = Path(data.dir) / name
     text = path.read_text()
     path.write_text(text.replace("e", "ee" if grow else "o"))
-    second = prepare(data)
+    second = TranslationCorpus(data).prepare()
     assert second.folder != first.folder
     assert decoded(second, "train") != decoded(first, "train") or not name.startswith("train")
     path.write_text(text)
-    assert prepare(data).folder == first.folder
+    assert TranslationCorpus(data).prepare().folder == first.folder
 
 
 def break_lines(path: Path) -> None:
@@ -320,10 +329,10 @@ def break_gzip(path: Path) -> None:
     [
         (break_lines, r"test.en has 2 lines and .*test.de has 3|train.en has 7 .*train.de has 8"),
         (break_utf8, r"(test.de, line 2|train.de, line 7): not valid UTF-8"),
-        (break_gzip, r"(test|train).de.gz is damaged at line"),
+        (break_gzip, r"(test|train).de.gz is corrupt at line"),
     ],
 )
-def test_an_error_leaves_nothing_behind(
+def test_an_error_leaves_only_the_lock_file(
     data: Config, kind: str, split: str, damage, message: str
 ) -> None:
     data.source_vocab.update({"kind": kind, "size": 50})
@@ -332,20 +341,20 @@ def test_an_error_leaves_nothing_behind(
     whole = path.read_bytes()
     damage(path)
     with pytest.raises(UserError, match=message):
-        prepare(data)
+        TranslationCorpus(data).prepare()
     assert cached(data) == [".lock"]
-    path.write_bytes(whole)  # a plain file is preferred to the .gz
-    assert decoded(prepare(data), "test")
+    path.write_bytes(whole)  # the plain file takes precedence over the .gz file
+    assert decoded(TranslationCorpus(data).prepare(), "test")
 
 
-# Other processes.
+# Concurrent processes.
 
 PREPARE = """
 import logging
 import sys
 
 from configs.base import base_config
-from data.translation import prepare
+from data.translation import TranslationCorpus
 
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 data = base_config().data
@@ -354,13 +363,13 @@ data.update({"examples": {"train": 1500, "valid": 30, "test": 20}})
 data.source_vocab.tokenizer = data.target_vocab.tokenizer = "unicode"
 print("ready", flush=True)
 sys.stdin.readline()
-print(prepare(data).folder)
+print(TranslationCorpus(data).prepare().folder)
 """
 
 
 @pytest.fixture
 def start(dates: Config) -> Iterator[Callable[[], subprocess.Popen]]:
-    """Return a function that starts a process, which prepares `dates` once it reads a line."""
+    """Return a function that starts a process; it prepares `dates` when `go` is called."""
     processes = []
 
     def start() -> subprocess.Popen:
@@ -377,21 +386,23 @@ def start(dates: Config) -> Iterator[Callable[[], subprocess.Popen]]:
 
 
 def go(process) -> None:
+    """Let a process prepare the corpus."""
     process.stdin.write("\n")
     process.stdin.flush()
 
 
 def wait_for(data: Config, name: str) -> None:
+    """Wait at most 30 seconds for a file in the cache."""
     deadline = time.monotonic() + 30
     while not list(Path(data.cache).glob(name)) and time.monotonic() < deadline:
         time.sleep(0.005)
 
 
-def test_two_processes_do_the_work_once(dates: Config, start) -> None:
+def test_two_processes_prepare_a_corpus_once(dates: Config, start) -> None:
     one, other = start(), start()
     go(one)
     wait_for(dates, "*.unfinished")
-    one.send_signal(signal.SIGSTOP)  # in the middle of its work, until the other one waits
+    one.send_signal(signal.SIGSTOP)  # paused until the other process waits for the lock
     go(other)
     waiting = other.stderr.readline()
     one.send_signal(signal.SIGCONT)
@@ -402,12 +413,14 @@ def test_two_processes_do_the_work_once(dates: Config, start) -> None:
     assert "train: 1,500 pairs read, 1,500 kept" in log and "pairs read" not in other_log
     assert cached(dates) == [".lock", "folder"]
     dates.examples.train = 1500
-    prepared = prepare(dates)
+    prepared = TranslationCorpus(dates).prepare()
     assert str(prepared.folder) == folder.strip()
-    assert decoded(prepared, "train") == [pair[:2] for pair in read_pairs(dates, "train")]
+    assert decoded(prepared, "train") == [
+        pair[:2] for pair in TranslationCorpus(dates).read("train")
+    ]
 
 
-def test_files_that_a_killed_process_left_are_deleted(dates: Config, start) -> None:
+def test_files_of_a_killed_process_are_deleted(dates: Config, start) -> None:
     process = start()
     go(process)
     wait_for(dates, "*.unfinished/source.vocab")
@@ -418,7 +431,7 @@ def test_files_that_a_killed_process_left_are_deleted(dates: Config, start) -> N
     (left / "stray").touch()
 
     dates.examples.train = 1500
-    prepared = prepare(dates)
+    prepared = TranslationCorpus(dates).prepare()
     assert prepared.folder == left.with_suffix("")
     assert cached(dates) == [".lock", "folder"]
     assert len(decoded(prepared, "train")) == 1500

@@ -1,3 +1,5 @@
+"""The dates corpus: texts, gold alignments and disjoint splits."""
+
 import itertools
 import os
 import re
@@ -43,7 +45,7 @@ def train() -> list[Pair]:
 
 @pytest.fixture
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every example render one of these values."""
+    """Replace the random values by one fixed date, time, duration and number."""
     values = {
         "date": (date(2026, 3, 3).toordinal(),),
         "time": (15, 45),
@@ -94,26 +96,28 @@ def test_known_texts_and_alignments(fixed: None) -> None:
         ("en_GB", "de", "Tuesday, 3 March 2026", "Dienstag, 3. März 2026"),
         ("en-US", "ru", "March 3, 2026", "3 марта 2026 г."),
         ("ja", "en", "2026年3月3日火曜日", "Tuesday, March 3, 2026"),
-        # five and twenty-three take different plurals in Polish
+        # In Polish, five and twenty-three need different plural forms.
         ("en", "pl", KNOWN[2].source, "dwadzieścia trzy godziny i pięć minut"),
-        # num2words has no Basque: digits on both sides
+        # num2words does not support Basque, so both sides have digits.
         ("en", "eu", "23 hours and 5 minutes", "23 ordu eta 5 minutu"),
     ],
 )
-def test_known_texts(fixed: None, source: str, target: str, text: str, translation: str) -> None:
+def test_known_translations(
+    fixed: None, source: str, target: str, text: str, translation: str
+) -> None:
     pairs = {pair[:2] for pair in take(100, "train", source=source, target=target)}
     assert (text, translation) in pairs
 
 
-def test_a_token_over_two_fields_is_linked_to_both(fixed: None) -> None:
+def test_a_token_of_two_fields_is_linked_to_both(fixed: None) -> None:
     pairs = {pair.source: pair for pair in take(100, "train", source="ja", target="en")}
-    pair = pairs["2026年3月3日火曜日"]  # "日火曜日" is one token, day mark and weekday
+    pair = pairs["2026年3月3日火曜日"]  # the token "日火曜日" renders day and weekday
     tokens, others = UNICODE.tokenize(pair.source), UNICODE.tokenize(pair.target)
     assert tokens[-1] == "￭日火曜日" and others[0] == "Tuesday"
     assert (len(tokens) - 1, 0) in links(pair, "-")
 
 
-def test_both_sides_with_am_and_pm_are_surely_linked(fixed: None) -> None:
+def test_am_and_pm_on_both_sides_have_a_sure_link(fixed: None) -> None:
     pairs = {pair.source: pair for pair in take(100, "train", source="en", target="en_AU")}
     assert (4, 4) in links(pairs["3:45 PM"], "-")
 
@@ -125,7 +129,7 @@ def test_the_same_arguments_give_the_same_examples() -> None:
     assert first != take(50, "valid", seed=1)
 
 
-def test_examples_do_not_depend_on_the_process() -> None:
+def test_examples_do_not_depend_on_the_hash_seed() -> None:
     script = (
         "import itertools; from data.dates import examples;"
         "print([*map(tuple, itertools.islice(examples('test', seed=3), 50))])"
@@ -141,7 +145,7 @@ def test_examples_do_not_depend_on_the_process() -> None:
     assert result.stdout.strip() == str([*map(tuple, take(50, "test", seed=3))])
 
 
-def test_splits_share_no_value(train: list[Pair]) -> None:
+def test_splits_are_disjoint(train: list[Pair]) -> None:
     def values(pairs: list[Pair]) -> tuple[set[date | None], set[str], set[str]]:
         texts = [pair.source for pair in pairs]
         times = {" ".join(found.groups()) for text in texts if (found := TIME.search(text))}
@@ -153,13 +157,13 @@ def test_splits_share_no_value(train: list[Pair]) -> None:
             assert ours and theirs and not ours & theirs
 
 
-def test_most_values_are_for_training() -> None:
+def test_splits_have_80_10_and_10_percent_of_the_values() -> None:
     splits = [dates._split_of("date", (day,)) for day in dates._DAYS]
     shares = [splits.count(split) / len(splits) for split in dates.SPLITS]
     assert shares == pytest.approx([0.8, 0.1, 0.1], abs=0.01)
 
 
-def test_train_covers_the_vocabulary(train: list[Pair]) -> None:
+def test_the_training_split_covers_the_vocabulary(train: list[Pair]) -> None:
     moments = [day for pair in train if (day := en_date(pair.source))]
     assert {day.weekday() for day in moments} == set(range(7))
     assert {day.month for day in moments} == set(range(1, 13))
@@ -172,7 +176,7 @@ def test_train_covers_the_vocabulary(train: list[Pair]) -> None:
 
 
 def test_a_source_has_one_translation(monkeypatch: pytest.MonkeyPatch) -> None:
-    may = (date(2026, 5, 3).toordinal(),)  # "May" is its own abbreviation
+    may = (date(2026, 5, 3).toordinal(),)  # "May" has no shorter abbreviation
     draw = dates._draw
     monkeypatch.setattr(dates, "_draw", lambda *args: may if args[2] == "date" else draw(*args))
     targets = {pair.target for pair in take(200, "train") if pair.source == "May 3, 2026"}
@@ -190,7 +194,7 @@ def test_alignments_are_well_formed(train: list[Pair]) -> None:
 
 
 @pytest.mark.parametrize("target", ["de", "fr", "ru", "ja", "eu", "ar", "hi"])
-def test_targets_are_what_babel_writes(target: str) -> None:
+def test_targets_equal_the_output_of_babel(target: str) -> None:
     for pair in take(150, "valid", target=target):
         tokens = UNICODE.tokenize(pair.target)
         assert UNICODE.detokenize(tokens) == pair.target
@@ -205,13 +209,13 @@ def test_targets_are_what_babel_writes(target: str) -> None:
         assert pair.target in [" ".join(text.split()) for text in options]
 
 
-def test_an_unknown_locale_is_named() -> None:
+def test_error_for_an_unknown_locale() -> None:
     with pytest.raises(ValueError, match="locale 'xx'"):
         dates.examples("train", target="xx")
     with pytest.raises(ValueError, match="locale 'english!'"):
         dates.examples("train", source="english!")
 
 
-def test_an_unknown_split_is_named() -> None:
+def test_error_for_an_unknown_split() -> None:
     with pytest.raises(ValueError, match=r"split 'dev' .*train, valid, test"):
         dates.examples("dev")

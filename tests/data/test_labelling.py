@@ -1,4 +1,4 @@
-"""Sequences with labels: what is read from each format, what is prepared, what is refused."""
+"""Sequence labelling corpora: formats, preparation and error messages."""
 
 import itertools
 import json
@@ -10,7 +10,7 @@ import scipy.io
 
 from configs.base import Config, base_config
 from configs.datasets import DATASETS
-from data.labelling import LabellingCorpus, prepare, series
+from data.labelling import LabellingCorpus, series
 from errors import UserError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -37,13 +37,13 @@ def columns(folder: Path, test: str = TRAIN, **changes) -> Config:
 
 
 def examples(data: Config, split: str) -> list[dict[str, np.ndarray]]:
-    prepared = prepare(data).split(split)
+    prepared = LabellingCorpus(data).prepare().split(split)
     return list(prepared.examples(np.arange(len(prepared))))
 
 
 @pytest.mark.parametrize("length", [1, 3, 50])
-def test_the_series_follows_the_paper(length):
-    """Compare y(t) with its two sums, term by term."""
+def test_the_series_equals_the_formula_of_the_paper(length):
+    """Compute both sums of y(t) term by term."""
     x = np.random.default_rng(0).uniform(size=length)
     for t, y in enumerate(series(x)):
         past = sum(x[t + d] * (1 - abs(d) / 10) for d in range(-10, 0) if t + d >= 0) / 10
@@ -51,7 +51,7 @@ def test_the_series_follows_the_paper(length):
         assert y == pytest.approx(past + ahead)
 
 
-def test_series_of_splits_and_seeds_differ(tmp_path):
+def test_series_depend_on_split_and_seed(tmp_path):
     data = make(tmp_path, "series")
     train, valid = examples(data, "train"), examples(data, "valid")
     assert len(train) == 100 and train[0]["x"].shape == train[0]["label"].shape == (100, 1)
@@ -61,10 +61,10 @@ def test_series_of_splits_and_seeds_differ(tmp_path):
     assert not np.array_equal(train[0]["x"], examples(data, "train")[0]["x"])
 
 
-def test_classes_of_the_series(tmp_path):
+def test_series_classes_are_thresholded_values(tmp_path):
     data = make(tmp_path, "series_classes")
     numbers = examples(make(tmp_path, "series"), "test")
-    names = prepare(data).vocabularies["label"].names
+    names = LabellingCorpus(data).prepare().vocabularies["label"].names
     assert names == ["over", "under"]
     for example, values in zip(examples(data, "test"), numbers, strict=True):
         over = [names[i] == "over" for i in example["label"]]
@@ -73,7 +73,7 @@ def test_classes_of_the_series(tmp_path):
 
 def test_columns_become_ids(tmp_path):
     data = columns(tmp_path, inputs=("word", "pos", "suffix", "characters"))
-    prepared = prepare(data)
+    prepared = LabellingCorpus(data).prepare()
     words, labels = prepared.vocabularies["word"], prepared.vocabularies["label"]
     first, second = examples(data, "train")
     assert words.decode(first["word"]) == "Confidence in the pound"
@@ -85,27 +85,27 @@ def test_columns_become_ids(tmp_path):
     assert prepared.split("test").texts()[1]["word"] == ["Rates", "fell"]
 
 
-def test_a_chunk_type_that_can_begin_can_continue(tmp_path):
+def test_every_chunk_type_has_both_prefixes(tmp_path):
     """CoNLL-2000 has I-LST in its test split only."""
     data = columns(tmp_path, test="a NN B-VP\nb NN I-VP\n")
-    names = prepare(data).vocabularies["label"].names
+    names = LabellingCorpus(data).prepare().vocabularies["label"].names
     assert names == ["B-NP", "B-PP", "B-VP", "I-NP", "I-PP", "I-VP"]
     assert [names[i] for i in examples(data, "test")[0]["label"]] == ["B-VP", "I-VP"]
 
 
-def test_a_label_that_is_not_in_training_is_named_with_its_line(tmp_path):
+def test_error_for_a_label_unseen_in_training_names_the_line(tmp_path):
     data = columns(tmp_path, test="in IN B-PP\n\nthe DT B-NP\npound NN B-XY\n")
     with pytest.raises(UserError, match=r"test\.txt, line 4: .*'B-XY'.*B-NP, B-PP, B-VP"):
-        prepare(data)
-    assert not list(Path(data.cache).glob("*[0-9a-f]"))  # no unfinished folder is left
+        LabellingCorpus(data).prepare()
+    assert not list(Path(data.cache).glob("*[0-9a-f]"))  # nothing is left in the cache
 
 
-def test_a_line_with_too_few_columns(tmp_path):
+def test_error_for_too_few_columns_names_the_line(tmp_path):
     data = columns(tmp_path, test="in IN B-PP\nthe B-NP\n")
     with pytest.raises(
         UserError, match=r"test\.txt, line 2: .*3 .*word, pos, label.* 2: .*columns"
     ):
-        prepare(data)
+        LabellingCorpus(data).prepare()
 
 
 def test_long_sequences_are_cut_in_training_only(tmp_path):
@@ -115,47 +115,52 @@ def test_long_sequences_are_cut_in_training_only(tmp_path):
 
 
 def test_sequences_and_time_steps_are_counted(tmp_path):
-    manifest = json.loads((prepare(columns(tmp_path)).folder / "manifest.json").read_text())
+    manifest = json.loads(
+        (LabellingCorpus(columns(tmp_path)).prepare().folder / "manifest.json").read_text()
+    )
     assert manifest["counts"]["test"] == {"read": 2, "kept": 2, "steps": 6}
 
 
 def rolls(folder: Path, frames: np.ndarray) -> Config:
+    """Write a MATLAB file with the same two piano rolls in every split."""
     cell = np.empty((1, 2), object)
     cell[0, 0], cell[0, 1] = frames, frames[:2]
     content = dict.fromkeys(("traindata", "validdata", "testdata"), cell)
-    scipy.io.savemat(folder / "own.mat", content)
+    scipy.io.savemat(folder / "rolls.mat", content)
     splits = {"train": "traindata", "valid": "validdata", "test": "testdata"}
-    return make(folder, "polymusic", files="own.mat", splits=splits)
+    return make(folder, "polymusic", files="rolls.mat", splits=splits)
 
 
 def test_consecutive_pieces_of_music_share_a_frame(tmp_path):
     frames = np.random.default_rng(0).integers(0, 2, (9, 88)).astype(np.uint8)
     data = rolls(tmp_path, frames)
-    data.max_length = 4  # transitions from a frame to the next
+    data.max_length = 4  # time steps, each with the next frame as its label
     pieces = [s.columns["label"] for s in LabellingCorpus(data).read("train")]
     assert [len(piece) for piece in pieces] == [5, 5, 2]
     np.testing.assert_array_equal(np.concatenate([pieces[0], pieces[1][1:]]), frames)
 
 
-def test_piano_rolls(tmp_path):
+def test_piano_rolls_are_read(tmp_path):
     frames = np.random.default_rng(0).integers(0, 2, (5, 88)).astype(np.uint8)
     first, second = examples(rolls(tmp_path, frames), "test")
     np.testing.assert_array_equal(first["label"], frames)
     assert first["label"].dtype == np.uint8 and second["length"] == 2
 
 
-def test_piano_rolls_of_another_shape_are_refused(tmp_path):
-    with pytest.raises(UserError, match=r"own\.mat, traindata 0: .*88 notes.*5 × 87"):
-        prepare(rolls(tmp_path, np.zeros((5, 87), np.uint8)))
+def test_error_for_invalid_piano_rolls(tmp_path):
+    with pytest.raises(UserError, match=r"rolls\.mat, traindata 0: .*88 notes.*5 × 87"):
+        LabellingCorpus(rolls(tmp_path, np.zeros((5, 87), np.uint8))).prepare()
     data = rolls(tmp_path, np.zeros((5, 88), np.uint8))
     data.splits.test = "nodata"
-    with pytest.raises(UserError, match=r"'nodata': data\.splits .*traindata, validdata, testdata"):
-        prepare(data)
-    with pytest.raises(UserError, match=r"own\.mat, traindata 0: .*0 or 1"):
-        prepare(rolls(tmp_path, np.full((5, 88), 2, np.uint8)))
-    (tmp_path / "own.mat").write_bytes(b"no such thing")
-    with pytest.raises(UserError, match=r"own\.mat is not a MATLAB file"):
-        prepare(data)
+    with pytest.raises(
+        UserError, match=r"'nodata': .*data\.splits .*traindata, validdata, testdata"
+    ):
+        LabellingCorpus(data).prepare()
+    with pytest.raises(UserError, match=r"rolls\.mat, traindata 0: .*0 or 1"):
+        LabellingCorpus(rolls(tmp_path, np.full((5, 88), 2, np.uint8))).prepare()
+    (tmp_path / "rolls.mat").write_bytes(b"not a MATLAB file")
+    with pytest.raises(UserError, match=r"rolls\.mat is not a MATLAB file"):
+        LabellingCorpus(data).prepare()
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the corpora are not in {SHARED}")

@@ -1,4 +1,4 @@
-"""The files of a prepared corpus: what is written is read back, and damage is named."""
+"""The files of a prepared corpus: reading back what was written, and errors for bad files."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.store import ArrayField, Prepared, Writer, rectangle, shapes
+from data.store import ArrayField, Prepared, Writer, pad_rows, shapes
 from errors import UserError
 
 FIELDS = {
@@ -49,9 +49,9 @@ def test_examples_are_read_back(prepared: Prepared) -> None:
             np.testing.assert_array_equal(example[name], values, strict=True)
 
 
-def test_rectangles_pad_with_zeros(prepared: Prepared) -> None:
+def test_batches_are_padded_with_zeros(prepared: Prepared) -> None:
     order, lengths = np.array([2, 0, 3]), [4, 3, 6]
-    batch = prepared.split("train").rectangles(order, lengths)
+    batch = prepared.split("train").padded(order, lengths)
     assert {name: array.shape for name, array in batch.items()} == {
         "words": (3, 4, 3), "frames": (3, 6, 3), "mark": (3, 4), "label": (3,),
     }  # fmt: skip
@@ -62,7 +62,7 @@ def test_rectangles_pad_with_zeros(prepared: Prepared) -> None:
             np.testing.assert_array_equal(batch[name][row], padded, strict=True)
 
 
-def test_texts_are_stored_except_for_training(prepared: Prepared) -> None:
+def test_texts_are_stored_except_for_the_training_split(prepared: Prepared) -> None:
     texts = prepared.split("valid").texts()
     assert texts == [{"text": f"Größe {number}"} for number in range(len(SIZES))]
     assert not (prepared.folder / "train.jsonl").exists()
@@ -73,8 +73,8 @@ def test_shapes_follow_the_lengths_of_named_axes() -> None:
     assert found == {"words": (2, 5), "frames": (7, 3), "mark": (2,), "label": ()}
 
 
-def test_rows_become_a_rectangle() -> None:
-    assert rectangle([[1, 2], [], [3]]).tolist() == [[1, 2], [0, 0], [3, 0]]
+def test_rows_of_different_lengths_are_padded() -> None:
+    assert pad_rows([[1, 2], [], [3]]).tolist() == [[1, 2], [0, 0], [3, 0]]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_rows_become_a_rectangle() -> None:
         ("frames", np.zeros((4, 2)), r"'frames' .* 2 .*3"),
     ],
 )
-def test_fields_that_disagree_on_an_axis_are_refused(
+def test_error_for_fields_that_disagree_on_an_axis(
     tmp_path: Path, name: str, values: object, facts: str
 ) -> None:
     example = make_examples()[0] | {name: values}
@@ -92,42 +92,42 @@ def test_fields_that_disagree_on_an_axis_are_refused(
         writer.add(example, {})
 
 
-def test_a_split_that_does_not_exist_is_named(prepared: Prepared) -> None:
+def test_error_for_a_split_that_does_not_exist(prepared: Prepared) -> None:
     with pytest.raises(UserError, match=r"'test'.*data\.splits\.test"):
         prepared.split("test")
 
 
 @pytest.mark.parametrize("name", ["train.words.bin", "train.label.bin", "train.lengths.npy"])
-def test_a_truncated_file_is_named(prepared: Prepared, name: str) -> None:
+def test_error_for_a_truncated_file(prepared: Prepared, name: str) -> None:
     path = prepared.folder / name
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(UserError, match=rf"{path} .*damaged.* delete .*{prepared.folder}"):
+    with pytest.raises(UserError, match=rf"{path} .*corrupt.* delete .*{prepared.folder}"):
         prepared.split("train")
 
 
-def test_a_missing_file_is_named(prepared: Prepared) -> None:
+def test_error_for_a_missing_file(prepared: Prepared) -> None:
     split, path = prepared.split("valid"), prepared.folder / "valid.mark.bin"
     path.unlink()
-    with pytest.raises(UserError, match=rf"{path} is missing or damaged"):
+    with pytest.raises(UserError, match=rf"{path} is missing or corrupt"):
         prepared.split("valid")
     (prepared.folder / "valid.jsonl").unlink()
-    with pytest.raises(UserError, match=r"valid\.jsonl is missing or damaged"):
+    with pytest.raises(UserError, match=r"valid\.jsonl is missing or corrupt"):
         split.texts()
 
 
-def test_a_file_that_is_truncated_while_it_is_mapped_is_named(prepared: Prepared) -> None:
+def test_error_for_a_file_that_is_truncated_while_it_is_mapped(prepared: Prepared) -> None:
     split, path = prepared.split("train"), prepared.folder / "train.words.bin"
     os.truncate(path, 4)
-    with pytest.raises(UserError, match=rf"{path} is missing or damaged: delete the folder"):
-        split.rectangles(np.array([0]), [4, 4, 4])
-    with pytest.raises(UserError, match=rf"{path} is missing or damaged"):
+    with pytest.raises(UserError, match=rf"{path} is missing or corrupt: delete the folder"):
+        split.padded(np.array([0]), [4, 4, 4])
+    with pytest.raises(UserError, match=rf"{path} is missing or corrupt"):
         next(split.examples(np.array([0])))
 
 
 def test_pickled_objects_are_not_loaded(prepared: Prepared) -> None:
     lengths = np.array([[1, {}]], dtype=object)
     np.save(prepared.folder / "train.lengths.npy", lengths, allow_pickle=True)
-    with pytest.raises(UserError, match=r"train\.lengths\.npy is missing or damaged"):
+    with pytest.raises(UserError, match=r"train\.lengths\.npy is missing or corrupt"):
         prepared.split("train")
 
 

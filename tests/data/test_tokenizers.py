@@ -1,3 +1,5 @@
+"""Tokenizers: tokens of known texts, and detokenization."""
+
 import re
 
 import pytest
@@ -8,7 +10,7 @@ from data.tokenizers import JOINER, TOKENIZERS, make_tokenizer
 
 UNICODE = make_tokenizer("unicode", "")
 SPACES = "\t\n\x0b\x1c\x85\xa0\u2003\u2028\u3000"
-# Any characters, the risky ones often; but a text with the joiner itself in it is ambiguous.
+# Any characters, often special ones. The joiner is removed: a text that contains it is ambiguous.
 TEXTS = st.text(st.sampled_from("aß1٣².,_-\u0301" + SPACES) | st.characters(codec="utf-8")).map(
     lambda text: text.replace(JOINER, "")
 )
@@ -16,14 +18,14 @@ TEXTS = st.text(st.sampled_from("aß1٣².,_-\u0301" + SPACES) | st.characters(c
 
 @settings(deadline=None)
 @given(TEXTS)
-def test_unicode_gives_the_text_back_but_for_white_space(text: str) -> None:
+def test_unicode_restores_the_text_up_to_whitespace(text: str) -> None:
     tokens = UNICODE.tokenize(text)
     assert UNICODE.detokenize(tokens) == " ".join(text.split())
 
 
 @settings(deadline=None)
 @given(TEXTS)
-def test_unicode_tokens_are_words_single_digits_or_single_signs(text: str) -> None:
+def test_unicode_tokens_are_words_digits_or_punctuation_signs(text: str) -> None:
     tokens = [token.removeprefix(JOINER) for token in UNICODE.tokenize(text)]
     assert "".join(tokens) == "".join(text.split())
     for token in tokens:
@@ -37,17 +39,17 @@ def test_unicode_tokens_are_words_single_digits_or_single_signs(text: str) -> No
         ("don't (ever)", ["don", "￭'", "￭t", "(", "￭ever", "￭)"]),
         ("x42y", ["x", "￭4", "￭2", "￭y"]),
         ("日本2", ["日本", "￭2"]),
-        (" \xa0,a", [",", "￭a"]),  # nothing before the first token to be glued to
+        (" \xa0,a", [",", "￭a"]),  # the first token has no joiner
         ("a\u2028b\xa0 c", ["a", "b", "c"]),
         ("", []),
     ],
 )
-def test_unicode_tokens(text: str, tokens: list[str]) -> None:
+def test_unicode_tokens_of_known_texts(text: str, tokens: list[str]) -> None:
     assert UNICODE.tokenize(text) == tokens
 
 
-def test_a_glued_token_may_come_first() -> None:
-    assert UNICODE.detokenize(["￭a", "￭,", "b"]) == "a, b"  # as a model may write it
+def test_a_joiner_at_the_start_is_ignored() -> None:
+    assert UNICODE.detokenize(["￭a", "￭,", "b"]) == "a, b"  # as a model may generate it
 
 
 @pytest.mark.parametrize(
@@ -57,26 +59,26 @@ def test_a_glued_token_may_come_first() -> None:
         ("de", "Der 3. Mann (etwa 1,5 m groß) kam z.B. aus Köln, nicht wahr?", {"3.", "1,5", ")"}),
     ],
 )
-def test_moses_gives_a_sentence_back(language: str, text: str, whole: set[str]) -> None:
+def test_moses_restores_a_sentence(language: str, text: str, whole: set[str]) -> None:
     moses = make_tokenizer("moses", language)
     tokens = moses.tokenize(text)
-    assert whole < set(tokens)  # so quotation marks are not &quot;
+    assert whole < set(tokens)  # quotation marks are not escaped as &quot;
     assert "".join(tokens) == text.replace(" ", "")
     assert moses.detokenize(tokens) == text
 
 
-def test_bpe_joins_pieces() -> None:
+def test_bpe_joins_subwords() -> None:
     bpe = make_tokenizer("bpe", "")
     tokens = bpe.tokenize("ein@@ ge@@ stellte S@@ ätze @")
     assert tokens == ["ein@@", "ge@@", "stellte", "S@@", "ätze", "@"]
     assert bpe.detokenize(tokens) == "eingestellte Sätze @"
-    assert bpe.detokenize(["ein@@", "ge@@"]) == "einge"  # a model may stop in a word
+    assert bpe.detokenize(["ein@@", "ge@@"]) == "einge"  # a model may stop within a word
     assert bpe.detokenize([]) == ""
 
 
 @settings(deadline=None)
 @given(TEXTS)
-def test_characters_give_the_text_back(text: str) -> None:
+def test_characters_restore_the_text(text: str) -> None:
     characters = make_tokenizer("characters", "")
     assert characters.tokenize(text) == [*text]
     assert characters.detokenize([*text]) == text
@@ -84,7 +86,7 @@ def test_characters_give_the_text_back(text: str) -> None:
 
 @settings(deadline=None)
 @given(TEXTS)
-def test_split_gives_the_text_back_but_for_white_space(text: str) -> None:
+def test_split_restores_the_text_up_to_whitespace(text: str) -> None:
     split = make_tokenizer("split", "")
     assert split.tokenize(text) == text.split()
     assert split.detokenize(text.split()) == " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Sentence pairs: what is read from each format, and what is refused."""
+"""Translation corpora: formats, gold alignments and error messages."""
 
 import gzip
 import itertools
@@ -16,7 +16,7 @@ from configs.base import Config, base_config
 from configs.datasets import DATASETS
 from configs.luong2015 import get_config
 from data.pair import Pair
-from data.translation import TranslationCorpus, read_pairs
+from data.translation import TranslationCorpus
 from errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -36,8 +36,9 @@ def config(folder: Path, **changes) -> Config:
 
 
 def message(data: Config, split: str = "train") -> str:
+    """Return the message of the error that reading a split raises."""
     with pytest.raises(UserError) as caught:
-        list(read_pairs(data, split))
+        list(TranslationCorpus(data).read(split))
     return str(caught.value)
 
 
@@ -45,36 +46,36 @@ def message(data: Config, split: str = "train") -> str:
 
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.product(WRITERS, repeat=2)))
-def test_text_plain_and_compressed(tmp_path: Path, one: str, other: str) -> None:
+def test_text_files_can_be_plain_or_compressed(tmp_path: Path, one: str, other: str) -> None:
     write(tmp_path / f"train.en{one}", "a cat", "  tea\u2028time\t", "", "last\r")
     write(tmp_path / f"train.de{other}", "eine Katze", "Tee", "leer", "letzte")
-    assert list(read_pairs(config(tmp_path), "train")) == [
+    assert list(TranslationCorpus(config(tmp_path)).read("train")) == [
         Pair("a cat", "eine Katze"),
-        Pair("tea\u2028time", "Tee"),  # lines end in \n and in nothing else
+        Pair("tea\u2028time", "Tee"),  # only \n ends a line
         Pair("", "leer"),
         Pair("last", "letzte"),
     ]
 
 
-def test_names_of_files_splits_and_languages_are_free(tmp_path: Path) -> None:
+def test_file_names_follow_the_pattern(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     write(tmp_path / "dev" / "corpus-pt_BR.txt.gz", "gato")
     write(tmp_path / "dev" / "corpus-eo.txt", "kato")
     data = config(tmp_path, source="pt_BR", target="eo", files="{split}/corpus-{lang}.txt")
     data.splits.update({"train": "", "valid": "dev", "test": ""})
-    assert list(read_pairs(data, "valid")) == [Pair("gato", "kato")]
+    assert list(TranslationCorpus(data).read("valid")) == [Pair("gato", "kato")]
     files = TranslationCorpus(data).local_files()
     assert [path.name for path in files] == ["corpus-pt_BR.txt.gz", "corpus-eo.txt"]
 
 
-def test_a_last_line_needs_no_end(tmp_path: Path) -> None:
+def test_the_last_line_needs_no_line_end(tmp_path: Path) -> None:
     (tmp_path / "train.en").write_text("a\nb")
     write(tmp_path / "train.de", "x", "y")
-    assert len(list(read_pairs(config(tmp_path), "train"))) == 2
+    assert len(list(TranslationCorpus(config(tmp_path)).read("train"))) == 2
 
 
 @pytest.mark.parametrize(("source", "target"), [(3, 4), (4, 3), (2, 1207), (1207, 2), (0, 1)])
-def test_unequal_line_counts(tmp_path: Path, source: int, target: int) -> None:
+def test_error_for_different_numbers_of_lines(tmp_path: Path, source: int, target: int) -> None:
     write(tmp_path / "train.en", *["a"] * source)
     write(tmp_path / "train.de.gz", *["b"] * target)
     found = message(config(tmp_path))
@@ -83,7 +84,7 @@ def test_unequal_line_counts(tmp_path: Path, source: int, target: int) -> None:
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_invalid_utf8(tmp_path: Path, suffix: str) -> None:
+def test_error_for_invalid_utf8_names_line_and_byte(tmp_path: Path, suffix: str) -> None:
     write(tmp_path / "train.en", "one", "two", "three")
     with WRITERS[suffix](tmp_path / f"train.de{suffix}", "wb") as file:
         file.write("eins\nzw\u00f6i\n".encode() + "drü\n".encode("latin-1"))
@@ -91,14 +92,14 @@ def test_invalid_utf8(tmp_path: Path, suffix: str) -> None:
     assert found.startswith(f"{tmp_path}/train.de{suffix}, line 3: not valid UTF-8 (byte 3)")
 
 
-def test_a_missing_folder(tmp_path: Path) -> None:
+def test_error_for_a_missing_folder(tmp_path: Path) -> None:
     found = message(config(tmp_path / "gone"))
     assert f"{tmp_path}/gone does not exist" in found and "--config.data.dir=" in found
     (tmp_path / "file").touch()
     assert f"{tmp_path}/file is a file" in message(config(tmp_path / "file"))
 
 
-def test_a_pattern_with_an_unknown_placeholder(tmp_path: Path) -> None:
+def test_error_for_an_unknown_placeholder(tmp_path: Path) -> None:
     found = message(config(tmp_path, files="{part}.txt"))
     assert "'{part}.txt'" in found and "{split}" in found and "{lang}" in found
 
@@ -107,7 +108,9 @@ def test_a_pattern_with_an_unknown_placeholder(tmp_path: Path) -> None:
     ("changes", "name"),
     [({"splits": {"train": "training"}}, "training.en"), ({"target": "fr"}, "train.fr")],
 )
-def test_a_missing_split_or_language(tmp_path: Path, changes: dict, name: str) -> None:
+def test_error_for_a_missing_file_lists_the_folder(
+    tmp_path: Path, changes: dict, name: str
+) -> None:
     write(tmp_path / "train.en", "a")
     write(tmp_path / "train.de", "b")
     found = message(config(tmp_path, **changes))
@@ -115,13 +118,13 @@ def test_a_missing_split_or_language(tmp_path: Path, changes: dict, name: str) -
     assert "data.files" in found and found.endswith("train.de, train.en")
 
 
-def test_a_missing_validation_file_can_be_replaced_by_holding_out(tmp_path: Path) -> None:
+def test_error_for_a_missing_validation_file_suggests_holding_out(tmp_path: Path) -> None:
     write(tmp_path / "train.en", "a")
     write(tmp_path / "train.de", "b")
     assert "--config.data.splits.valid= " in message(config(tmp_path), "valid")
 
 
-def test_a_folder_without_files_or_with_many(tmp_path: Path) -> None:
+def test_error_for_a_missing_file_shows_at_most_twelve_names(tmp_path: Path) -> None:
     assert message(config(tmp_path)).endswith("no files")
     for i in range(20):
         write(tmp_path / f"{i:02}.txt")
@@ -129,7 +132,7 @@ def test_a_folder_without_files_or_with_many(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
-def test_a_truncated_or_broken_file(tmp_path: Path, suffix: str) -> None:
+def test_error_for_a_corrupt_compressed_file(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"train.en{suffix}"
     lines = [f"line {i * i}" for i in range(20_000)]
     write(tmp_path / "train.de", *lines)
@@ -137,16 +140,16 @@ def test_a_truncated_or_broken_file(tmp_path: Path, suffix: str) -> None:
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], whole[:5000] + b"?" * 99 + whole[5099:], b"text\n"):
         path.write_bytes(damaged)
-        assert re.match(rf"{path} is damaged at line [\d]+ \(.+\): ", message(config(tmp_path)))
+        assert re.match(rf"{path} is corrupt at line [\d]+ \(.+\): ", message(config(tmp_path)))
 
 
-# Two columns.
+# TSV files.
 
 
-def test_tsv(tmp_path: Path) -> None:
+def test_tsv_files_have_the_pair_in_two_columns(tmp_path: Path) -> None:
     write(tmp_path / "train.tsv.gz", "cat\tK AE1 T", "dog \t D AO1 G\tignored", "", "\tx", "y\t")
     data = config(tmp_path, corpus="tsv", files="{split}.tsv")
-    assert list(read_pairs(data, "train")) == [
+    assert list(TranslationCorpus(data).read("train")) == [
         Pair("cat", "K AE1 T"),
         Pair("dog", "D AO1 G"),
         Pair("", ""),
@@ -155,23 +158,25 @@ def test_tsv(tmp_path: Path) -> None:
     ]
 
 
-def test_tsv_with_one_column(tmp_path: Path) -> None:
+def test_error_for_a_tsv_line_with_one_column(tmp_path: Path) -> None:
     write(tmp_path / "train.tsv", "cat\tK AE1 T", "dog D AO1 G")
     found = message(config(tmp_path, corpus="tsv", files="{split}.tsv"))
     assert found.startswith(f"{tmp_path}/train.tsv, line 2: ") and "two columns" in found
 
 
-# A validation split that is held out from the training split.
+# Held-out validation examples.
 
 
 @pytest.mark.parametrize("holdout", [2, 10])
-def test_held_out_sources(tmp_path: Path, holdout: int) -> None:
+def test_pairs_with_the_same_source_are_held_out_together(tmp_path: Path, holdout: int) -> None:
     pairs = [(f"word{i % 703}", f"W {i}") for i in range(1000)]  # 297 have two pronunciations
     write(tmp_path / "train.tsv", *map("\t".join, pairs))
     write(tmp_path / "test.tsv", "word1\tW 1")
     data = config(tmp_path, corpus="tsv", files="{split}.tsv", holdout=holdout)
     data.splits.valid = ""
-    train, valid, test = (list(read_pairs(data, split)) for split in ("train", "valid", "test"))
+    train, valid, test = (
+        list(TranslationCorpus(data).read(split)) for split in ("train", "valid", "test")
+    )
     assert not {p.source for p in train} & {p.source for p in valid}
     assert sorted(p[:2] for p in train + valid) == sorted(pairs)
     assert len({p.source for p in valid}) == pytest.approx(703 / holdout, rel=0.3)
@@ -179,22 +184,24 @@ def test_held_out_sources(tmp_path: Path, holdout: int) -> None:
     assert test == [Pair("word1", "W 1")]
 
 
-# The embedded corpus.
+# The dates corpus.
 
 
-def test_dates() -> None:
+def test_dates_are_generated() -> None:
     data: Config = base_config().data
     data.update({"corpus": "dates", "examples": {"train": 30, "valid": 7, "test": 5}})
     data.source_vocab.tokenizer = data.target_vocab.tokenizer = "unicode"
-    pairs = {split: list(read_pairs(data, split)) for split in ("train", "valid", "test")}
+    pairs = {
+        split: list(TranslationCorpus(data).read(split)) for split in ("train", "valid", "test")
+    }
     assert [*map(len, pairs.values())] == [30, 7, 5]
     assert all(pair.alignment for pair in pairs["valid"])
     data.seed = 1
-    assert list(read_pairs(data, "train")) != pairs["train"]
+    assert list(TranslationCorpus(data).read("train")) != pairs["train"]
     assert TranslationCorpus(data).local_files() == []
 
 
-def test_dates_of_an_unknown_language_or_split() -> None:
+def test_error_for_dates_of_an_unknown_language_or_split() -> None:
     data: Config = base_config().data
     data.update({"corpus": "dates", "target": "xx"})
     assert "locale 'xx'" in message(data)
@@ -202,7 +209,7 @@ def test_dates_of_an_unknown_language_or_split() -> None:
     assert "split 'dev'" in message(data, "valid")
 
 
-# The TFDS catalogue.
+# TFDS.
 
 TINY = """
 import sys
@@ -210,7 +217,7 @@ import sys
 import tensorflow_datasets as tfds
 
 from configs.base import base_config
-from data.translation import read_pairs
+from data.translation import TranslationCorpus
 from errors import UserError
 
 
@@ -235,7 +242,7 @@ def show(**changes):
     data.update({"corpus": "tfds", "name": "tiny_translate", "dir": sys.argv[1]})
     data.update(changes)
     try:
-        print(sorted(map(tuple, read_pairs(data, "train"))))
+        print(sorted(map(tuple, TranslationCorpus(data).read("train"))))
     except UserError as error:
         print(error)
 
@@ -261,7 +268,7 @@ def test_tfds_is_prepared_and_read_without_tensorflow(tmp_path: Path) -> None:
     )
     skip = ("Downloading and preparing", "Dataset tiny_translate downloaded", "\x1b")
     lines = [line for line in result.stdout.splitlines() if not line.startswith(skip)]
-    assert lines[:2] == ["GENERATED"] * 2  # once per split, however often it is read
+    assert lines[:2] == ["GENERATED"] * 2  # once per split, although it is read several times
     train, valid, *errors, tensorflow = lines[2:]
     assert train == str(sorted((f"size {i}", f"Größe {i} zwei", "") for i in range(40)))
     assert valid == str([(f"Größe {i} zwei", f"size {i}", "") for i in range(3)])
@@ -284,7 +291,9 @@ def test_tfds_is_prepared_and_read_without_tensorflow(tmp_path: Path) -> None:
         ("ted_hrlr_translate/pt_to_en", {"pt", "en"}),
     ],
 )
-def test_the_catalogue_is_known(tmp_path: Path, name: str, languages: set[str]) -> None:
+def test_tfds_knows_the_translation_datasets(
+    tmp_path: Path, name: str, languages: set[str]
+) -> None:
     import tensorflow_datasets as tfds
     import tensorflow_datasets.translate
 
@@ -292,60 +301,61 @@ def test_the_catalogue_is_known(tmp_path: Path, name: str, languages: set[str]) 
     assert set(builder.info.features) == languages
 
 
-# The corpora of configs/datasets.py that are on this machine.
+# Real corpora, if they are available.
 
 
 def real(name: str, folder: str) -> Config:
+    """Return the settings of a corpus of configs/datasets.py; skip the test without its files."""
     if not (SHARED / folder).is_dir():
-        pytest.skip(f"{SHARED / folder} is not there")
+        pytest.skip(f"{SHARED / folder} does not exist")
     data = get_config(f"data={name}").copy_and_resolve_references().unlock().data
     data.dir = str(SHARED / folder)
     return data
 
 
-def test_multi30k() -> None:
+def test_multi30k_is_read() -> None:
     data = real("multi30k_de_en", "multi30k")
-    pairs = list(itertools.islice(read_pairs(data, "train"), 200))
+    pairs = list(itertools.islice(TranslationCorpus(data).read("train"), 200))
     assert len(pairs) == 200 and all(pair.source and pair.target for pair in pairs)
     assert pairs[0] == Pair(
         "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
         "Two young, White males are outside near many bushes.",
     )
-    sizes = [sum(1 for _ in read_pairs(data, split)) for split in ("valid", "test")]
+    sizes = [sum(1 for _ in TranslationCorpus(data).read(split)) for split in ("valid", "test")]
     assert sizes == [1014, 1000]
 
 
-def test_cmudict() -> None:
+def test_cmudict_is_read() -> None:
     data = real("cmudict", "cmudict")
-    pairs = list(itertools.islice(read_pairs(data, "train"), 200))
+    pairs = list(itertools.islice(TranslationCorpus(data).read("train"), 200))
     assert len(pairs) == 200
     assert all(re.fullmatch(r"[A-Z]{1,2}( [A-Z]{1,2})*", pair.target) for pair in pairs)
-    held_out = list(itertools.islice(read_pairs(data, "valid"), 10))
+    held_out = list(itertools.islice(TranslationCorpus(data).read("valid"), 10))
     assert not {pair.source for pair in held_out} & {pair.source for pair in pairs}
 
 
 # Gold word alignments.
 
 
-def test_alignments_are_one_sentence_or_one_link_per_line(tmp_path: Path) -> None:
+def test_alignment_files_have_one_sentence_or_one_link_per_line(tmp_path: Path) -> None:
     for split in ("train", "test"):
         write(tmp_path / f"{split}.en", "a b", "c d")
         write(tmp_path / f"{split}.de", "A B", "C D")
     write(tmp_path / "test.align.gz", "0-0 1?1", "")
     data = config(tmp_path, alignment="{split}.align")
-    assert [pair.alignment for pair in read_pairs(data, "test")] == ["0-0 1?1", ""]
-    assert [pair.alignment for pair in read_pairs(data, "train")] == ["", ""]
+    assert [pair.alignment for pair in TranslationCorpus(data).read("test")] == ["0-0 1?1", ""]
+    assert [pair.alignment for pair in TranslationCorpus(data).read("train")] == ["", ""]
     write(tmp_path / "test.key", "1 1 1", "2 1 2 S", "2 2 1 P")
     data = config(tmp_path, alignment="{split}.key", alignment_base=1)
-    assert [pair.alignment for pair in read_pairs(data, "test")] == ["0-0", "0-1 1?0"]
+    assert [pair.alignment for pair in TranslationCorpus(data).read("test")] == ["0-0", "0-1 1?0"]
     data.alignment_order = "target-source"
-    assert [pair.alignment for pair in read_pairs(data, "test")] == ["0-0", "1-0 0?1"]
+    assert [pair.alignment for pair in TranslationCorpus(data).read("test")] == ["0-0", "1-0 0?1"]
 
 
 @pytest.mark.parametrize(
     ("line", "base"), [("0-0 x-1", 0), ("0-1", 1), ("1 2", 0), ("a 1 1", 0), ("1 0 1", 1)]
 )
-def test_a_line_without_word_links_is_named(tmp_path: Path, line: str, base: int) -> None:
+def test_error_for_invalid_word_links_names_the_line(tmp_path: Path, line: str, base: int) -> None:
     write(tmp_path / "test.en", "a b")
     write(tmp_path / "test.de", "A B")
     write(tmp_path / "test.align", line)
@@ -355,7 +365,7 @@ def test_a_line_without_word_links_is_named(tmp_path: Path, line: str, base: int
     assert repr(line) in found and f"data.alignment_base={base}" in found
 
 
-def test_a_folder_without_vocabularies_is_named(tmp_path: Path) -> None:
+def test_error_for_a_folder_without_vocabularies(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"{tmp_path} has no source.vocab"):
         TranslationCorpus(config(tmp_path)).open(tmp_path)
 
@@ -364,12 +374,12 @@ def test_a_folder_without_vocabularies_is_named(tmp_path: Path) -> None:
     ("name", "folder", "links"),
     [("europarl_es_en", "es_en_europarl", 5921), ("bible_grc_eng", "grc_en_bible", 189_473)],
 )
-def test_real_alignments_are_read_completely(name: str, folder: str, links: int) -> None:
+def test_all_links_of_real_alignments_are_read(name: str, folder: str, links: int) -> None:
     path = SHARED / "alignment" / folder
     if not path.is_dir():
-        pytest.skip(f"no corpus in {path}")
+        pytest.skip(f"{path} does not exist")
     data = config(path, **{**DATASETS["translation"][name], "dir": str(path)})
-    pairs = list(read_pairs(data, "test"))
+    pairs = list(TranslationCorpus(data).read("test"))
     assert sum(len(pair.alignment.split()) for pair in pairs) == links
     for pair in pairs:
         for link in pair.alignment.split():

@@ -1,3 +1,5 @@
+"""Word and SentencePiece vocabularies: learning, encoding, decoding and saving."""
+
 import itertools
 import logging
 from pathlib import Path
@@ -45,7 +47,7 @@ def test_special_tokens_come_first() -> None:
     assert len(vocabulary) == 6
 
 
-def test_the_most_frequent_words_are_kept_and_ties_go_by_the_word() -> None:
+def test_the_most_frequent_words_are_kept_and_ties_are_sorted() -> None:
     texts = ["d d d z z", "c a b z", "b c e"]
     assert words(learn(*texts, size=2)) == ["d", "z"]
     assert words(learn(*texts, size=4)) == ["d", "z", "b", "c"]
@@ -53,11 +55,11 @@ def test_the_most_frequent_words_are_kept_and_ties_go_by_the_word() -> None:
     assert words(learn(*texts)) == ["d", "z", "b", "c", "a", "e"]
 
 
-def test_rare_words_are_left_out() -> None:
+def test_rare_words_are_dropped() -> None:
     assert words(learn("a b a c c c b d", min_count=2)) == ["c", "a", "b"]
 
 
-def test_lowercase_holds_for_learning_and_encoding() -> None:
+def test_lowercase_applies_to_learning_and_encoding() -> None:
     vocabulary = learn("Der der DER Hund", lowercase=True)
     assert words(vocabulary) == ["der", "hund"]
     assert vocabulary.tokens("DER Hund") == ["der", "hund"]
@@ -65,7 +67,7 @@ def test_lowercase_holds_for_learning_and_encoding() -> None:
     assert learn("Der der der").encode("Der der DER") == [5, 4, UNK]
 
 
-def test_a_word_that_is_not_held_is_unk() -> None:
+def test_a_word_outside_the_vocabulary_is_unk() -> None:
     vocabulary = learn("the cat")
     ids = vocabulary.encode("the dog")
     assert ids == [5, UNK]
@@ -73,13 +75,13 @@ def test_a_word_that_is_not_held_is_unk() -> None:
     assert vocabulary.tokens("the dog") == ["the", "dog"]
 
 
-def test_special_tokens_in_a_corpus_are_not_the_special_ones() -> None:
+def test_literal_special_tokens_in_a_text_are_unk() -> None:
     vocabulary = learn("a <unk> <s> </s> <pad> <unk>")
     assert words(vocabulary) == ["a"]
     assert vocabulary.encode("<pad> a </s> a <s> <unk>") == [UNK, 4, UNK, 4, UNK, UNK]
 
 
-def test_decoding_stops_at_the_end() -> None:
+def test_decoding_stops_at_the_first_eos() -> None:
     vocabulary = learn("a b c")
     assert content([BOS, 4, PAD, UNK, EOS, 5, EOS]) == [4, UNK]
     assert vocabulary.decode([BOS, 4, 5, EOS, 6, PAD]) == "a b"
@@ -87,7 +89,9 @@ def test_decoding_stops_at_the_end() -> None:
     assert vocabulary.decode([EOS, 4]) == ""
 
 
-def test_more_words_asked_for_than_there_are(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_corpus_with_fewer_words_than_the_size_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.INFO, "alignax"):
         assert len(learn("a b c c", size=3)) == 7
         assert not caplog.messages
@@ -101,10 +105,10 @@ ODD = "a\u2028b\xa0c\x85d\re\x0bf\x1cg \u200b<unk>日😀"
 
 @settings(deadline=None, max_examples=50)
 @given(st.sampled_from(list(TOKENIZERS)), st.text(st.sampled_from(ODD) | st.characters()))
-def test_a_saved_word_vocabulary_is_the_same(
+def test_a_loaded_word_vocabulary_equals_the_saved_one(
     tmp_path_factory: pytest.TempPathFactory, tokenizer: str, text: str
 ) -> None:
-    text = text.replace("\n", " ").encode("utf-8", "ignore").decode()  # a line of a file
+    text = text.replace("\n", " ").encode("utf-8", "ignore").decode()  # as in one line of a file
     path = tmp_path_factory.mktemp("vocabulary") / "source.vocab"
     vocabulary = learn(ODD, text, tokenizer=tokenizer)
     vocabulary.save(path)
@@ -113,7 +117,7 @@ def test_a_saved_word_vocabulary_is_the_same(
     assert loaded.encode(ODD + text) == vocabulary.encode(ODD + text)
 
 
-def test_odd_characters_are_words_and_survive(tmp_path: Path) -> None:
+def test_line_separators_are_saved_as_words(tmp_path: Path) -> None:
     vocabulary = learn(ODD, tokenizer="characters")
     vocabulary.save(tmp_path / "vocab")
     loaded = WordVocabulary.load(tmp_path / "vocab", options(tokenizer="characters"), "en")
@@ -122,10 +126,10 @@ def test_odd_characters_are_words_and_survive(tmp_path: Path) -> None:
     assert loaded.decode(loaded.encode(ODD)) == ODD
 
 
-def test_a_loaded_vocabulary_keeps_its_manner(tmp_path: Path) -> None:
-    manner = options(tokenizer="unicode", lowercase=True)
-    WordVocabulary.learn(["Am 3. März"], manner, "de").save(tmp_path / "vocab")
-    loaded = WordVocabulary.load(tmp_path / "vocab", manner, "de")
+def test_a_loaded_vocabulary_uses_its_settings(tmp_path: Path) -> None:
+    vocab_settings = options(tokenizer="unicode", lowercase=True)
+    WordVocabulary.learn(["Am 3. März"], vocab_settings, "de").save(tmp_path / "vocab")
+    loaded = WordVocabulary.load(tmp_path / "vocab", vocab_settings, "de")
     assert loaded.decode(loaded.encode("AM 3. MÄRZ")) == "am 3. märz"
 
 
@@ -133,14 +137,14 @@ SENTENCES = [pair.source for pair in itertools.islice(dates.examples("train"), 3
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_sentencepiece(kind: str, tmp_path: Path) -> None:
-    manner = options(kind=kind, size=120, lowercase=True)
-    vocabulary = SentencePieceVocabulary.learn(iter(SENTENCES), manner, "en")
+def test_sentencepiece_encodes_decodes_and_saves(kind: str, tmp_path: Path) -> None:
+    vocab_settings = options(kind=kind, size=120, lowercase=True)
+    vocabulary = SentencePieceVocabulary.learn(iter(SENTENCES), vocab_settings, "en")
     assert len(vocabulary) == 120
     assert tuple(vocabulary.token(i) for i in range(4)) == SPECIALS
 
     vocabulary.save(tmp_path / "vocab")
-    loaded = VOCABULARIES[kind].load(tmp_path / "vocab", manner, "en")
+    loaded = VOCABULARIES[kind].load(tmp_path / "vocab", vocab_settings, "en")
     assert words(loaded) == words(vocabulary)
     for sentence in SENTENCES:
         ids = loaded.encode(sentence)
@@ -161,7 +165,7 @@ def test_unigram_and_bpe_differ() -> None:
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_sentencepiece_of_a_size_that_the_data_cannot_fill(kind: str) -> None:
+def test_error_for_a_sentencepiece_size_that_does_not_fit_the_corpus(kind: str) -> None:
     def learn(size: int) -> Vocabulary:
         return SentencePieceVocabulary.learn(SENTENCES, options(kind=kind, size=size), "en")
 
@@ -175,13 +179,13 @@ def test_sentencepiece_of_a_size_that_the_data_cannot_fill(kind: str) -> None:
         learn(9)
 
 
-def test_sentencepiece_of_nothing() -> None:
+def test_error_for_sentencepiece_on_an_empty_corpus() -> None:
     with pytest.raises(UserError, match=r"\(en\): the corpus is empty$"):
         SentencePieceVocabulary.learn([], options(kind="bpe"), "en")
 
 
 @pytest.mark.parametrize("error", [UserError("line 2 is bad"), KeyboardInterrupt()])
-def test_an_error_of_the_corpus_passes_sentencepiece(error: BaseException) -> None:
+def test_errors_of_the_corpus_are_not_wrapped_by_sentencepiece(error: BaseException) -> None:
     def texts():
         yield from SENTENCES
         raise error

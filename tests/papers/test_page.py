@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.labelling import prepare
+from data.labelling import LabellingCorpus
 from papers.page import comparisons, legend, mean_and_deviation, order, write_page
 from papers.plan import Plan, facts
 from papers.scoring import read_reports
@@ -178,7 +178,7 @@ def test_separate_predictions_are_averaged(tmp_path):
     few = {"data.cache": str(tmp_path / "cache"), "data.examples.test": 2, "data.series_length": 3}
     plan = Plan("t", table, "series", "tiny", tmp_path, 1, few)
     config = plan.config(parts[0])
-    split = prepare(config.data).split("test")
+    split = LabellingCorpus(config.data).prepare().split("test")
     gold = np.concatenate([x["label"][:, 0] for x in split.examples(np.arange(2))])
     for row, shift in zip(parts, (0.5, -0.1), strict=True):
         folder = plan.report(row, 0)
