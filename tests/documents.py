@@ -1,11 +1,13 @@
-"""Reads Markdown documents: their code blocks, shell commands, links and anchors."""
+"""Read Markdown documents: their code blocks, shell commands, links and anchors."""
 
 import functools
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tests.check_commands import PROGRAMS
 from tests.programs import ROOT
 
 DOCUMENTS = sorted(
@@ -13,6 +15,8 @@ DOCUMENTS = sorted(
     for pattern in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md")
     for path in ROOT.glob(pattern)
 )
+# Packages of this project, and its documents.
+FOLDERS = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()} | {"docs"}
 
 
 class Block(NamedTuple):
@@ -100,12 +104,18 @@ def code_spans(document: str) -> Iterator[tuple[int, str]]:
 
 # Shell commands
 
-_STARTS = re.compile(r"(?:#!|python |make |srun |gcloud |pip |pytest |\.venv/bin/)")
+_SCRIPT = re.compile(r"#!|srun |gcloud ")
+_COMMAND = re.compile(r"python |make |pip |pytest |\.venv/bin/")
 
 
 def is_shell(block: Block) -> bool:
-    """Whether a block has commands: it says so, or says nothing and begins with a command."""
-    untagged = not block.language and _STARTS.match(block.text) and "…" not in block.text
+    """Return whether a block has commands: it is tagged so, or begins like a script.
+
+    Untagged blocks may also begin with a command, unless they have a placeholder.
+    """
+    if block.language in ("", "text") and _SCRIPT.match(block.text):
+        return True
+    untagged = not block.language and _COMMAND.match(block.text) and "…" not in block.text
     return block.language == "sh" or bool(untagged)
 
 
@@ -173,3 +183,70 @@ def split(line: str) -> list[list[str]]:
         elif found[-1] or not re.fullmatch(r"[A-Za-z_]\w*=.*", token, re.S):
             found[-1].append(token)
     return [words for words in found if words]
+
+
+# Checks of commands
+
+# Their arguments belong to the reader.
+SHELL = {
+    "cat", "cd", "cp", "createdb", "curl", "cut", "docker", "echo", "export", "git", "gunzip",
+    "gzip", "head", "kill", "ls", "mkdir", "mv", "nvidia-cuda-mps-control", "nvidia-smi", "open",
+    "paste", "printf", "rm", "sbatch", "scp", "set", "sort", "tail", "tar", "tensorboard", "unzip",
+    "wait", "wc", "wget", "xdg-open", "zcat",
+}  # fmt: skip
+TARGETS = {*re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M)}
+
+
+def simple(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the commands that a wrapper such as srun runs, or the command itself."""
+    name, *rest = words
+    if name in ("time", "nohup", "env", "sudo", "exec"):
+        while rest and ("=" in rest[0] or rest[0].startswith("-")):
+            rest = rest[1:]
+        yield from simple(tuple(rest))
+    elif name in ("srun", "mpirun"):
+        while rest[0].startswith("-") or rest[0].isdecimal():
+            rest = rest[1:]
+        yield from simple(tuple(rest))
+    elif name in ("gcloud", "ssh"):
+        inner = [word.partition("=")[2] for word in rest if word.startswith("--command=")]
+        for line in inner or rest[-1:]:
+            for command in split(line):
+                yield from simple(tuple(command))
+    else:
+        yield (re.sub(r"^\.venv/bin/", "", name), *rest)
+
+
+def fault(words: tuple[str, ...]) -> str:
+    """Say what is wrong with a command that no program of this project has to parse."""
+    name, *rest = words
+    if name == "make":
+        unknown = [word for word in rest if "=" not in word and word not in TARGETS]
+        return f"the Makefile has no target {unknown[0]}" if unknown else ""
+    if name in ("source", "."):
+        return "" if rest == [".venv/bin/activate"] else "only .venv/bin/activate is sourced"
+    if name in ("pip", "pip3"):
+        files = [after for word, after in itertools.pairwise(rest) if word == "-r"]
+        return next((f"there is no {file}" for file in files if not (ROOT / file).exists()), "")
+    if name in ("pytest", "ruff", "pyright", "mkdocs"):
+        paths = [word.partition("::") for word in rest if "/" in word or word.endswith(".py")]
+        for path, _, test in paths:
+            if not (ROOT / path).exists():
+                return f"there is no {path}"
+            if test and f"def {test.partition('[')[0]}(" not in (ROOT / path).read_text("utf-8"):
+                return f"{path} has no {test}"
+        return ""
+    if name == "python" and rest[:1] == ["-c"]:
+        compile(rest[1], "python -c", "exec")
+        return ""
+    return "" if name in SHELL else f"tests/documents.py does not know the command {name}"
+
+
+def parsed_by_program(words: tuple[str, ...]) -> list[str]:
+    """Return the program or module of this project, with its arguments; [] if it is neither."""
+    if words[0] not in ("python", "python3"):
+        return []
+    if words[1:2] == ("-m",):
+        ours = words[2].partition(".")[0] in FOLDERS
+        return list(words[2:]) if ours else []
+    return list(words[1:]) if words[1:2] and words[1] in PROGRAMS else []

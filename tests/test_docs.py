@@ -2,7 +2,6 @@
 
 import ast
 import importlib.util
-import itertools
 import json
 import os
 import re
@@ -22,15 +21,13 @@ from errors import UserError
 from sweeping.points import load_sweep
 from tests import documents
 from tests.check_commands import PROGRAMS
-from tests.documents import DOCUMENTS, Block, Command
+from tests.documents import DOCUMENTS, FOLDERS, Block, Command
 from tests.programs import ENVIRONMENT, ROOT, SMALL
 
 # Links and names
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_links_lead_somewhere(document):
-    faults = []
+def broken_links(document: str) -> Iterator[str]:
     for line, target in documents.links(document):
         if re.match(r"[a-z]+:", target):  # https:, mailto:
             continue
@@ -38,16 +35,30 @@ def test_links_lead_somewhere(document):
         found = (ROOT / document).parent / path if path else ROOT / document
         name = os.path.relpath(found, ROOT)
         if not found.exists():
-            faults.append(f"{document}:{line}: {target} does not exist")
+            yield f"{document}:{line}: {target} does not exist"
         elif document.startswith("docs/") and not name.startswith("docs/"):
-            faults.append(f"{document}:{line}: {target} is outside docs/, the site")
+            yield f"{document}:{line}: {target} is outside docs/, and not on the site"
         elif anchor and name.endswith(".md") and anchor not in documents.anchors(name):
             known = ", ".join(sorted(documents.anchors(name)))
-            faults.append(f"{document}:{line}: {target}: {name} has the anchors {known}")
+            yield f"{document}:{line}: {target}: {name} has the anchors {known}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document):
+    faults = [*broken_links(document)]
     assert not faults, "\n".join(faults)
 
 
-FOLDERS = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()} | {"docs"}
+def test_broken_links_are_found(tmp_path):
+    """Code is no link; equal headings are numbered."""
+    (tmp_path / "a.md").write_text(
+        "# One, `two` & three\n## Again\n## Again\n`[x](y)` [good](#one-two--three)\n"
+        "```\n[x](y)\n```\n[good](a.md#again-1) [bad](a.md#again-2)\n![bad](b.png)\n"
+    )
+    found = [*broken_links(str(tmp_path / "a.md"))]
+    assert [fault.split(": ")[0].rpartition(":")[2] for fault in found] == ["8", "9"]
+
+
 SOURCES = {path.name for path in ROOT.glob("*.py")} | {
     path.name for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")
 }
@@ -162,85 +173,20 @@ def test_python_examples_are_valid(block, tmp_path, monkeypatch):
 
 # Commands
 
-# Their arguments belong to the reader.
-SHELL = {
-    "cat", "cd", "cp", "createdb", "curl", "cut", "docker", "echo", "export", "git", "gunzip",
-    "gzip", "head", "kill", "ls", "mkdir", "mv", "nvidia-cuda-mps-control", "nvidia-smi", "open",
-    "paste", "printf", "rm", "sbatch", "scp", "set", "sort", "tail", "tar", "tensorboard", "unzip",
-    "wait", "wc", "wget", "xdg-open", "zcat",
-}  # fmt: skip
-TARGETS = {*re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M)}
-
-
-def simple(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the commands that a wrapper such as srun runs, or the command itself."""
-    name, *rest = words
-    if name in ("time", "nohup", "env", "sudo", "exec"):
-        while rest and ("=" in rest[0] or rest[0].startswith("-")):
-            rest = rest[1:]
-        yield from simple(tuple(rest))
-    elif name in ("srun", "mpirun"):
-        while rest[0].startswith("-") or rest[0].isdecimal():
-            rest = rest[1:]
-        yield from simple(tuple(rest))
-    elif name in ("gcloud", "ssh"):
-        inner = [word.partition("=")[2] for word in rest if word.startswith("--command=")]
-        for line in inner or rest[-1:]:
-            for command in documents.split(line):
-                yield from simple(tuple(command))
-    else:
-        yield (re.sub(r"^\.venv/bin/", "", name), *rest)
-
-
-def fault(words: tuple[str, ...]) -> str:
-    """Say what is wrong with a command that no program of this project has to parse."""
-    name, *rest = words
-    if name == "make":
-        unknown = [word for word in rest if "=" not in word and word not in TARGETS]
-        return f"the Makefile has no target {unknown[0]}" if unknown else ""
-    if name in ("source", "."):
-        return "" if rest == [".venv/bin/activate"] else "only .venv/bin/activate is sourced"
-    if name in ("pip", "pip3"):
-        files = [after for word, after in itertools.pairwise(rest) if word == "-r"]
-        return next((f"there is no {file}" for file in files if not (ROOT / file).exists()), "")
-    if name in ("pytest", "ruff", "pyright", "mkdocs"):
-        paths = [word.partition("::") for word in rest if "/" in word or word.endswith(".py")]
-        for path, _, test in paths:
-            if not (ROOT / path).exists():
-                return f"there is no {path}"
-            if test and f"def {test.partition('[')[0]}(" not in (ROOT / path).read_text("utf-8"):
-                return f"{path} has no {test}"
-        return ""
-    if name == "python" and rest[:1] == ["-c"]:
-        compile(rest[1], "python -c", "exec")
-        return ""
-    return "" if name in SHELL else f"tests/test_docs.py does not know the command {name}"
-
-
-def parsed_by_program(words: tuple[str, ...]) -> list[str]:
-    """Return the program or module of this project, with its arguments; [] if it is neither."""
-    if words[0] not in ("python", "python3"):
-        return []
-    if words[1:2] == ("-m",):
-        ours = words[2].partition(".")[0] in FOLDERS
-        return list(words[2:]) if ours else []
-    return list(words[1:]) if words[1:2] and words[1] in PROGRAMS else []
-
 
 def prepare(folder: Path, document: str, given: list[Command]) -> None:
     """Copy the config files, and write those that the document shows and its commands use."""
     shutil.copytree(ROOT / "configs", folder / "configs", ignore=lambda *_: ["__pycache__"])
-    used = {
-        name
-        for command in given
-        for name in re.findall(r"--(?:config|sweep)=([\w./-]+\.py)", command.text)
-    }
-    for block in documents.read(document)[1] if document in DOCUMENTS else ():
-        if re.search(r"^def (?:get_config|points|space)\(", block.text, re.M):
-            for name in used.intersection(_file_names(block)):
-                if not (ROOT / name).exists() and not Path(name).is_absolute():
+    blocks = documents.read(document)[1] if document in DOCUMENTS else ()
+    functions = {"config": r"^def get_config\(", "sweep": r"^def (?:points|space)\("}
+    for flag, function in functions.items():
+        examples = [block for block in blocks if re.search(function, block.text, re.M)]
+        for command in given:
+            for name in re.findall(rf"--{flag}=([\w./-]+\.py)", command.text):
+                if examples and not (ROOT / name).exists() and not Path(name).is_absolute():
+                    named = [block for block in examples if name in _file_names(block)]
                     (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                    (folder / name).write_text(block.text, "utf-8")
+                    (folder / name).write_text((named or examples)[0].text, "utf-8")
 
 
 PLACEHOLDER = re.compile(r"…|\.\.\.|\b[A-Z]{3,}\b")
@@ -326,16 +272,16 @@ def faults(tmp_path_factory) -> dict[str, list[str]]:
         folder = tmp_path_factory.mktemp("document")
         prepare(folder, document, commands)
         for command in commands:
-            for words in simple(command.words):
-                parsed = parsed_by_program(words)
+            for words in documents.simple(command.words):
+                parsed = documents.parsed_by_program(words)
                 if parsed:
                     jobs.append({"folder": str(folder), "words": parsed})
                     of.append(command)
                 elif words[0] in ("python", "python3") and words[1:2] == ("-m",):
                     if not importlib.util.find_spec(words[2]):
                         found[document].append(f"{command}\n    there is no module {words[2]}")
-                elif fault(words):
-                    found[document].append(f"{command}\n    {fault(words)}")
+                elif documents.fault(words):
+                    found[document].append(f"{command}\n    {documents.fault(words)}")
     done = subprocess.run(
         [sys.executable, ROOT / "tests" / "check_commands.py"],
         input=json.dumps(jobs), capture_output=True, text=True, timeout=300, cwd=ROOT,
@@ -391,7 +337,7 @@ def _quickstart() -> list[Command]:
     given = [
         (command, dict(word.partition("=")[::2] for word in words[1:]))
         for command in [*documents.commands(name), *makefile_commands()]
-        for words in simple(command.words)
+        for words in documents.simple(command.words)
         if words[0] == "python"
     ]
     translations = [flags for _, flags in given if "translate.py" in flags]
@@ -402,20 +348,45 @@ def _quickstart() -> list[Command]:
     ]
 
 
-def test_the_quickstart_runs(tmp_path):
-    """As written, but on a small part of the corpus and for a few steps."""
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory) -> Path:
+    """Run the quickstart as written, but on a small part of the corpus and for a few steps."""
+    folder = tmp_path_factory.mktemp("quickstart")
     train, evaluate, translate = _quickstart()
-    prepare(tmp_path, train.document, [train])
+    prepare(folder, train.document, [train])
     for program in PROGRAMS:
-        (tmp_path / program).symlink_to(ROOT / program)
-    binaries = Path(sys.executable).parent
-    environment = ENVIRONMENT | {"PATH": f"{binaries}:{os.environ['PATH']}"}
+        (folder / program).symlink_to(ROOT / program)
     for command, more in ((train, SMALL[1:]), (evaluate, []), (translate, [])):
         text = " ".join([command.text.replace(".venv/bin/", ""), *more])
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", text],
-            cwd=tmp_path, capture_output=True, text=True, timeout=300, env=environment,
-        )  # fmt: skip
+        done = _execute(["bash", "-o", "pipefail", "-c", text], folder)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
-    assert "validation:" not in done.stderr and done.stdout.count("\n") >= 1
-    assert list((tmp_path / "runs").glob("*/eval/*/report.html"))
+    assert done.stdout.count("\n") == 1, "one line is translated"
+    (run,) = (folder / "runs").iterdir()
+    return run
+
+
+def _execute(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # python is this one
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300,
+        env=ENVIRONMENT | {"PATH": path, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def test_the_quickstart_runs(quickstart):
+    (report,) = quickstart.glob("eval/*/report.html")
+    assert report.stat().st_size > 10_000
+
+
+def _examples_of_runs() -> list[Block]:
+    return [block for block in _python_blocks() if re.search(r"['\"]runs/", block.text)]
+
+
+@pytest.mark.parametrize("block", _examples_of_runs(), ids=_place)
+def test_python_examples_work_with_a_run(block, quickstart):
+    """Examples that read a run, such as "runs/demo", read the run of the quickstart."""
+    for name in re.findall(r"['\"]runs/([\w.-]+)", block.text):
+        if not (quickstart.parent / name).exists():
+            (quickstart.parent / name).symlink_to(quickstart)
+    done = _execute([sys.executable, "-c", block.text], quickstart.parent.parent)
+    assert done.returncode == 0, f"{_place(block)}\n{done.stderr}"
