@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint slow faults soak memory speed clean
+.PHONY: demo test lint slow faults soak memory speed docs clean
 
 demo: .venv/installed  ## train on the embedded corpus, score it, draw its attention
 	$(BIN)/python train.py --config=configs/luong2015.py:data=dates --workdir=runs/demo
@@ -33,6 +33,9 @@ speed: .venv/installed  ## measures speed here, beside PyTorch where it is insta
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.report
 
+docs: .venv/installed-dev  ## builds the documentation site: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 .venv/installed: requirements-core.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "Alignax needs Python 3.11 or later: make PYTHON=python3.12 ...")'
@@ -45,4 +48,4 @@ speed: .venv/installed  ## measures speed here, beside PyTorch where it is insta
 	@touch $@
 
 clean:  ## removes what the commands above made, but not runs/
-	rm -rf .venv cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv cache site .pytest_cache .ruff_cache .hypothesis

@@ -34,7 +34,8 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 def pytest_collection_modifyitems(items):
     """Files whose few tests take long come first, so that no process is left alone with them."""
-    long = ("test_hosts.py", "test_faults.py", "test_programs.py", "test_step.py")
+    long = ("test_hosts.py", "test_faults.py", "test_programs.py", "test_step.py",
+            "test_docs.py")  # fmt: skip
     items.sort(key=lambda item: item.path.name not in long)
 
 

@@ -107,7 +107,8 @@ assert (folder / "report" / "report.html").exists()
 def test_examples_give_a_working_score_model_and_table(tmp_path):
     copy = tmp_path / "copy"
     skipped = shutil.ignore_patterns(".git", ".venv", "docs", "tests", "cache", "runs", "corpora",
-                                     "__pycache__", ".site", "results", "sweeps")  # fmt: skip
+                                     "__pycache__", ".site", "site", "results",
+                                     "sweeps")  # fmt: skip
     shutil.copytree(ROOT, copy, ignore=lambda folder, names: _top_level(skipped, folder, names))
     for edit in edits():
         apply(edit, copy)

@@ -1,0 +1,158 @@
+"""Parses command lines with the programs themselves, up to the point where work would begin.
+
+Reads a JSON list of {"folder": working directory, "words": program or module and its arguments} and
+writes a JSON list with one answer per command: "" if the program accepts it, else its message. Each
+command runs in a fork of this process, because the programs define equal flags, and because imports
+take most of the time. A command is accepted when its program calls what is replaced here: training,
+scoring, decoding, a sweep's study, or the preparation of a corpus.
+"""
+
+import importlib
+import json
+import os
+import runpy
+import signal
+import sys
+import tempfile
+import traceback
+import types
+import warnings
+from pathlib import Path
+from typing import Any, NoReturn
+
+ROOT = Path(__file__).parent.parent
+PROGRAMS = ("train.py", "eval.py", "translate.py", "sweep.py", "reproduce.py")
+SECONDS = 60
+
+
+def accept(*_: Any, **__: Any) -> NoReturn:
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def replace_work(program: str) -> None:
+    """Accept the command where the program would begin to work."""
+    import sweeping.estimate
+    import sweeping.study
+    import training.workdir
+    from configs.load import load_config_file
+
+    load_config = training.workdir.load_config
+
+    def load(workdir: Path) -> Any:
+        """Return the config that an earlier command of the document wrote, or the demo's."""
+        if (workdir / "config.json").exists():
+            return load_config(workdir)
+        return load_config_file("configs/luong2015.py", "data=dates")
+
+    def train_run(config: Any, workdir: Path, *_: Any, **__: Any) -> NoReturn:
+        if not workdir.is_absolute():
+            workdir.mkdir(parents=True, exist_ok=True)
+            (workdir / "config.json").write_text(config.to_json(), "utf-8")
+        accept()
+
+    def make_mesh(*_: Any, **__: Any) -> None:
+        if program == "translate.py":  # which has checked everything but its files
+            accept()
+
+    modules = {
+        "experiment": {"train_run": train_run, "score_run": accept},
+        "training.devices": {"make_mesh": make_mesh},
+        "training.hosts": {"connect": lambda *_: None},
+        "decoding.translator": {"Translator": None},
+        "tasks.registry": {"make_task": accept},
+    }
+    for name, content in modules.items():
+        sys.modules[name] = types.ModuleType(name)
+        vars(sys.modules[name]).update(content)
+    for module, name, value in (
+        (training.workdir, "load_config", load),
+        (sweeping.estimate, "estimate", accept),
+        (sweeping.study, "Study", accept),
+    ):
+        assert hasattr(module, name)
+        setattr(module, name, value)
+
+
+def run_program(words: list[str]) -> None:
+    replace_work(words[0])
+    sys.argv = words
+    runpy.run_path(str(ROOT / words[0]), run_name="__main__")
+
+
+def run_module(words: list[str]) -> None:
+    """Parse the flags of a module that has any; others take no arguments."""
+    spec = importlib.util.find_spec(words[0])
+    assert spec and spec.origin, f"there is no module {words[0]}"
+    source = Path(spec.origin).read_text("utf-8")
+    main = source.partition('if __name__ == "__main__":')[2]
+    assert main, f"{words[0]} cannot be run"
+    if "run(" not in main:
+        assert len(words) == 1, f"{words[0]} takes no arguments"
+        return
+    import absl.app
+    from absl import flags
+
+    import program
+
+    def parse(*_: Any, **__: Any) -> NoReturn:
+        rest = flags.FLAGS(sys.argv)
+        assert len(rest) == 1, f"what is {rest[1]!r}?"
+        accept()
+
+    absl.app.run = program.run = parse
+    sys.argv = words
+    runpy.run_module(words[0], run_name="__main__")
+
+
+def answer(folder: str, words: list[str]) -> str:
+    """Run a command in a fork; return "" if it is accepted, else what it printed."""
+    with tempfile.TemporaryFile() as output:
+        child = os.fork()
+        if not child:
+            _run(folder, words, output.fileno())
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        output.seek(0)
+        text = output.read().decode("utf-8", "replace").strip()
+    asked = {"--help", "--helpfull", "--helpshort"} & {*words}  # which exit with status 1
+    return "" if status == 0 or asked else text[-2000:] or f"exit status {status}"
+
+
+def _run(folder: str, words: list[str], output: int) -> NoReturn:
+    try:
+        signal.alarm(SECONDS)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.chdir(folder)
+        run_program(words) if words[0] in PROGRAMS else run_module(words)
+        accept()
+    except SystemExit as stop:
+        sys.stdout.flush()
+        os._exit(stop.code if isinstance(stop.code, int) else int(bool(stop.code)))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    os._exit(1)
+
+
+def main() -> None:
+    sys.path.insert(0, str(ROOT))
+    commands = json.load(sys.stdin)
+    for name in ("program", "sweeping.study", "sweeping.estimate", "papers.plan", "papers.registry",
+                 "training.workdir", "evaluation.results"):  # fmt: skip
+        importlib.import_module(name)
+    importlib.import_module("papers.registry").find_targets()
+    answers = [answer(**c) if c["words"][0] in PROGRAMS else "" for c in commands]
+    # Modules import JAX and most of the project: do so once, after the programs have done without.
+    modules = {tuple(c["words"]): "" for c in commands if c["words"][0] not in PROGRAMS}
+    if modules:
+        for name in ("experiment", "matplotlib.pyplot", "benchmarks"):
+            importlib.import_module(name)
+        warnings.filterwarnings("ignore", "os.fork")  # no computation has begun
+        modules = {words: answer(str(ROOT), list(words)) for words in modules}
+    pairs = zip(commands, answers, strict=True)
+    json.dump([modules.get(tuple(c["words"]), a) for c, a in pairs], sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
