@@ -21,8 +21,8 @@ from errors import UserError
 from papers.plan import Plan, make_plan
 from papers.registry import find_targets
 from papers.table import Table
-from sweeping.devices import deal
-from sweeping.estimate import TRYING, duration, estimate
+from sweeping.devices import machine_shares
+from sweeping.estimate import TRIAL_MESSAGE, duration, estimate
 from sweeping.packages import check_packages
 from sweeping.points import Point, Sweep
 from sweeping.settings import Settings
@@ -101,7 +101,7 @@ def _train(plan: Plan, workers: int) -> list[str]:
 
     The run folders record which runs are done, so the study is temporary.
     """
-    runs, left = plan.runs(), plan.left()
+    runs, left = plan.runs(), plan.untrained()
     if not left:
         return []
     from sweeping.study import Study
@@ -143,7 +143,7 @@ def _plural(number: int, noun: str) -> str:
 
 def _show_plan(plan: Plan, workers: int) -> None:
     """Print the runs that are left and an estimate of the total time."""
-    runs, left = plan.runs(), plan.left()
+    runs, left = plan.runs(), plan.untrained()
     counts = _plural(len(runs), "model"), _plural(plan.seeds, "seed"), _plural(len(left), "run")
     print(f"{plan.name}: {', '.join(counts)} to train")
     for name, rows in runs.items():
@@ -153,9 +153,9 @@ def _show_plan(plan: Plan, workers: int) -> None:
         return
     sys.stdout.flush()
     _check_corpus(plan)
-    print(TRYING, flush=True)
+    print(TRIAL_MESSAGE, flush=True)
     row = runs[left[0][0]][0]
-    found = estimate(plan.base(row), dict(row.changes), deal(workers)[0])
+    found = estimate(plan.base(row), dict(row.changes), machine_shares(workers)[0])
     whole = duration(-(-len(left) // workers) * found.seconds)
     print(
         f"estimated time of one run of {found.steps:,} steps: {duration(found.seconds)}, with one "

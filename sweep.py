@@ -12,8 +12,8 @@ from ml_collections import config_flags
 
 import program
 from errors import UserError
-from sweeping.devices import deal
-from sweeping.estimate import TRYING, duration, estimate
+from sweeping.devices import machine_shares
+from sweeping.estimate import TRIAL_MESSAGE, duration, estimate
 from sweeping.packages import check_packages
 from sweeping.points import Base, Point, Sweep, label, load_sweep
 from sweeping.settings import PRUNERS, SAMPLERS, Settings
@@ -110,8 +110,8 @@ def _show_plan(sweep: Sweep, base: Base, first: Point) -> None:
     count = len(points) or _TRIALS.value
     runs = count * _SEEDS.value
     drawn = "" if points else " drawn from a space"
-    print(f"{count} points{drawn}, {runs} runs; {TRYING}", flush=True)
-    found = estimate(base, first, deal(_WORKERS.value)[0])
+    print(f"{count} points{drawn}, {runs} runs; {TRIAL_MESSAGE}", flush=True)
+    found = estimate(base, first, machine_shares(_WORKERS.value)[0])
     whole = duration(-(-runs // _WORKERS.value) * found.seconds)
     print(
         f"estimated time of one run of {found.steps:,} steps: {duration(found.seconds)}, of which "

@@ -22,7 +22,7 @@ class Share(NamedTuple):
     environment: dict[str, str]
 
 
-def deal(workers: int) -> list[Share]:
+def machine_shares(workers: int) -> list[Share]:
     """Return one share per worker, with cores and GPUs dealt out in turn.
 
     When there are more workers than GPUs, several workers share a GPU. They also divide its memory,

@@ -13,7 +13,9 @@ from sweeping.devices import Share, train_command, train_environment
 from sweeping.points import Base, Point
 
 STEPS = 20
-TRYING = f"training one run for {2 * STEPS} steps and one evaluation (may take minutes on a CPU)"
+TRIAL_MESSAGE = (
+    f"training one run for {2 * STEPS} steps and one evaluation (may take minutes on a CPU)"
+)
 
 
 class Estimate(NamedTuple):

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table as ScreenTable
 
 from errors import Stopped, stop_signals
-from sweeping.devices import deal
+from sweeping.devices import machine_shares
 from sweeping.leaderboard import make_standings, number
 from sweeping.points import label
 from sweeping.study import Record, Study
@@ -32,7 +32,7 @@ def work(study: Study, base: Flags, workdir: Path, count: int) -> list[Record]:
     Raises Stopped when a signal arrives first; all runs have saved a checkpoint then.
     """
     stop = threading.Event()
-    workers = [Worker(study, base, workdir, share, stop) for share in deal(count)]
+    workers = [Worker(study, base, workdir, share, stop) for share in machine_shares(count)]
     with stop_signals("stopping when all runs are saved") as signals:
         for worker in workers:
             worker.start()

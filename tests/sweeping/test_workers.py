@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 
 from errors import UserError
 from sweeping import devices, workers
-from sweeping.devices import Share, deal
+from sweeping.devices import Share, machine_shares
 from sweeping.points import Base, Sweep
 from sweeping.settings import Settings
 from sweeping.study import Study
@@ -148,13 +148,13 @@ def test_a_run_is_pruned_by_its_scores(sweep, monkeypatch):
 def test_cores_and_gpus_are_dealt_to_workers(monkeypatch):
     monkeypatch.setattr(devices, "_cores", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(devices, "_gpus", list)
-    assert [share.cores for share in deal(2)] == [[0, 2], [1, 3]]
-    assert deal(6)[5].cores == [1]
+    assert [share.cores for share in machine_shares(2)] == [[0, 2], [1, 3]]
+    assert machine_shares(6)[5].cores == [1]
     monkeypatch.setattr(devices, "_gpus", lambda: ["0", "1", "2"])
-    assert [s.environment["CUDA_VISIBLE_DEVICES"] for s in deal(2)] == ["0,2", "1"]
+    assert [s.environment["CUDA_VISIBLE_DEVICES"] for s in machine_shares(2)] == ["0,2", "1"]
     for name in devices.MEMORY:
         monkeypatch.delenv(name, raising=False)
-    shared = deal(6)[4].environment
+    shared = machine_shares(6)[4].environment
     assert shared == {"CUDA_VISIBLE_DEVICES": "1", "XLA_CLIENT_MEM_FRACTION": "0.450"}
 
 
@@ -162,10 +162,10 @@ def test_workers_divide_the_memory_fraction(monkeypatch):
     monkeypatch.setattr(devices, "_gpus", lambda: ["0"])
     for name in devices.MEMORY:  # JAX refuses to have both
         monkeypatch.setenv(name, "0.4")
-        assert deal(2)[1].environment == {"CUDA_VISIBLE_DEVICES": "0", name: "0.200"}
+        assert machine_shares(2)[1].environment == {"CUDA_VISIBLE_DEVICES": "0", name: "0.200"}
         monkeypatch.setenv(name, "much")
         with pytest.raises(UserError, match=f"{name}=much "):
-            deal(2)
+            machine_shares(2)
         monkeypatch.delenv(name)
 
 
