@@ -135,9 +135,8 @@ def _decoding(by_seed: Mapping[int, Report]) -> str:
     """Describe how a row was decoded; all its seeds are decoded in the same way."""
     for report in by_seed.values():
         decode, steps = report["decode"], report["checkpoints"]
-        several = len(
-            steps[0] if isinstance(steps[0], list) else steps
-        )  # an ensemble has several lists
+        # `steps` has the checkpoints of a run, or one such list per model of an ensemble.
+        several = len(steps[0] if isinstance(steps[0], list) else steps)
         text = f"beam {decode['beam']}" if decode["beam"] > 1 else "greedy"
         return text + (f", mean of {several} checkpoints" if several > 1 else "")
     return "–"

@@ -13,15 +13,13 @@ class Row:
     """One row of a table: its name in the paper, its config and its published figures."""
 
     name: str
-    arguments: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # arguments of the config file
+    # Arguments of the config file, as in luong2015.py:score=dot.
+    arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
     changes: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)  # config fields
     published: Mapping[str, float] = dataclasses.field(default_factory=dict)  # by measure
     config: str = ""  # name of a file in configs/; "": the config of the table
-    decode: Mapping[str, FieldValue] = dataclasses.field(
-        default_factory=dict
-    )  # decode.* for scoring
+    # Fields of config.decode. They apply to scoring only, so rows can share a training run.
+    decode: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)
     checkpoint: str = "best"
     ensemble: bool = False  # score the models of all seeds as one ensemble
     merges: tuple[str, ...] = ()  # names of the rows whose predictions this row averages

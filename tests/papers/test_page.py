@@ -144,9 +144,8 @@ def test_answers_are_compared_with_the_paired_bootstrap(tmp_path):
 
 
 def test_a_page_shows_missing_values_as_dashes(tmp_path):
-    plan = make_cells_plan(
-        tmp_path, measures=("frame", "aer")
-    )  # the reports contain only the first measure
+    # The reports contain only the first measure.
+    plan = make_cells_plan(tmp_path, measures=("frame", "aer"))
     for row, seed in [(ROWS[0], 0), (ROWS[0], 1), (ROWS[1], 0)]:
         write_run(plan.run_folder(row, seed))
     path = write_page(plan, make_reports(worst=[9.5, 9.7], middle=[8.4]), "python a.py")
