@@ -1,39 +1,39 @@
-# Alignax. `make demo` and `make test` need Python 3.11 or later and nothing else.
+# `make demo` and `make test` need only Python 3.11 or later; packages are installed in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: demo test lint slow faults soak memory speed docs clean
 
-demo: .venv/installed  ## train on the embedded corpus, score it, draw its attention
+demo: .venv/installed  ## train on the embedded corpus, evaluate, draw the attention weights
 	$(BIN)/python train.py --config=configs/luong2015.py:data=dates --workdir=runs/demo
 	$(BIN)/python eval.py --workdir=runs/demo --split=test
 
-test: lint  ## lint, types and the whole suite but the slow tests
+test: lint  ## run the linter, the type checker and all tests except the slow ones
 	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-lint: .venv/installed-dev
+lint: .venv/installed-dev  ## run the linter and the type checker
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-slow: .venv/installed-dev  ## tests that take minutes
+slow: .venv/installed-dev  ## run the tests that take minutes
 	$(BIN)/pytest -m slow --ignore=tests/test_faults.py
 
-faults: .venv/installed-dev  ## kills a training 25 times, damages checkpoints, fills a disk
+faults: .venv/installed-dev  ## test fault tolerance: kill a run 25 times, damage checkpoints, fill a disk
 	FAULTS=25 $(BIN)/pytest -s tests/test_faults.py tests/training/test_checkpoints.py
 
-soak: .venv/installed  ## trains for half an hour and watches its memory: docs/soak.png
+soak: .venv/installed  ## train for half an hour and record the memory in docs/soak.png
 	$(BIN)/python -m benchmarks.soak
 
-memory: .venv/installed  ## prepares five million pairs and measures the memory that took
+memory: .venv/installed  ## measure the memory for preparing and reading five million sentence pairs
 	$(BIN)/python -m benchmarks.corpus_memory
 
-speed: .venv/installed  ## measures speed here, beside PyTorch where it is installed: docs/performance.md
+speed: .venv/installed  ## measure speed, also of PyTorch if installed, and write docs/performance.md
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.report
 
-docs: .venv/installed-dev  ## builds the documentation site: site/index.html
+docs: .venv/installed-dev  ## build the documentation site: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .venv/installed: requirements-core.txt
@@ -47,5 +47,5 @@ docs: .venv/installed-dev  ## builds the documentation site: site/index.html
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
 
-clean:  ## removes what the commands above made, but not runs/
+clean:  ## remove .venv, site and all caches, but not runs/
 	rm -rf .venv cache site .pytest_cache .ruff_cache .hypothesis

@@ -1,10 +1,10 @@
-"""Train and score every row of a paper's table, and compare it with the published figures.
+"""Train and score every row of a paper's table, and compare the results with the paper's figures.
 
 python reproduce.py --list
 python reproduce.py luong2015.table4 --data=multi30k_de_en --size=small --seeds=3
 
-Finished runs and reports are kept: the same command continues after an interruption, and tables
-share the runs that they have in common. The page is WORKDIR/TARGET,DATA,SIZE/page.md.
+The results are written to WORKDIR/TARGET,DATA,SIZE/page.md. Finished runs and reports are kept: the
+same command continues after an interruption, and tables share the runs that they have in common.
 """
 
 import difflib
@@ -21,30 +21,42 @@ from errors import UserError
 from papers.plan import Plan, make_plan
 from papers.registry import find_targets
 from papers.table import Table
-from sweeping.devices import deal
-from sweeping.estimate import TRYING, duration, estimate
+from sweeping.devices import machine_shares
+from sweeping.estimate import TRIAL_MESSAGE, duration, estimate
 from sweeping.packages import check_packages
 from sweeping.points import Point, Sweep
 from sweeping.settings import Settings
 
-# Modules that import JAX or Optuna are imported inside functions: program.run configures the
-# compilation cache first, and --help and --list do not need them.
+# Modules that import JAX or Optuna are imported inside functions: program.run must configure the
+# compilation cache before JAX is imported, and --help and --list should not need Optuna.
 
-_DATA = flags.DEFINE_string("data", "", "Corpus: one of the names that --list shows.")
+_DATA = flags.DEFINE_string(
+    "data", "", "Corpus: one of the names that --list shows. Default: the first."
+)
 _DATA_DIR = flags.DEFINE_string("data_dir", "", "Folder of the corpus, if it is not in corpora/.")
-_SIZE = flags.DEFINE_string("size", "", "Model size: one of the names that --list shows.")
+_SIZE = flags.DEFINE_string(
+    "size", "", "Model size: one of the names that --list shows. Default: the first."
+)
 _SEEDS = flags.DEFINE_integer(
-    "seeds", 0, "Runs per row: seeds 0, 1, ...; 0: the target's default.", lower_bound=0
+    "seeds",
+    0,
+    "Number of runs per row, with seeds 0, 1, ...; 0: the default of the target.",
+    lower_bound=0,
 )
 _WORKERS = flags.DEFINE_integer(
-    "workers", 1, "Number of parallel runs on this machine.", lower_bound=1
+    "workers", 1, "Number of training runs in parallel on this machine.", lower_bound=1
 )
 _WORKDIR = flags.DEFINE_string("workdir", "results", "Folder of all runs, reports and pages.")
-_LIST = flags.DEFINE_bool("list", False, "List all targets.")
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Only list the runs and estimate the total time.")
+_LIST = flags.DEFINE_bool(
+    "list", False, "List all targets, with their corpora, model sizes and approximate times."
+)
+_DRY_RUN = flags.DEFINE_bool(
+    "dry_run", False, "Only list the runs, and train one for 40 steps to estimate the total time."
+)
 
 
 def main(target: str = "") -> None:
+    """Reproduce one target, or list all targets."""
     targets = find_targets()
     if _LIST.value or not target:
         return _show_targets(targets)
@@ -67,11 +79,11 @@ def main(target: str = "") -> None:
     command = shlex.join(["python", "reproduce.py", *sys.argv[1:]])
     page = reproduce(plan, _WORKERS.value, command)
     print(page.read_text("utf-8"))
-    print(f"written to {page}")
+    print(f"wrote {page}")
 
 
 def _check_corpus(plan: Plan) -> None:
-    """Prepare the corpus once, before all runs, and report an unreadable one."""
+    """Prepare the corpus once before all runs; raise a UserError if it cannot be read."""
     from tasks.registry import make_task
 
     try:
@@ -81,7 +93,7 @@ def _check_corpus(plan: Plan) -> None:
 
 
 def reproduce(plan: Plan, workers: int, command: str) -> Path:
-    """Train and score whatever is missing, write the page, and return its path."""
+    """Train all missing runs, write all missing reports and the page; return its path."""
     failed = _train(plan, workers)
     from papers.page import write_page
     from papers.scoring import read_reports, score_plan
@@ -90,25 +102,26 @@ def reproduce(plan: Plan, workers: int, command: str) -> Path:
     page = write_page(plan, read_reports(plan), command)
     if failed:
         raise UserError(
-            f"{len(failed)} runs or reports failed and are missing in {page}; the same command "
-            f"tries them again. The first error: {failed[0]}"
+            f"{len(failed)} runs or reports failed and are missing in {page}; run the same command "
+            f"to retry them. The first error is: {failed[0]}"
         )
     return page
 
 
 def _train(plan: Plan, workers: int) -> list[str]:
-    """Train the missing runs with the workers of a sweep; return the errors of failed runs.
+    """Train all missing runs with the workers of a sweep; return the errors of failed runs.
 
-    The run folders record which runs are done, so the study is temporary.
+    The study is temporary, because the run folders show which runs are done.
     """
-    runs, left = plan.runs(), plan.left()
-    if not left:
+    runs, untrained = plan.runs(), plan.untrained()
+    if not untrained:
         return []
+    from configs.registry import TASKS, resolve
     from sweeping.study import Study
     from sweeping.watch import work
 
     total, logger = len(runs) * plan.seeds, logging.getLogger("alignax")
-    logger.info(f"{total - len(left)} of {total} runs are trained")
+    logger.info(f"{total - len(untrained)} of {total} runs are trained")
     for name, rows in runs.items():
         logger.info(f"{name}: {'; '.join(row.name for row in rows)}")
     points: list[Point] = [{"name": name} for name in runs]
@@ -116,12 +129,14 @@ def _train(plan: Plan, workers: int) -> list[str]:
     settings = Settings(metrics.pop() if len(metrics) == 1 else "loss", seeds=plan.seeds)
     with tempfile.TemporaryDirectory() as folder:
         storage = f"sqlite:///{folder}/study.db"
-        study = Study(storage, plan.name, Sweep(points, None), settings, {}, only=set(left))
-        records = work(study, plan, plan.folder, workers)
+        study = Study(storage, plan.name, Sweep(points, None), settings, {}, only=set(untrained))
+        unit = resolve(TASKS[plan.config(plan.table.rows[0]).task].task).counted
+        records = work(study, plan, plan.folder, workers, unit)
     return [f"{r.key}, seed {r.seed}: {r.facts['error']}" for r in records if "error" in r.facts]
 
 
 def _show_targets(targets: dict[str, Table]) -> None:
+    """Print the name, title, corpora, sizes and approximate time of every target."""
     for name, table in targets.items():
         runs = _count_runs(name, table)
         print(f"{name:24} {table.title}")
@@ -129,7 +144,8 @@ def _show_targets(targets: dict[str, Table]) -> None:
         print(f"{'':24} --data={'|'.join(table.data)}{sizes}")
         time = duration(60 * runs * table.minutes)
         print(f"{'':24} {runs} runs with {table.seeds} seeds, about {time} on {table.machine}")
-    print("\nTimes are rough estimates for the first corpus and size, one run after another.")
+    print("\nTimes are rough estimates for the first corpus and size, with --workers=1.")
+    print("To reproduce a target: python reproduce.py TARGET [--data=CORPUS] [--size=SIZE]")
 
 
 def _count_runs(name: str, table: Table) -> int:
@@ -142,25 +158,29 @@ def _plural(number: int, noun: str) -> str:
 
 
 def _show_plan(plan: Plan, workers: int) -> None:
-    """Print the runs that are left and an estimate of the total time."""
-    runs, left = plan.runs(), plan.left()
-    counts = _plural(len(runs), "model"), _plural(plan.seeds, "seed"), _plural(len(left), "run")
+    """Print the untrained runs and an estimate of the total time."""
+    runs, untrained = plan.runs(), plan.untrained()
+    counts = (
+        _plural(len(runs), "model"),
+        _plural(plan.seeds, "seed"),
+        _plural(len(untrained), "run"),
+    )
     print(f"{plan.name}: {', '.join(counts)} to train")
     for name, rows in runs.items():
-        done = plan.seeds - sum(name == unfinished for unfinished, _ in left)
+        done = plan.seeds - sum(name == unfinished for unfinished, _ in untrained)
         print(f"{done} of {plan.seeds} trained: {name} ({'; '.join(row.name for row in rows)})")
-    if not left:
+    if not untrained:
         return
     sys.stdout.flush()
     _check_corpus(plan)
-    print(TRYING, flush=True)
-    row = runs[left[0][0]][0]
-    found = estimate(plan.base(row), dict(row.changes), deal(workers)[0])
-    whole = duration(-(-len(left) // workers) * found.seconds)
+    print(TRIAL_MESSAGE, flush=True)
+    row = runs[untrained[0][0]][0]
+    found = estimate(plan.base(row), dict(row.changes), machine_shares(workers)[0])
+    whole = duration(-(-len(untrained) // workers) * found.seconds)
     print(
         f"estimated time of one run of {found.steps:,} steps: {duration(found.seconds)}, with one "
-        f"evaluation\nestimated time of all runs with --workers={workers}: {whole}, if all are "
-        "like the first; scoring is not counted"
+        f"evaluation\nestimated time of all runs with --workers={workers}: {whole}, if all runs "
+        "cost as much as the first, without scoring"
     )
 
 

@@ -1,7 +1,10 @@
-r"""Train a config at many points of a sweep and rank them. Run again, it continues.
+r"""Train a config with many different settings (the points of a sweep) and rank the results.
 
 python sweep.py --config=configs/luong2015.py:data=dates \
     --sweep=configs/sweeps/luong2015_windows.py --workdir=sweeps/windows --workers=2
+
+The same command continues an interrupted sweep. The ranking is written to WORKDIR/leaderboard.md.
+docs/sweeps.md explains sweep files and all flags.
 """
 
 from pathlib import Path
@@ -11,149 +14,167 @@ from absl import flags
 from ml_collections import config_flags
 
 import program
+from configs.registry import TASKS, resolve
 from errors import UserError
-from sweeping.devices import deal
-from sweeping.estimate import TRYING, duration, estimate
+from sweeping.devices import machine_shares
+from sweeping.estimate import TRIAL_MESSAGE, duration, estimate
 from sweeping.packages import check_packages
 from sweeping.points import Base, Point, Sweep, label, load_sweep
 from sweeping.settings import PRUNERS, SAMPLERS, Settings
 from sweeping.slurm import parse_settings, submit
 
-if TYPE_CHECKING:  # modules that need Optuna are imported where they are used
+if TYPE_CHECKING:  # modules that import Optuna are imported inside functions
     from sweeping.study import Study
 
 program.define_config()
-_SWEEP = flags.DEFINE_string("sweep", "", "Sweep file, such as configs/sweeps/learning_rate.py.")
-_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of the sweep; it is created if missing.")
+_SWEEP = flags.DEFINE_string(
+    "sweep", "", "Sweep file with the points, such as configs/sweeps/learning_rate.py."
+)
+_WORKDIR = flags.DEFINE_string(
+    "workdir", "", "Folder of the sweep's runs and results; it is created if missing."
+)
 _WORKERS = flags.DEFINE_integer(
-    "workers", 1, "Number of parallel runs on this machine.", lower_bound=1
+    "workers", 1, "Number of training runs in parallel on this machine.", lower_bound=1
 )
-_SEEDS = flags.DEFINE_integer("seeds", 1, "Runs per point: seeds 0, 1, ...", lower_bound=1)
+_SEEDS = flags.DEFINE_integer(
+    "seeds", 1, "Number of runs per point, with seeds 0, 1, ...", lower_bound=1
+)
 _TRIALS = flags.DEFINE_integer(
-    "trials", 20, "Number of points to draw from a space.", lower_bound=1
+    "trials", 20, "Number of points to draw, if the sweep file defines a space.", lower_bound=1
 )
-_SAMPLER = flags.DEFINE_enum("sampler", "tpe", SAMPLERS, "How points are drawn from a space.")
-_PRUNER = flags.DEFINE_enum("pruner", "none", PRUNERS, "How unpromising runs are stopped early.")
+_SAMPLER = flags.DEFINE_enum("sampler", "tpe", SAMPLERS, "Method that draws points from a space.")
+_PRUNER = flags.DEFINE_enum("pruner", "none", PRUNERS, "Method that stops unpromising runs early.")
 _STORAGE = flags.DEFINE_string(
-    "storage", "", "Database for machines that share the work: "
-    "postgresql://user:password@host/database. Default: a file in the workdir.",
+    "storage", "", "Database through which several machines share a sweep: "
+    "postgresql://user:password@host/database. Default: a file in --workdir.",
 )  # fmt: skip
 _GRACE = flags.DEFINE_integer(
-    "grace", 60, "Seconds without a heartbeat after which another worker takes over a run.",
+    "grace", 60, "Seconds without a heartbeat after which a run counts as dead and another worker "
+    "continues it.",
     lower_bound=2,
 )  # fmt: skip
-_RETRY = flags.DEFINE_bool("retry_failed", False, "Retry the runs that failed with an error.")
+_RETRY = flags.DEFINE_bool("retry_failed", False, "Retry all runs that failed with an error.")
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run",
     False,
     "Only list the points, and train the first one for 40 steps to estimate the total time.",
 )
 _SLURM = flags.DEFINE_string(
-    "slurm", "", "Run the workers as a SLURM array with these settings, such as "
+    "slurm", "", "Submit --workers jobs as a SLURM array with these settings, such as "
     "partition=gpu,timeout_min=600,gpus_per_node=1.",
 )  # fmt: skip
 
 
 def main() -> None:
+    """Check the sweep, then show its plan, submit it or run it."""
     check_packages("sweep.py")
-    from sweeping.study import Study, example
+    from sweeping.study import Study, example_point
 
     config, _ = program.checked_config()
     workdir = program.folder(_WORKDIR.value, "sweep")
     sweep, base = load_sweep(_SWEEP.value), _base()
-    points = sweep.points or [example(sweep)]
+    points = sweep.points or [example_point(sweep)]
     for point in points:
-        base.config(point, 0)  # report a mistake in any point before the first run
+        base.config(point, 0)  # report an invalid point before the first run starts
     if _SLURM.value and not _STORAGE.value:
-        raise UserError("--slurm needs --storage=postgresql://..., through which jobs share work")
+        raise UserError(
+            "--slurm needs --storage=postgresql://..., through which its jobs share the sweep"
+        )
     if _DRY_RUN.value:
         return _show_plan(sweep, base, points[0])
     try:
         workdir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot create the folder {workdir}: {error.strerror}") from error
+        raise UserError(
+            f"cannot create the folder --workdir={workdir}: {error.strerror}"
+        ) from error
     settings = Settings(
         config.train.eval_metric, _SEEDS.value, _TRIALS.value, _SAMPLER.value, _PRUNER.value,
         _GRACE.value,
     )  # fmt: skip
     begun_with = {"sweep": Path(_SWEEP.value).name, "metric": settings.metric, **base._asdict()}
     url = _STORAGE.value or f"sqlite:///{workdir / 'study.db'}"
-    # On a server, which may hold several studies, a sweep has the name of its folder.
+    # A server may hold several studies, so a study is named after the folder of its sweep.
     study = Study(url, workdir.name if _STORAGE.value else "sweep", sweep, settings, begun_with)
     if _RETRY.value:
         study.retry_failed()
     if _SLURM.value:
         return _submit(workdir)
-    _work(study, base, workdir)
+    _work(study, base, workdir, config.task)
 
 
 def _base() -> Base:
-    """Return the config of the command line: file, arguments and overrides."""
+    """Return the config of the command line: its file, arguments and overrides."""
     given = program.given_config()
     arguments = {}
     for item in filter(None, given.arguments.split(",")):
         name, equals, value = item.partition("=")
         if not equals:
-            raise UserError(f"config argument {item!r}: a sweep needs arguments as name=value")
+            raise UserError(f"--config: argument {item!r} must be written as name=value in a sweep")
         arguments[name] = value
     overrides = config_flags.get_override_values(flags.FLAGS["config"])
     if "seed" in overrides:
-        raise UserError("--config.seed cannot be set, because the sweep sets it: use --seeds")
+        raise UserError(
+            "--config.seed cannot be set, because the sweep sets the seed of every run: use --seeds"
+        )
     return Base(given.file, arguments, overrides)
 
 
 def _show_plan(sweep: Sweep, base: Base, first: Point) -> None:
-    """Print the points and an estimate of the total time."""
+    """Print all points and an estimate of the total time."""
     points = sweep.points or []
     for point in points:
         print(label(point))
     count = len(points) or _TRIALS.value
     runs = count * _SEEDS.value
     drawn = "" if points else " drawn from a space"
-    print(f"{count} points{drawn}, {runs} runs; {TRYING}", flush=True)
-    found = estimate(base, first, deal(_WORKERS.value)[0])
+    print(f"{count} points{drawn}, {runs} runs; {TRIAL_MESSAGE}", flush=True)
+    found = estimate(base, first, machine_shares(_WORKERS.value)[0])
     whole = duration(-(-runs // _WORKERS.value) * found.seconds)
     print(
-        f"estimated time of one run of {found.steps:,} steps: {duration(found.seconds)}, of which "
-        f"{duration(found.around)} to start, compile and evaluate once (later evaluations are not "
-        f"counted)\nestimated time of all runs with --workers={_WORKERS.value}: {whole}, if all "
-        f"are like the first ({found.parameters:,} parameters)"
+        f"estimated time of one run of {found.steps:,} steps: {duration(found.seconds)}, including "
+        f"{duration(found.overhead)} to start, compile and evaluate once (further evaluations are "
+        f"not included)\nestimated time of all runs with --workers={_WORKERS.value}: {whole}, if "
+        f"all runs cost as much as the first ({found.parameters:,} parameters)"
     )
 
 
 def _submit(workdir: Path) -> None:
+    """Submit SLURM jobs that run this program with the same flags."""
     names = ("sweep", "workdir", "seeds", "trials", "sampler", "pruner", "storage", "grace")
     same = [f"--{name}={flags.FLAGS[name].value}" for name in names]
     command = [*program.given_config().flags, *same]
     jobs = submit(command, _WORKERS.value, parse_settings(_SLURM.value), workdir / "slurm")
-    print("submitted " + ", ".join(str(job.job_id) for job in jobs))
+    print("submitted SLURM jobs " + ", ".join(str(job.job_id) for job in jobs))
 
 
-def _work(study: "Study", base: Base, workdir: Path) -> None:
+def _work(study: "Study", base: Base, workdir: Path, task: str) -> None:
     """Run all trials, then write and print the leaderboard."""
     from sweeping.leaderboard import make_standings, write_leaderboard
     from sweeping.pictures import draw
     from sweeping.watch import work
 
+    unit = resolve(TASKS[task].task).counted
     try:
-        work(study, base, workdir, _WORKERS.value)
-    finally:  # an interrupted sweep has a leaderboard, too
+        work(study, base, workdir, _WORKERS.value, unit)
+    finally:  # write the leaderboard of an interrupted sweep, too
         records = study.records()
         standings = make_standings(records, study.lower_is_better)
-        text = write_leaderboard(standings, study.settings.metric, workdir)
+        text = write_leaderboard(standings, study.settings.metric, workdir, unit)
     draw(records, study.settings.metric, study.lower_is_better, workdir)
     print(text)
     best = standings[0]
     if best.scores:
         equal = sum(standing.mean == best.mean for standing in standings[1:])
         which = f"one of {equal + 1} equally good points" if equal else "the best point"
-        print(f"wrote {workdir}/leaderboard.md, .csv, .json and plots; to score {which}:")
+        print(f"wrote {workdir}/leaderboard.md, .csv, .json and plots; to evaluate {which}:")
         print(f"python eval.py --workdir='{workdir / best.run / 'seed0'}'")
     errors = [error for standing in standings for error in standing.errors]
     if errors:
         raise UserError(
-            f"{len(errors)} of {len(records)} runs failed, the first with: {errors[0]} (its "
-            f"output.txt is in {workdir}/runs; --retry_failed tries again)"
+            f"{len(errors)} of {len(records)} runs failed; the first error is: {errors[0]} (the "
+            f"output of every run is in {workdir}/runs/POINT/seedN/output.txt; --retry_failed runs "
+            "them again)"
         )
 
 

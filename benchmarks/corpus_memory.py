@@ -1,10 +1,10 @@
-"""Measure the memory for preparing a large corpus and for reading its batches.
+"""Measure the memory that preparing a large corpus and reading its batches need.
 
     python -m benchmarks.corpus_memory --pairs=5000000
 
-Writes a parallel corpus of that many sentence pairs with hundreds of thousands of distinct words,
-then prepares it and reads training batches in a separate process. Exits with status 1 if the memory
-of that process ever exceeded the limit.
+Write a parallel corpus of --pairs sentence pairs with hundreds of thousands of distinct words, then
+prepare it and read training batches in a separate process. Exit with status 1 if the memory of that
+process exceeded --limit.
 """
 
 import itertools
@@ -20,19 +20,25 @@ from absl import flags
 from data import dates
 from program import run
 
-_PAIRS = flags.DEFINE_integer("pairs", 5_000_000, "Number of training pairs.", lower_bound=1)
-_FOLDER = flags.DEFINE_string("folder", "cache/corpus_memory", "New folder for the corpus.")
+_PAIRS = flags.DEFINE_integer(
+    "pairs", 5_000_000, "Number of training sentence pairs.", lower_bound=1
+)
+_FOLDER = flags.DEFINE_string(
+    "folder", "cache/corpus_memory", "Folder for the corpus; it must not exist."
+)
 _KEEP = flags.DEFINE_bool("keep", False, "Keep the corpus and its cache.")
 _LIMIT = flags.DEFINE_integer("limit", 2048, "Memory limit in MiB.")
-_MEASURE = flags.DEFINE_bool("measure", False, "Only prepare and read; used internally.")
+_MEASURE = flags.DEFINE_bool(
+    "measure", False, "Prepare and read an existing corpus in --folder; used internally."
+)
 
-BATCHES = 2000
-WORDS = 400_000  # distinct numbered words, in addition to the words of the dates
-SENTENCES = 4000
+BATCHES = 2000  # number of training batches to read
+WORDS = 400_000  # number of distinct words per language, in addition to the words of the dates
+SENTENCES = 4000  # number of distinct sentences before the numbered words are added
 
 
 def write_corpus(folder: Path, pairs: int) -> None:
-    """Write the files of a parallel corpus."""
+    """Write the train, valid and test files of a parallel corpus."""
     for split, count in (("train", pairs), ("valid", 1000), ("test", 1000)):
         sentences = list(itertools.islice(dates.examples(split), min(count, SENTENCES)))
         for language, side in (("en", 0), ("de", 1)):
@@ -43,7 +49,7 @@ def write_corpus(folder: Path, pairs: int) -> None:
 
 
 def measure(folder: Path) -> dict[str, float]:
-    """Return the seconds and the peak memory of both phases in this process."""
+    """Prepare a corpus and read batches in this process; return time and memory of both."""
     from configs.base import Config, base_config
     from data.batches import Batches, plan_buckets, train_iterator
     from data.translation import TranslationCorpus
@@ -66,29 +72,29 @@ def measure(folder: Path) -> dict[str, float]:
         data.batch_multiple,
     )
     source = Batches(split, *plan)
-    # Cross the end of an epoch, where the plans of two epochs are in memory.
+    # Read across the end of an epoch, because the plans of two epochs are in memory there.
     batches = train_iterator(source, max(0, source.steps_per_epoch - BATCHES // 2))
     next(batches)
     figures["first_batch_s"] = time.perf_counter() - start
     start = time.perf_counter()
     rows = sum(len(batch["index"]) for batch in itertools.islice(batches, BATCHES - 1))
     figures["read_s"] = time.perf_counter() - start
-    # Pages of mapped files are not counted, because the system can reclaim them at any time.
+    # Memory-mapped files are not counted, because the system can reclaim their pages at any time.
     return figures | {"rows": rows, "read_mb": _status("RssAnon")}
 
 
 def _status(name: str) -> float:
-    """Return a memory figure of this process in MiB.
+    """Return a memory figure of this process in MiB, from /proc/self/status.
 
-    getrusage would include the memory of the parent process before exec.
+    getrusage is not used, because it includes the memory of the parent process before exec.
     """
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
 
 
 def prepare_and_read(pairs: int, folder: Path, keep: bool = False) -> dict[str, float]:
-    """Write a corpus of `pairs` pairs into a new folder and return its measurements."""
-    folder.mkdir(parents=True)  # must be new, because it is deleted at the end
+    """Write a corpus of `pairs` sentence pairs to a new folder and return its measurements."""
+    folder.mkdir(parents=True)  # fails if it exists: the folder is deleted at the end
     try:
         write_corpus(folder, pairs)
         text = sum(path.stat().st_size for path in folder.iterdir())
@@ -103,6 +109,7 @@ def prepare_and_read(pairs: int, folder: Path, keep: bool = False) -> dict[str, 
 
 
 def main() -> None:
+    """Measure a corpus, print the results and exit with status 1 above the memory limit."""
     folder = Path(_FOLDER.value)
     if _MEASURE.value:
         print(json.dumps(measure(folder)))
@@ -110,15 +117,15 @@ def main() -> None:
     found = prepare_and_read(_PAIRS.value, folder, _KEEP.value)
     peak = max(found["prepare_mb"], found["read_mb"])
     for name, value in {
-        "pairs": f"{_PAIRS.value:,}",
+        "sentence pairs": f"{_PAIRS.value:,}",
         "text on disk": f"{found['text_mb']:,.0f} MB",
         "prepared on disk": f"{found['prepared_mb']:,.0f} MB",
         "prepare": f"{found['prepare_s']:,.0f} s, {_PAIRS.value / found['prepare_s']:,.0f} pairs/s",
         "first batch": f"{found['first_batch_s']:.1f} s",
         "batches": f"{(BATCHES - 1) / found['read_s']:,.0f}/s, "
         f"{found['rows'] / found['read_s']:,.0f} rows/s",
-        "peak, prepare": f"{found['prepare_mb']:,.0f} MiB",
-        "reading": f"{found['read_mb']:,.0f} MiB, mapped files not counted",
+        "peak, preparing": f"{found['prepare_mb']:,.0f} MiB",
+        "memory, reading": f"{found['read_mb']:,.0f} MiB without memory-mapped files",
         "limit": f"{_LIMIT.value:,} MiB",
     }.items():
         print(f"{name:18}{value}")

@@ -1,15 +1,18 @@
-"""Measure how cost grows with the source length, the vocabulary, the batch and the corpus.
+"""Measure how time and memory grow with source length, vocabulary, batch size and corpus size.
 
     python -m benchmarks.growth
 
-- source: time and working memory of one decoding step of Luong's model with global attention, and
-  with local attention, which gathers 2D + 1 positions for any source length;
-- vocabulary: time and memory of a training step;
-- batch: target tokens per second of a training step;
-- corpus: preparing it, its first batch and the rows read per second, in a separate process, whose
-  memory must stay constant (`make memory` does the same with five million pairs).
+--only selects some of these parts (default: all):
 
-Writes docs/performance/<machine>-growth.json; `python -m benchmarks.report` plots it.
+- source: time and temporary memory of one decoding step of Luong's model with global attention, and
+  with local attention, which reads 2D + 1 positions for any source length;
+- vocabulary: time and temporary memory of a training step;
+- batch: the same, for growing batches;
+- corpus: the speed of preparing a corpus and of reading its batches, in a separate process whose
+  memory must stay almost constant (`make memory` does the same with five million sentence pairs).
+
+Results are written to docs/performance/<machine>-growth.json; `python -m benchmarks.report` plots
+them.
 """
 
 import functools
@@ -19,7 +22,7 @@ from typing import Any
 import jax
 
 from benchmarks import corpus_memory
-from benchmarks.measure import Results, measure, show, wanted
+from benchmarks.measure import Results, format_row, measure, selected_parts
 from benchmarks.subjects import Subject, recurrent
 from data.vocabulary import PAD
 from program import run
@@ -36,23 +39,26 @@ BATCHES = {"cpu": (1, 4, 16, 64), "gpu": (8, 32, 128, 512)}
 CORPORA = (10_000, 100_000, 1_000_000)
 
 
-def of_source(kind: str) -> list[dict[str, Any]]:
-    """Measure a decoding step for growing source lengths."""
+def measure_source_lengths(kind: str) -> list[dict[str, Any]]:
+    """Measure one decoding step for increasing source lengths."""
     layers, features, _, dtype = SIZES[kind]
     rows = []
     for length in SOURCES:
-        row: dict[str, Any] = {"source": length}
+        row: dict[str, Any] = {"source length": length}
         for align in ALIGNMENTS:
             subject = recurrent(layers, features, 1000, 32, length, dtype)
             subject.config.unlock().model.attention.align = align
             found = measure(*_decoding_step(subject))
-            row |= {f"{align} ms": 1e3 * found.seconds, f"{align} MB": found.working / 1e6}
+            row |= {
+                f"{align} ms": 1e3 * found.seconds,
+                f"{align} temporary MB": found.temporary / 1e6,
+            }
         rows.append(row)
     return rows
 
 
 def _decoding_step(subject: Subject) -> tuple[Any, ...]:
-    """Return a function that computes one decoding step, and its arguments."""
+    """Return a function that computes one decoding step, followed by its arguments."""
     task = subject.task()
     params = jax.jit(task.init)(jax.random.key(0))
     source = jax.device_put(subject.sentences())
@@ -62,31 +68,31 @@ def _decoding_step(subject: Subject) -> tuple[Any, ...]:
         memory = apply(source, source != PAD, method="encode")
         return memory, apply(memory, 1, method="start")
 
-    def step(params: Any, memory: Any, state: Any, words: Any) -> Any:
+    def step(params: Any, memory: Any, state: Any, tokens: Any) -> Any:
         variables = {"params": params}
-        # Without the attention weights, which are not used.
-        return task.model.apply(variables, memory, state, words, method="step")[:2]
+        # Leave out the attention weights, so that XLA does not have to return them.
+        return task.model.apply(variables, memory, state, tokens, method="step")[:2]
 
     memory, state = jax.jit(start)(params, source)
 
     return step, params, memory, state, source[:, 0]
 
 
-def of_vocabulary(kind: str) -> list[dict[str, Any]]:
-    """Measure a training step for growing vocabularies."""
+def measure_vocabularies(kind: str) -> list[dict[str, Any]]:
+    """Measure one training step for increasing vocabulary sizes."""
     layers, features, batch, dtype = SIZES[kind]
     return [
-        {"vocabulary": words}
+        {"vocabulary size": words}
         | _training_step(recurrent(layers, features, words, batch, LENGTH[kind], dtype))
         for words in VOCABULARIES[kind]
     ]
 
 
-def of_batch(kind: str) -> list[dict[str, Any]]:
-    """Measure a training step for growing batches."""
+def measure_batch_sizes(kind: str) -> list[dict[str, Any]]:
+    """Measure one training step for increasing batch sizes."""
     layers, features, _, dtype = SIZES[kind]
     return [
-        {"batch": batch}
+        {"batch size": batch}
         | _training_step(recurrent(layers, features, 8000, batch, LENGTH[kind], dtype))
         for batch in BATCHES[kind]
     ]
@@ -98,41 +104,42 @@ def _training_step(subject: Subject) -> dict[str, float]:
     return {
         "ms": 1e3 * found.seconds,
         "tokens per second": tokens / found.seconds,
-        "working MB": found.working / 1e6,
+        "temporary MB": found.temporary / 1e6,
     }
 
 
-def of_corpus(kind: str) -> list[dict[str, Any]]:
-    """Measure preparing and reading growing corpora."""
+def measure_corpora(kind: str) -> list[dict[str, Any]]:
+    """Measure the preparation and reading of increasingly large corpora."""
     rows = []
     for pairs in CORPORA:
         found = corpus_memory.prepare_and_read(pairs, Path("cache") / "growth")
         rows.append({
-            "pairs": pairs,
+            "sentence pairs": pairs,
             "pairs prepared per second": pairs / found["prepare_s"],
             "rows read per second": found["rows"] / found["read_s"],
-            "first batch s": found["first_batch_s"],
-            "MiB to prepare": found["prepare_mb"],
-            "MiB to read": found["read_mb"],
+            "seconds to first batch": found["first_batch_s"],
+            "peak MiB, preparing": found["prepare_mb"],
+            "MiB, reading": found["read_mb"],
         })  # fmt: skip
     return rows
 
 
-GROWING = {
-    "source": of_source,
-    "vocabulary": of_vocabulary,
-    "batch": of_batch,
-    "corpus": of_corpus,
+MEASUREMENTS = {
+    "source": measure_source_lengths,
+    "vocabulary": measure_vocabularies,
+    "batch": measure_batch_sizes,
+    "corpus": measure_corpora,
 }
 
 
 def main() -> None:
+    """Measure the selected parts on this machine, and write and print the results."""
     kind = "gpu" if jax.default_backend() == "gpu" else "cpu"
     results = Results("-growth")
-    for name in wanted(GROWING):
-        rows = GROWING[name](kind)
-        results.keep(name, rows)
-        print(*map(show, rows), sep="\n", flush=True)
+    for name in selected_parts(MEASUREMENTS):
+        rows = MEASUREMENTS[name](kind)
+        results.add(name, rows)
+        print(*map(format_row, rows), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measure the time, memory and FLOPs of compiled functions, and of PyTorch where installed."""
+"""Measure the time, memory and FLOPs of compiled functions, and the time of PyTorch functions."""
 
 # pyright: reportMissingImports=false
 
@@ -24,36 +24,36 @@ from training.devices import compiled as compiled_for
 from training.devices import make_mesh
 
 _OUT = flags.DEFINE_string("out", "docs/performance", "Folder for the results.")
-_ONLY = flags.DEFINE_list("only", [], "Parts to measure. Default: all parts.")
+_ONLY = flags.DEFINE_list("only", [], "Comma-separated parts to measure. Default: all parts.")
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
-REPEATS = 5  # rounds; their median is reported
+REPEATS = 5  # number of timed rounds; the median is reported
 
 
 class Measured(NamedTuple):
     """Time and memory of a compiled function."""
 
-    seconds: float
+    seconds: float  # per call
     compile_seconds: float
-    working: int  # bytes of temporary buffers
+    temporary: int  # bytes of temporary buffers
     bytes: int  # of temporary buffers, arguments and results
 
 
 def measure(function: Callable, *arguments: Any) -> Measured:
-    """Compile a function with jit and measure it."""
+    """Compile a function for one device and measure its time and memory."""
     began = time.perf_counter()
     mesh = make_mesh(jax.devices()[:1])
     compiled = compiled_for(mesh, function).lower(*arguments).compile()
     compiling = time.perf_counter() - began
     memory: Any = compiled.memory_analysis()
-    working = memory.temp_size_in_bytes
-    ends = memory.argument_size_in_bytes + memory.output_size_in_bytes
-    seconds = timed(lambda: compiled(*arguments), jax.block_until_ready)
-    return Measured(seconds, compiling, working, working + ends)
+    temporary = memory.temp_size_in_bytes
+    interface = memory.argument_size_in_bytes + memory.output_size_in_bytes
+    seconds = seconds_per_call(lambda: compiled(*arguments), jax.block_until_ready)
+    return Measured(seconds, compiling, temporary, temporary + interface)
 
 
 class Results:
-    """The results file of this machine, to which every benchmark adds its figures."""
+    """The results file of this machine, which several benchmarks extend."""
 
     def __init__(self, suffix: str = ""):
         device = jax.devices()[0]
@@ -67,31 +67,36 @@ class Results:
         name = f"{platform.machine()}, {os.cpu_count()} CPU cores"
         self.figures["device"] = name if device.platform == "cpu" else device.device_kind
 
-    def keep(self, name: str, figures: Any) -> None:
-        """Add figures under a name and write the file."""
+    def add(self, name: str, figures: Any) -> None:
+        """Add or replace the figures of one part, and write the file."""
         self.figures[name] = figures
         text = json.dumps(self.figures, indent=2, ensure_ascii=False)
         self._path.write_text(text + "\n", "utf-8")
 
 
-def wanted(parts: Iterable[str]) -> list[str]:
-    """Return the parts that --only names, or all parts."""
+def selected_parts(parts: Iterable[str]) -> list[str]:
+    """Return the parts that --only selects, by default all parts."""
     parts = list(parts)
     unknown = set(_ONLY.value) - set(parts)
     if unknown:
-        raise UserError(f"--only={unknown.pop()} is not a part: the parts are {', '.join(parts)}")
+        raise UserError(f"--only={unknown.pop()} is not known: use some of {', '.join(parts)}")
     return [part for part in parts if not _ONLY.value or part in _ONLY.value]
 
 
-def show(row: dict[str, Any]) -> str:
+def format_row(row: dict[str, Any]) -> str:
     """Format a row of figures as one line."""
     return ", ".join(
         f"{k} {v:,.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()
     )
 
 
-def timed(call: Callable[[], Any], wait: Callable[[Any], Any], least: float = 0.5) -> float:
-    """Return the seconds per call: the median of several rounds of at least `least` seconds."""
+def seconds_per_call(
+    call: Callable[[], Any], wait: Callable[[Any], Any], least: float = 0.5
+) -> float:
+    """Return the seconds per call, as the median of several rounds.
+
+    `wait` waits for the result of a call. A round takes at least about `least` seconds.
+    """
     wait(call())
     began = time.perf_counter()
     wait(call())
@@ -106,20 +111,20 @@ def timed(call: Callable[[], Any], wait: Callable[[Any], Any], least: float = 0.
     return statistics.median(rounds)
 
 
-def torch_timed(call: Callable[[], Any]) -> tuple[float, int]:
-    """Return the seconds per call and PyTorch's peak memory in bytes (0 on a CPU: unknown)."""
+def torch_seconds_per_call(call: Callable[[], Any]) -> tuple[float, int]:
+    """Return the seconds per call and the peak memory of PyTorch in bytes (0 on a CPU)."""
     import torch
 
     gpu = torch.cuda.is_available()
     call()
     if gpu:
         torch.cuda.reset_peak_memory_stats()
-    seconds = timed(call, lambda _: torch.cuda.synchronize() if gpu else None)
+    seconds = seconds_per_call(call, lambda _: torch.cuda.synchronize() if gpu else None)
     return seconds, torch.cuda.max_memory_allocated() if gpu else 0
 
 
 def matrix_rate() -> float:
-    """Return the FLOP/s of a large matrix product: the matrix rate of this machine."""
+    """Return the FLOP/s of a large matrix product, as a reference for training steps."""
     gpu = jax.default_backend() != "cpu"
     size, dtype = (8192, jnp.bfloat16) if gpu else (2048, jnp.float32)
     keys = jax.random.split(jax.random.key(0))
@@ -127,8 +132,8 @@ def matrix_rate() -> float:
     return 2 * size**3 / measure(jnp.matmul, x, y).seconds
 
 
-def operations(function: Callable, *arguments: Any) -> int:
-    """Count the FLOPs in the matrix products of a function, including all iterations of loops."""
+def count_flops(function: Callable, *arguments: Any) -> int:
+    """Count the FLOPs of all matrix products in a function, including every loop iteration."""
     return _count(jax.make_jaxpr(function)(*arguments).jaxpr)
 
 

@@ -17,16 +17,17 @@ from evaluation.tables import table
 from program import run
 
 FOLDER = Path("docs/performance")
-DECISIONS = "## Decisions and their measurements"  # the last section, written by hand
+DECISIONS = "## Decisions and their measurements"  # the last section is written by hand and kept
 HEAD = """# Performance
 
 `python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/performance/*.json`, and
-`python -m benchmarks.report` makes this page from those files. All figures of a comparison are
-from one run on one machine. The PyTorch models are in `benchmarks/torch_models.py`. On GPUs, the
-recurrent model used the faster of float32 with TF32 and bfloat16 autocast, and the Transformer
-used torch.compile and bfloat16. Times are medians of five rounds of half a second. When the beam
-search figures were measured, the PyTorch model encoded the source once per hypothesis; it now
-encodes the source once.
+`python -m benchmarks.report` generates this page from those files. All figures of a comparison are
+from one run on one machine. Times are medians of five rounds of half a second. A ratio is the
+speed of Alignax divided by the speed of PyTorch. The PyTorch models are in
+`benchmarks/torch_models.py`. On GPUs, the recurrent model uses the faster of float32 with TF32 and
+bfloat16 autocast, and the Transformer uses torch.compile and bfloat16. When the beam search figures
+were measured, the PyTorch models encoded the source once per hypothesis; they now encode it once
+per sentence.
 """
 
 
@@ -39,15 +40,15 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _ratio(row: dict[str, Any], ours: str, theirs: str) -> str:
-    return f"{row[ours] / row[theirs]:.2f} ×" if theirs in row else "–"
+def _ratio(row: dict[str, Any], name: str, reference: str) -> str:
+    return f"{row[name] / row[reference]:.2f} ×" if reference in row else "–"
 
 
 def training(rows: dict[str, dict[str, Any]]) -> str:
-    """Loss and gradient of one batch."""
+    """Return the table of training steps."""
     head = [
-        "training step", "parameters", "tokens/s", "PyTorch", "ratio", "ms", "TFLOP/s",
-        "of matrix rate", "GB", "PyTorch GB", "compile s",
+        "model", "parameters", "tokens/s", "PyTorch tokens/s", "ratio", "ms per step", "TFLOP/s",
+        "share of matrix product rate", "memory, GB", "PyTorch memory, GB", "seconds to compile",
     ]  # fmt: skip
     return table(head, (
         [
@@ -64,25 +65,25 @@ def training(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def decoding(rows: dict[str, dict[str, Any]]) -> str:
-    """Batches of 64 sentences (32 on a CPU); hypotheses are one token shorter than the sources."""
-    head = ["decoding, sentences/s", "greedy", "PyTorch", "ratio", "beam 5", "PyTorch", "ratio"]
+    """Return the table of greedy decoding and beam search."""
+    head = ["model", "greedy", "PyTorch greedy", "ratio", "beam 5", "PyTorch beam 5", "ratio"]
 
     def cells(row: dict[str, Any]) -> list[str]:
         pairs = ((f"{way}_per_second", f"torch_{way}_per_second") for way in ("greedy", "beam"))
         return [
             cell
-            for ours, theirs in pairs
-            for cell in (_number(row, ours), _number(row, theirs), _ratio(row, ours, theirs))
+            for name, torch in pairs
+            for cell in (_number(row, name), _number(row, torch), _ratio(row, name, torch))
         ]
 
     return table(head, ([name, *cells(row)] for name, row in rows.items()))
 
 
 def whole(rows: dict[str, dict[str, Any]]) -> str:
-    """Whole runs of the programs."""
+    """Return the table of whole training runs."""
     head = [
-        "train.py", "tokens/s", "its bare step", "share", "steps", "seconds, compiling and all",
-        "test sentences", "beam 5, s",
+        "config and corpus", "tokens/s", "training step alone, tokens/s", "share of step alone",
+        "training steps", "total seconds", "test sentences", "seconds to translate (beam 5)",
     ]  # fmt: skip
     return table(head, (
         [
@@ -95,37 +96,46 @@ def whole(rows: dict[str, dict[str, Any]]) -> str:
     ))  # fmt: skip
 
 
-PARTS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
-    "training": training,
-    "decoding": decoding,
-    "whole": whole,
+# The parts of a results file, each with the function that makes its table and a caption.
+PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
+    "training": (training, "Training step: the loss and its gradient for one batch."),
+    "decoding": (
+        decoding,
+        "Decoding, in sentences per second, with batches of 64 sentences (32 on a CPU); every "
+        "hypothesis is\none token shorter than its source.",
+    ),
+    "whole": (
+        whole,
+        "Whole runs of `train.py`, including compilation, and the translation of the test split.",
+    ),
 }
 
 
 def growth(results: dict[str, Any], picture: Path) -> str:
-    """Return the tables of growing costs, and plot them."""
+    """Return the tables of the growth benchmark, and plot them."""
     names = [name for name in results if name != "device"]
-    figure, places = plt.subplots(1, len(names), figsize=(4 * len(names), 3.2), squeeze=False)
+    figure, columns = plt.subplots(1, len(names), figsize=(4 * len(names), 3.2), squeeze=False)
     text = ""
-    for name, place in zip(names, places[0], strict=True):
+    for name, axes in zip(names, columns[0], strict=True):
         rows = results[name]
         head = list(rows[0])
         text += table(head, ([_short(row[key]) for key in head] for row in rows)) + "\n"
         for key in head[1:]:
             first = rows[0][key] or 1
-            place.plot([r[head[0]] for r in rows], [r[key] / first for r in rows], "o-", label=key)
-        place.set(xscale="log", yscale="log", xlabel=head[0], ylabel="times the first")
+            axes.plot([r[head[0]] for r in rows], [r[key] / first for r in rows], "o-", label=key)
+        axes.set(xscale="log", yscale="log", xlabel=head[0], ylabel="relative to the smallest size")
         ticks = [row[head[0]] for row in rows]
-        place.set_xticks(ticks, labels=map(_short, ticks), fontsize=7)
-        place.set_xticks([], minor=True)
-        place.legend(fontsize=6)
+        axes.set_xticks(ticks, labels=map(_short, ticks), fontsize=7)
+        axes.set_xticks([], minor=True)
+        axes.legend(fontsize=6)
     figure.tight_layout()
     figure.savefig(picture, dpi=120)
     plt.close(figure)
-    return f"![how cost grows](performance/{picture.name})\n\n{text}"
+    return f"![Growth of time and memory](performance/{picture.name})\n\n{text}"
 
 
 def main() -> None:
+    """Write the page and its plots; keep the section that is written by hand."""
     text = HEAD
     for path in sorted(FOLDER.glob("*.json")):
         if path.stem.endswith("-growth"):
@@ -134,14 +144,16 @@ def main() -> None:
         rows = [row for part in PARTS for row in results.get(part, {}).values()]
         versions = "; ".join(sorted({row["versions"] for row in rows}))
         rate = results["matrix_rate"] / 1e12
-        text += f"\n## {results['device']}\n\n{versions}. A large matrix product runs at "
+        text += (
+            f"\n## {results['device']}\n\nMeasured with {versions}. A large matrix product runs at "
+        )
         text += f"{rate:,.3g} TFLOP/s.\n"
-        for part, render in PARTS.items():
+        for part, (render, caption) in PARTS.items():
             if part in results:
-                text += f"\n{render.__doc__}\n\n{render(results[part])}"
+                text += f"\n{caption}\n\n{render(results[part])}"
         grown = path.with_name(f"{path.stem}-growth.json")
         if grown.exists():
-            text += "\n### How cost grows\n\n"
+            text += "\n### Growth of time and memory\n\n"
             text += growth(json.loads(grown.read_text("utf-8")), grown.with_suffix(".png"))
     page = Path("docs/performance.md")
     before = page.read_text("utf-8") if page.exists() else ""

@@ -2,14 +2,15 @@
 
     python -m benchmarks.scan
 
-Each row compiles the loss and gradients of one recurrent model twice: with `models.scan.scan`, and
-with `jax.lax.scan` (unrolled as often) in its place. The two programs take turns, so that a busy
-machine slows both. Times are medians over the rounds; the ratio is the median over the rounds of
-the time with `jax.lax.scan` divided by ours. Losses and gradients must agree up to rounding. A CPU
-measures small models in float32, a GPU larger ones in bfloat16. --ablate adds ratios of variants
-of `models.scan.scan` that leave a part of the weight gradients in the loop.
+The loss and gradients of every recurrent model are compiled twice: with `models.scan.scan`, and
+with `jax.lax.scan`, unrolled equally, in its place. The two programs take turns, so that other
+programs on the machine slow both down. Times are medians over the rounds. The ratio is the median
+over the rounds of the time with `jax.lax.scan` divided by the time with `models.scan.scan`. Losses
+and gradients must agree up to rounding. CPUs run small models in float32, GPUs larger models in
+bfloat16. --ablate adds the ratios of variants of `models.scan.scan` that compute some weight
+gradients inside the loop.
 
-Results go to `<scan_out>/<machine>.json` and `<scan_out>/<machine>.md`.
+Results are written to `<scan_out>/<machine>.json` and `<scan_out>/<machine>.md`.
 """
 
 import contextlib
@@ -45,44 +46,52 @@ from tasks.losses import class_values, cross_entropy
 from training.devices import GPU_OPTIONS
 
 _OUT = flags.DEFINE_string("scan_out", "docs/performance/scan", "Folder for the results.")
-_ABLATE = flags.DEFINE_bool("ablate", False, "Also measure `models.scan.scan` without its parts.")
-_ROWS = flags.DEFINE_string("rows", "", "Regular expression: measure only rows whose name matches.")
+_ABLATE = flags.DEFINE_bool(
+    "ablate",
+    False,
+    "Also measure variants of `models.scan.scan` without some of its optimizations.",
+)
+_ROWS = flags.DEFINE_string(
+    "rows", "", "Measure only models whose names match this regular expression."
+)
 
-ROUNDS = 9
-ROUND_SECONDS = 0.3  # shortest duration of one round of one program
+ROUNDS = 9  # timed rounds; the median is reported
+ROUND_SECONDS = 0.3  # approximate duration of one round of one program
 DROPOUT = 0.1
-# Largest relative distance between the two gradients. jax.lax.scan sums in the model's dtype.
+# Largest allowed relative distance between the two gradients. It is larger for bfloat16, because
+# jax.lax.scan sums gradients in the dtype of the model.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}
 
-Loss = Callable[[Any, dict[str, Array], Array], Array]  # of parameters, batch and dropout key
+Loss = Callable[[Any, dict[str, Array], Array], Array]  # arguments: parameters, batch, dropout key
 
 
 class Case(NamedTuple):
-    """A model to measure: its loss, its parameters, and the shape of its batches."""
+    """A model to measure, with the shape of its batches and its dtype."""
 
-    make: Callable[["Case"], tuple[Loss, Any]]
+    make: Callable[["Case"], tuple[Loss, Any]]  # returns the loss function and the parameters
     vocabulary: int
     batch: int
     length: int
     dtype: str
 
     def tokens(self, seed: int) -> np.ndarray:
+        """Return a batch of random token ids."""
         rng = np.random.default_rng(seed)
         shape = (self.batch, self.length)
         return rng.integers(len(SPECIALS), self.vocabulary, shape, dtype=np.int32)
 
 
 def translator(config: Config, layers: int, features: int) -> Callable[[Case], Any]:
-    """A recurrent translator under teacher forcing, with cross-entropy over the vocabulary."""
+    """Return a factory of a recurrent translation model with its teacher-forced cross-entropy."""
     model = config.unlock().model
     for stack in (model.encoder, model.decoder):
         stack.layers, stack.features, stack.embedding = layers, features, features
     model.decoder.maxout = features // 2
     model.dropout = DROPOUT
 
-    def make(subject: Case) -> tuple[Loss, Any]:
-        model.dtype = subject.dtype
-        size = subject.vocabulary
+    def make(case: Case) -> tuple[Loss, Any]:
+        model.dtype = case.dtype
+        size = case.vocabulary
         module = make_seq2seq(model, size, size, reverse_source=False)
 
         def loss(params: Any, batch: dict[str, Array], key: Array) -> Array:
@@ -104,12 +113,12 @@ def translator(config: Config, layers: int, features: int) -> Callable[[Case], A
 
 
 def encoder(features: int) -> Callable[[Case], Any]:
-    """A bidirectional LSTM over embeddings; the loss is the mean square of its states."""
+    """Return a factory of a bidirectional LSTM; the loss is the mean square of its states."""
 
-    def make(subject: Case) -> tuple[Loss, Any]:
-        dtype = jnp.dtype(subject.dtype)
+    def make(case: Case) -> tuple[Loss, Any]:
+        dtype = jnp.dtype(case.dtype)
         stack = Stack("lstm", features, 1, bidirectional=True, dropout=DROPOUT, dtype=dtype)
-        module = RecurrentEncoder(Embed(subject.vocabulary, features, dtype=dtype), stack)
+        module = RecurrentEncoder(Embed(case.vocabulary, features, dtype=dtype), stack)
 
         def loss(params: Any, batch: dict[str, Array], key: Array) -> Array:
             source = batch["source"]
@@ -125,13 +134,13 @@ def encoder(features: int) -> Callable[[Case], Any]:
 
 
 def classifier(features: int, classes: int = 5) -> Callable[[Case], Any]:
-    """The self-attentive BiLSTM of lin2017 with cross-entropy over its classes."""
+    """Return a factory of the self-attentive BiLSTM of lin2017 with its cross-entropy."""
     model = lin2017.get_config().unlock().model
     model.features = model.embedding = features
 
-    def make(subject: Case) -> tuple[Loss, Any]:
-        model.dtype = subject.dtype
-        module = make_sentence(model, subject.vocabulary, classes)
+    def make(case: Case) -> tuple[Loss, Any]:
+        model.dtype = case.dtype
+        module = make_sentence(model, case.vocabulary, classes)
 
         def loss(params: Any, batch: dict[str, Array], key: Array) -> Array:
             rngs = {"dropout": key}
@@ -145,18 +154,21 @@ def classifier(features: int, classes: int = 5) -> Callable[[Case], Any]:
 
 
 def luong(layers: int, features: int) -> Callable[[Case], Any]:
-    """Global attention, general score, input feeding, a unidirectional encoder."""
+    """Return a factory of Luong's model: global attention, general score, input feeding.
+
+    The encoder is unidirectional.
+    """
     config = luong2015.get_config("feed=yes").unlock()
     config.model.encoder.bidirectional = False
     return translator(config, layers, features)
 
 
 def bahdanau(features: int) -> Callable[[Case], Any]:
-    """Concat attention before a GRU, a bidirectional encoder."""
+    """Return a factory of Bahdanau's model: concat score, GRU, bidirectional encoder."""
     return translator(bahdanau2015.get_config(), 1, features)
 
 
-SUBJECTS: dict[str, dict[str, Case]] = {
+CASES: dict[str, dict[str, Case]] = {
     "cpu": {
         "luong2015 1 × 128": Case(luong(1, 128), 2000, 32, 20, "float32"),
         "luong2015 2 × 256": Case(luong(2, 256), 2000, 32, 20, "float32"),
@@ -189,7 +201,7 @@ def lax_scan() -> Iterator[None]:
 
 @contextlib.contextmanager
 def only(kept: Callable[[models.scan.Linear], bool]) -> Iterator[None]:
-    """Compute after the loop only the gradients of those shared values that are `kept`."""
+    """Move the gradient of an operation out of the loop only if `kept` returns True for it."""
     linear = models.scan._linear
 
     def filtered(*arguments: Any) -> models.scan.Linear | None:
@@ -201,12 +213,12 @@ def only(kept: Callable[[models.scan.Linear], bool]) -> Iterator[None]:
 
 
 def is_attention(linear: models.scan.Linear) -> bool:
-    """Whether an operation is a product with a batch axis, as attention's products are."""
+    """Return whether an operation is a matrix product with a batch axis, as in attention."""
     return not linear.is_bias and bool(linear.equation.params["dimension_numbers"][1][0])
 
 
 Variants = dict[str, Callable[[], contextlib.AbstractContextManager]]
-VARIANTS: Variants = {"ours": contextlib.nullcontext, "lax": lax_scan}
+VARIANTS: Variants = {"alignax": contextlib.nullcontext, "lax": lax_scan}
 ABLATIONS: Variants = {
     "bias gradients in the loop": lambda: only(lambda linear: not linear.is_bias),
     "attention gradients in the loop": lambda: only(lambda linear: not is_attention(linear)),
@@ -214,13 +226,13 @@ ABLATIONS: Variants = {
 }
 
 
-def measure(subject: Case, variants: Variants = VARIANTS) -> dict[str, Any]:
+def measure(case: Case, variants: Variants = VARIANTS) -> dict[str, Any]:
     """Measure time, compilation time and temporary memory of every variant of a training step."""
-    loss, params = subject.make(subject)
-    batch = jax.device_put({"source": subject.tokens(0), "target": subject.tokens(1)})
+    loss, params = case.make(case)
+    batch = jax.device_put({"source": case.tokens(0), "target": case.tokens(1)})
     arguments = (params, batch, jax.random.key(1))
-    lower(loss, arguments)  # fills the caches that all variants share, before anything is timed
-    row: dict[str, Any] = subject._asdict() | {"unroll": models.scan.unroll()}
+    lower(loss, arguments)  # fill the caches that all variants share before timing compilation
+    row: dict[str, Any] = case._asdict() | {"unroll": models.scan.unroll()}
     del row["make"]
     programs = {}
     for name, variant in variants.items():
@@ -231,8 +243,8 @@ def measure(subject: Case, variants: Variants = VARIANTS) -> dict[str, Any]:
         memory = programs[name].memory_analysis()
         row[f"{name}_temporary_bytes"] = memory.temp_size_in_bytes
     results = {name: jax.device_get(program(*arguments)) for name, program in programs.items()}
-    row |= differences(results["ours"], results["lax"])
-    if max(row["loss_difference"], row["gradient_difference"]) > TOLERANCE[subject.dtype]:
+    row |= differences(results["alignax"], results["lax"])
+    if max(row["loss_difference"], row["gradient_difference"]) > TOLERANCE[case.dtype]:
         raise AssertionError(f"models.scan.scan and jax.lax.scan disagree: {row}")
     seconds = rounds(programs, arguments)
     for name in variants:
@@ -242,7 +254,7 @@ def measure(subject: Case, variants: Variants = VARIANTS) -> dict[str, Any]:
 
 
 def lower(loss: Loss, arguments: tuple) -> Any:
-    """Trace a training step anew: a function that was traced before would come from a cache."""
+    """Lower a training step. A new function is traced, so that JAX does not use its cache."""
 
     def step(params: Any, batch: dict[str, Array], key: Array) -> tuple[Array, Any]:
         return jax.value_and_grad(lambda params: loss(params, batch, key))(params)
@@ -252,7 +264,7 @@ def lower(loss: Loss, arguments: tuple) -> Any:
 
 
 def differences(first: Any, second: Any) -> dict[str, float]:
-    """Relative distances between two losses and between two gradients, each as one vector."""
+    """Return the relative distance of two losses, and of two gradients as flat vectors."""
     vectors = [
         [np.float64(loss).ravel(), np.concatenate([np.float64(x).ravel() for x in leaves])]
         for loss, leaves in ((loss, jax.tree.leaves(grads)) for loss, grads in (first, second))
@@ -264,11 +276,12 @@ def differences(first: Any, second: Any) -> dict[str, float]:
 
 
 def rounds(programs: dict[str, Any], arguments: tuple) -> dict[str, list[float]]:
-    """Seconds per call of each program in each round; the programs take turns."""
+    """Return the seconds per call of each program in each round; the programs take turns."""
 
     def seconds(program: Any, calls: int) -> float:
         began = time.perf_counter()
-        results = [program(*arguments)[0] for _ in range(calls)]  # losses; gradients are freed
+        # Keep the losses only, so that gradients are freed.
+        results = [program(*arguments)[0] for _ in range(calls)]
         jax.block_until_ready(results)
         return (time.perf_counter() - began) / calls
 
@@ -284,18 +297,20 @@ def rounds(programs: dict[str, Any], arguments: tuple) -> dict[str, list[float]]
 
 
 def render(rows: dict[str, dict[str, Any]], ablations: Iterable[str] = ()) -> str:
+    """Return the results as a Markdown table."""
     head = [
-        "training step", "batch × length", "ms", "ms, lax.scan", "ratio", "compile s",
+        "model", "batch × length", "ms", "ms, lax.scan", "ratio", "compile s",
         "compile s, lax.scan", "temporary MB", "temporary MB, lax.scan", "gradient difference",
         *(f"ratio, {name}" for name in ablations),
     ]  # fmt: skip
     return table(head, (
         [
             name, f"{row['batch']} × {row['length']}",
-            f"{row['ours_milliseconds']:.1f}", f"{row['lax_milliseconds']:.1f}",
-            f"{row['ours_ratio']:.2f} ×",
-            f"{row['ours_compile_seconds']:.1f}", f"{row['lax_compile_seconds']:.1f}",
-            f"{row['ours_temporary_bytes'] / 1e6:.1f}", f"{row['lax_temporary_bytes'] / 1e6:.1f}",
+            f"{row['alignax_milliseconds']:.1f}", f"{row['lax_milliseconds']:.1f}",
+            f"{row['alignax_ratio']:.2f} ×",
+            f"{row['alignax_compile_seconds']:.1f}", f"{row['lax_compile_seconds']:.1f}",
+            f"{row['alignax_temporary_bytes'] / 1e6:.1f}",
+            f"{row['lax_temporary_bytes'] / 1e6:.1f}",
             f"{row['gradient_difference']:.0e}",
             *(f"{row[f'{name}_ratio']:.2f} ×" for name in ablations),
         ]
@@ -304,14 +319,15 @@ def render(rows: dict[str, dict[str, Any]], ablations: Iterable[str] = ()) -> st
 
 
 def main(_: list[str]) -> None:
+    """Measure all models on this machine, and write and print the results."""
     device = jax.devices()[0]
     gpu = device.platform == "gpu"
     machine = re.sub(r"\W+", "-", device.device_kind if gpu else "cpu").strip("-").lower()
     ablations = ABLATIONS if _ABLATE.value else {}
     rows = {}
-    for name, subject in SUBJECTS["gpu" if gpu else "cpu"].items():
+    for name, case in CASES["gpu" if gpu else "cpu"].items():
         if re.search(_ROWS.value, name):
-            rows[name] = measure(subject, VARIANTS | ablations)
+            rows[name] = measure(case, VARIANTS | ablations)
             print(render({name: rows[name]}, ablations).splitlines()[-1], flush=True)
     cores = f"{platform.machine()}, {os.cpu_count()} CPU cores"
     results = {

@@ -1,11 +1,11 @@
-"""Measure the speed of training and decoding, side by side with plain PyTorch.
+"""Measure the speed of training and decoding, and compare it with plain PyTorch.
 
     python -m benchmarks.speed
 
-Measures a training step (loss and gradient), greedy decoding and beam search on the first device;
-measures a whole run of `train.py` and the translation of a test split on all devices. Writes
-docs/performance/<machine>.json; `python -m benchmarks.report` makes docs/performance.md from all
-such files. PyTorch is measured where it is installed.
+A training step (loss and gradient), greedy decoding and beam search are measured on the first
+device. A whole run of `train.py` and the translation of a test split are measured on all devices.
+PyTorch is measured if it is installed. Results are written to docs/performance/<machine>.json, from
+which `python -m benchmarks.report` makes docs/performance.md.
 """
 
 # pyright: reportMissingImports=false
@@ -30,13 +30,13 @@ from absl import flags
 from benchmarks.measure import (
     HAS_TORCH,
     Results,
+    count_flops,
+    format_row,
     matrix_rate,
     measure,
-    operations,
-    show,
-    timed,
-    torch_timed,
-    wanted,
+    seconds_per_call,
+    selected_parts,
+    torch_seconds_per_call,
 )
 from benchmarks.subjects import SUBJECTS, Subject
 from configs import luong2015, vaswani2017
@@ -52,20 +52,24 @@ from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
 from training.step import CompiledStep, dropout_key, make_train_step, zero_sums
 
-_SUBJECTS = flags.DEFINE_string("subjects", "", "Regular expression for the names of the subjects.")
-_CORPORA = flags.DEFINE_string("corpora", "corpora", "Folder with multi30k and multi30k_bpe.")
+_SUBJECTS = flags.DEFINE_string(
+    "subjects", "", "Measure only models whose names match this regular expression."
+)
+_CORPORA = flags.DEFINE_string(
+    "corpora", "corpora", "Folder that contains multi30k and multi30k_bpe."
+)
 
 BEAM, SENTENCES = 5, 64
 
 
 def training(subject: Subject, rate: float) -> dict[str, Any]:
-    """Measure a training step (loss and gradient) of our model and of PyTorch's."""
+    """Measure a training step (loss and gradient) of the Alignax model and of PyTorch's."""
     step, params, batch, key = subject.training_step()
     tokens = subject.batch * subject.length
     found = measure(step, params, batch, key)
-    # FLOPs are counted without cuDNN attention, which hides its matrix products.
+    # Count FLOPs without cuDNN attention, whose matrix products are not visible in the jaxpr.
     with mock.patch.object(multihead, "FLASH_FROM", 2**30):
-        count = operations(step, params, batch, key)
+        count = count_flops(step, params, batch, key)
     row = {
         "parameters": sum(x.size for x in jax.tree.leaves(params)),
         "tokens_per_second": tokens / found.seconds,
@@ -79,7 +83,10 @@ def training(subject: Subject, rate: float) -> dict[str, Any]:
 
 
 def _torch_training(subject: Subject, tokens: int) -> dict[str, Any]:
-    """Measure PyTorch: the fastest precision, and torch.compile for the Transformer on a GPU."""
+    """Measure a training step in PyTorch, with the fastest precision.
+
+    On a GPU, the Transformer is compiled with torch.compile.
+    """
     import torch
 
     from benchmarks import torch_models
@@ -88,7 +95,7 @@ def _torch_training(subject: Subject, tokens: int) -> dict[str, Any]:
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.allow_tf32 = True
     source, target = (torch.tensor(subject.sentences(i), device=device).long() for i in (0, 1))
-    model, call = subject.peer().to(device), torch_models.loss
+    model, call = subject.torch_model().to(device), torch_models.loss
     ways = ["float32"] if device == "cpu" else ["float32 with TF32", "bfloat16 autocast"]
     if device == "cuda" and isinstance(model, torch_models.TorchTransformer):
         ways, call = ["bfloat16 autocast"], torch.compile(call)
@@ -101,7 +108,7 @@ def _torch_training(subject: Subject, tokens: int) -> dict[str, Any]:
                 loss = call(model, source, target, target)
             loss.backward()
 
-        seconds, held = torch_timed(step)
+        seconds, held = torch_seconds_per_call(step)
         if tokens / seconds > found.get("torch_tokens_per_second", 0):
             found = {
                 "torch_tokens_per_second": tokens / seconds,
@@ -112,7 +119,10 @@ def _torch_training(subject: Subject, tokens: int) -> dict[str, Any]:
 
 
 def decoding(subject: Subject) -> dict[str, Any]:
-    """Measure sentences per second; every hypothesis is as long as its source."""
+    """Measure greedy decoding and beam search in sentences per second.
+
+    All hypotheses have the same length, so that the work does not depend on random parameters.
+    """
     task, row = subject.task(), {}
     params = jax.jit(task.init)(jax.random.key(0))
     sentences = subject.sentences()[:SENTENCES]
@@ -127,34 +137,34 @@ def decoding(subject: Subject) -> dict[str, Any]:
         search: Callable = lambda t=translator: t.decode([params], batch)  # noqa: E731
         jax.block_until_ready(search())
         row[f"{name}_compile_seconds"] = time.perf_counter() - began
-        row[f"{name}_per_second"] = len(sentences) / timed(search, jax.block_until_ready)
+        row[f"{name}_per_second"] = len(sentences) / seconds_per_call(search, jax.block_until_ready)
     return row | (_torch_decoding(subject, sentences) if HAS_TORCH else {})
 
 
 def _torch_decoding(subject: Subject, sentences: np.ndarray) -> dict[str, float]:
-    """Measure the same in PyTorch."""
+    """Measure greedy decoding and beam search in PyTorch."""
     import torch
 
     from benchmarks import torch_models
 
     gpu = torch.cuda.is_available()
-    model = subject.peer().to("cuda" if gpu else "cpu").eval()
+    model = subject.torch_model().to("cuda" if gpu else "cpu").eval()
     model = model.bfloat16() if gpu else model
     source = torch.tensor(sentences, device="cuda" if gpu else "cpu").long()
     length = source.shape[1] - 1
     row = {}
     for name, beam in (("greedy", 1), ("beam", BEAM)):
         search = lambda beam=beam: torch_models.beam_search(model, source, beam, length)  # noqa: E731
-        row[f"torch_{name}_per_second"] = len(source) / torch_timed(search)[0]
+        row[f"torch_{name}_per_second"] = len(source) / torch_seconds_per_call(search)[0]
     return row
 
 
 def whole(config: Config, steps: int) -> dict[str, Any]:
-    """Measure a whole run.
+    """Measure a whole training run and the translation of the test split.
 
-    The figures are the throughput in the log of train.py, that of the bare training step on batches
-    that are already on the device, and the time for translating the test split with beam search,
-    from text to text, without compilation.
+    The figures include the throughput in the log of train.py, the throughput of the training step
+    alone on batches that are already on the device, and the time to translate the test split with
+    beam search, from text to text, without compilation.
     """
     config = config.copy_and_resolve_references().unlock()
     config.train.update({"steps": steps, "epochs": 0.0, "eval_every": steps, "patience": 0})
@@ -174,7 +184,7 @@ def whole(config: Config, steps: int) -> dict[str, Any]:
         "steps": steps,
         "seconds": seconds,
         "tokens_per_second": statistics.median(speeds[len(speeds) // 2 :]),
-        "bare_tokens_per_second": _bare(task, config, mesh),
+        "bare_tokens_per_second": _step_throughput(task, config, mesh),
     }
     settings = config.decode
     settings.beam = BEAM
@@ -185,8 +195,8 @@ def whole(config: Config, steps: int) -> dict[str, Any]:
     return row | {"test_sentences": len(sources), "test_seconds": time.perf_counter() - began}
 
 
-def _bare(task: Translation, config: Config, mesh: Any) -> float:
-    """Return the target tokens per second of the compiled step, on the first batches of the run."""
+def _step_throughput(task: Translation, config: Config, mesh: Any) -> float:
+    """Return the target tokens per second of the training step alone, on the first batches."""
     batches = task.train_batches(config.seed)
     schedule = make_schedule(config.optimizer, 1, 1)
     optimizer = make_optimizer(config.optimizer, schedule)
@@ -206,8 +216,8 @@ def _bare(task: Translation, config: Config, mesh: Any) -> float:
     return max(rounds)
 
 
-def wholes(gpu: bool) -> dict[str, tuple[Config, int]]:
-    """Return the configs of whole runs and their numbers of steps."""
+def run_configs(gpu: bool) -> dict[str, tuple[Config, int]]:
+    """Return the config and the number of training steps of every whole run."""
     if not gpu:
         dates = "data=dates"
         return {
@@ -226,26 +236,27 @@ def wholes(gpu: bool) -> dict[str, tuple[Config, int]]:
 
 
 def jobs(gpu: bool, rate: float) -> Iterator[tuple[str, str, Callable[[], dict[str, Any]]]]:
-    """Yield all measurements: part, name and a function that makes the measurement."""
+    """Yield the part, the name and the function of every measurement."""
     for name, subject in SUBJECTS["gpu" if gpu else "cpu"].items():
         yield "training", name, functools.partial(training, subject, rate)
         yield "decoding", name, functools.partial(decoding, subject)
-    for name, (config, steps) in wholes(gpu).items():
+    for name, (config, steps) in run_configs(gpu).items():
         yield "whole", name, functools.partial(whole, config, steps)
 
 
 def main() -> None:
+    """Run the selected measurements, and write and print their results."""
     results = Results()
-    results.keep("matrix_rate", matrix_rate())
+    results.add("matrix_rate", matrix_rate())
     torch = importlib.metadata.version("torch") if HAS_TORCH else ""
-    parts = wanted(("training", "decoding", "whole"))
+    parts = selected_parts(("training", "decoding", "whole"))
     gpu, rate = jax.default_backend() == "gpu", results.figures["matrix_rate"]
     for part, name, job in jobs(gpu, rate):
         if part in parts and re.search(_SUBJECTS.value, name):
             row = job()
             row["versions"] = f"jax {jax.__version__}" + (f", PyTorch {torch}" if torch else "")
-            results.keep(part, results.figures.get(part, {}) | {name: row})
-            print(f"{part}, {name}: {show(row)}", flush=True)
+            results.add(part, results.figures.get(part, {}) | {name: row})
+            print(f"{part}, {name}: {format_row(row)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The models that are measured, as configs and in PyTorch, and their batches."""
+"""The models that are benchmarked, as configs and in PyTorch, and their random batches."""
 
 import tempfile
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tasks.translation import Translation
 
 
 class Subject(NamedTuple):
-    """A model and its batches: `batch` sentence pairs of `length` tokens each.
+    """A model to benchmark, with batches of `batch` sentence pairs of `length` tokens.
 
     Both vocabularies have `words` entries.
     """
@@ -25,10 +25,10 @@ class Subject(NamedTuple):
     words: int
     batch: int
     length: int
-    peer: Callable[[], Any]  # the PyTorch model
+    torch_model: Callable[[], Any]  # makes the same model in PyTorch
 
     def task(self) -> Translation:
-        """Return the task without a corpus; its vocabularies contain numbers."""
+        """Return a translation task without a corpus, whose vocabularies contain numbers."""
         with tempfile.TemporaryDirectory() as folder:
             numbers = "".join(f"{i}\n" for i in range(self.words - len(SPECIALS)))
             for side in ("source", "target"):
@@ -36,7 +36,7 @@ class Subject(NamedTuple):
             return Translation(self.config, Path(folder))
 
     def training_step(self) -> tuple[Any, ...]:
-        """Return a function that computes loss and gradient, and its arguments."""
+        """Return a function that computes loss and gradient, followed by its arguments."""
         task = self.task()
         params = jax.jit(task.init)(jax.random.key(0))
         batch = jax.device_put({"source": self.sentences(0), "target": self.sentences(1)})
@@ -57,35 +57,35 @@ class Subject(NamedTuple):
 def recurrent(
     layers: int, features: int, words: int, batch: int, length: int, dtype: str
 ) -> Subject:
-    """Luong 2015: global attention, general score, input feeding."""
+    """Return Luong's model (2015) with global attention, general score and input feeding."""
     config = luong2015.get_config("size=small").unlock()
     set_stacks(config, layers, features)
     config.model.dtype, config.model.dropout = dtype, DROPOUT
     config.train.label_smoothing = 0.0
 
-    def peer() -> Any:
+    def torch_model() -> Any:
         from benchmarks import torch_models
 
         return torch_models.TorchRecurrent(words, words, layers, features, DROPOUT)
 
-    return Subject(config.lock(), words, batch, length, peer)
+    return Subject(config.lock(), words, batch, length, torch_model)
 
 
 def transformer(size: str, words: int, batch: int, length: int, dtype: str) -> Subject:
-    """Vaswani 2017, with shared embeddings."""
+    """Return the Transformer (Vaswani 2017) with shared embeddings."""
     config = vaswani2017.get_config(f"size={size}").unlock()
     model = config.model
     model.dtype, model.dropout, config.train.label_smoothing = dtype, DROPOUT, 0.0
     model.share_embeddings = config.data.shared_vocab = True
 
-    def peer() -> Any:
+    def torch_model() -> Any:
         from benchmarks import torch_models
 
         return torch_models.TorchTransformer(
             words, model.layers, model.features, model.heads, model.feed_forward, DROPOUT
         )
 
-    return Subject(config.lock(), words, batch, length, peer)
+    return Subject(config.lock(), words, batch, length, torch_model)
 
 
 DROPOUT = 0.1

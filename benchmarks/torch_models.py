@@ -1,4 +1,4 @@
-"""The compared models in plain PyTorch, written as in its tutorials."""
+"""The benchmarked models in plain PyTorch, written in the style of its tutorials."""
 
 # pyright: reportMissingImports=false
 
@@ -13,9 +13,9 @@ PAD, BOS, EOS = 0, 1, 2
 
 
 class TorchRecurrent(nn.Module):
-    """Luong 2015 with input feeding and general attention.
+    """Luong's model (2015) with input feeding, global attention and the general score.
 
-    The encoder is a cuDNN LSTM, the decoder a loop over LSTM cells, and the output layer is one
+    The encoder is a cuDNN LSTM and the decoder is a loop over LSTM cells. The output layer is one
     matrix product for all target positions.
     """
 
@@ -34,12 +34,14 @@ class TorchRecurrent(nn.Module):
         self.drop = nn.Dropout(dropout)
 
     def encode(self, source: Tensor) -> tuple:
+        """Return the encoder states and keys, and the initial decoder state."""
         states, (h, c) = self.encoder(self.drop(self.source(source)))
         carries = [(h[i], c[i]) for i in range(len(self.cells))]
         feed = torch.zeros_like(h[0])
         return (states, self.W_a(states), source == PAD), (carries, feed)
 
     def step(self, memory: tuple, state: tuple, embedded: Tensor) -> tuple[Tensor, tuple]:
+        """Compute one decoder time step from an embedded token; return features and new state."""
         states, keys, padding = memory
         carries, feed = state
         x, new = torch.cat([embedded, feed], dim=-1), []
@@ -53,10 +55,12 @@ class TorchRecurrent(nn.Module):
         return feed, (new, feed)
 
     def next(self, memory: tuple, state: tuple, words: Tensor, t: int) -> tuple[Tensor, tuple]:
+        """Return the logits of the next token, and the new decoder state."""
         feature, state = self.step(memory, state, self.target(words))
         return self.output(feature), state
 
     def forward(self, source: Tensor, words: Tensor) -> Tensor:
+        """Return the logits of all target positions under teacher forcing."""
         memory, state = self.encode(source)
         embedded, features = self.target(words), []
         for t in range(words.shape[1]):
@@ -78,13 +82,15 @@ class TorchTransformer(nn.Module):
             features, heads, layers, layers, feed_forward, dropout, batch_first=True
         )
         self.drop, self.features = nn.Dropout(dropout), features
-        self.register_buffer("places", _sinusoids(1024, features))
+        self.register_buffer("positions", _sinusoids(1024, features))
 
     def embedded(self, words: Tensor, first: int = 0) -> Tensor:
-        places = self.places[first : first + words.shape[1]]
-        return self.drop(self.embed(words) * math.sqrt(self.features) + places)
+        """Embed tokens whose positions start at `first`."""
+        positions = self.positions[first : first + words.shape[1]]
+        return self.drop(self.embed(words) * math.sqrt(self.features) + positions)
 
     def forward(self, source: Tensor, words: Tensor) -> Tensor:
+        """Return the logits of all target positions under teacher forcing."""
         padding = source == PAD
         later = nn.Transformer.generate_square_subsequent_mask(words.shape[1], source.device)
         x = self.body(
@@ -93,9 +99,8 @@ class TorchTransformer(nn.Module):
         )  # fmt: skip
         return functional.linear(x, self.embed.weight)
 
-    # Decoding with a KV cache, with the same parameters.
-
     def encode(self, source: Tensor) -> tuple[list, list]:
+        """Return the cross-attention keys and values of every layer, and an empty KV cache."""
         padding = source == PAD
         states = self.body.encoder(self.embedded(source), src_key_padding_mask=padding)
         mask = torch.zeros_like(padding, dtype=states.dtype).masked_fill(padding, -math.inf)
@@ -107,6 +112,7 @@ class TorchTransformer(nn.Module):
         return memory, [None] * len(memory)
 
     def next(self, memory: list, cache: list, words: Tensor, t: int) -> tuple[Tensor, list]:
+        """Return the logits of the next token, and the extended KV cache."""
         x, new = self.embedded(words[:, None], t), []
         for layer, (keys, values, mask), cached in zip(
             self.body.decoder.layers, memory, cache, strict=True
@@ -147,6 +153,7 @@ def _attend(
 
 
 def loss(model: nn.Module, source: Tensor, words: Tensor, target: Tensor) -> Tensor:
+    """Return the cross-entropy, summed over all target tokens; `words` is the decoder input."""
     logits = model(source, words)
     return functional.cross_entropy(
         logits.flatten(0, 1).float(), target.flatten(), ignore_index=PAD, reduction="sum"
@@ -155,7 +162,7 @@ def loss(model: nn.Module, source: Tensor, words: Tensor, target: Tensor) -> Ten
 
 @torch.inference_mode()
 def beam_search(model: nn.Module, source: Tensor, width: int, length: int) -> Tensor:
-    """Return the best of `width` hypotheses of `length` tokens; one row per hypothesis."""
+    """Return the best of `width` hypotheses of `length` tokens for every source sentence."""
     batch = len(source)
     several = torch.arange(batch, device=source.device).repeat_interleave(width)
     memory, state = (_rows(part, several) for part in model.encode(source))

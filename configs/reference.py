@@ -12,14 +12,6 @@ from configs.schema.field import Field, Fields, flatten
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 _HEAD = """# Configuration reference
 
-<<<<<<< HEAD
-Every field can be set in a config file or on the command line, as in
-`--config.optimizer.learning_rate=0.002`. This page is generated from the declarations in
-`configs/schema` by `python -m configs.reference`.
-
-A meaning that begins with "For X:" describes a field that has an effect only if another field of
-the same section has the value X, as in `data.corpus=tfds` or `optimizer.name=adam`.
-=======
 A config consists of the fields of all tasks, the fields of one task and the fields of one model.
 Every field can be set in a [config file](configs.md) or on the command line, as in
 `--config.optimizer.learning_rate=0.002`. A value that is not allowed is refused before any data is
@@ -29,7 +21,6 @@ A meaning that begins with "For X:" describes a field that has an effect only if
 the same section has the value X, as in `data.corpus=tfds` or `optimizer.name=adam`.
 
 This page is generated from the declarations in `configs/schema` by `python -m configs.reference`.
->>>>>>> site
 """
 
 

@@ -1,4 +1,4 @@
-"""Plots and pictures below a table, as in the papers. FIGURES maps the names of Table.figures."""
+"""Draw the figures below a table, as in the papers; FIGURES lists them by name."""
 
 import shutil
 import statistics
@@ -11,17 +11,20 @@ from papers.plan import Plan
 from papers.scoring import Reports
 from papers.significance import values
 
-FEWEST = 10  # parts with fewer sentences are not drawn
+MIN_SENTENCES = 10  # length bins with fewer sentences are not drawn
 
 
 def mean_curve(by_seed: Mapping[int, Report]) -> list[Part]:
-    """Return a row's mean BLEU over seeds by source length, without lengths of few sentences."""
+    """Return the mean BLEU of a row over seeds, by source length.
+
+    Bins with fewer than MIN_SENTENCES sentences are left out.
+    """
     curves = [[Part(**part) for part in r["curves"]["source length"]] for r in by_seed.values()]
-    parts = []
+    bins = []
     for several in zip(*curves, strict=True):
         bleu = statistics.mean(part.scores["tokenised_bleu"] for part in several)
-        parts.append(several[0]._replace(scores={"tokenised_bleu": bleu}))
-    return [part for part in parts if part.sentences >= FEWEST]
+        bins.append(several[0]._replace(scores={"tokenised_bleu": bleu}))
+    return [part for part in bins if part.sentences >= MIN_SENTENCES]
 
 
 def bleu_by_length(plan: Plan, reports: Reports) -> str:
@@ -31,16 +34,16 @@ def bleu_by_length(plan: Plan, reports: Reports) -> str:
         parts = mean_curve(by_seed)
         labels = [f"{part.label}\n{part.sentences}" for part in parts]
         drawn[name] = labels, [part.scores["tokenised_bleu"] for part in parts]
-    across = f"source length in tokens (second line: number of sentences, at least {FEWEST})"
-    joined(drawn, across, "tokenised BLEU", plan.page_folder / "lengths.png")
-    return "![tokenised BLEU by source length](lengths.png)\n"
+    across = f"source length in tokens (second line: number of sentences, at least {MIN_SENTENCES})"
+    joined(drawn, across, "tokenized BLEU", plan.page_folder / "lengths.png")
+    return "![tokenized BLEU by source length](lengths.png)\n"
 
 
 def attention_maps(plan: Plan, reports: Reports) -> str:
-    """Show the attention of every row's first seed over the first test example."""
+    """Show the attention weights of every row on the first test example, for the first seed."""
     text = ""
     for number, row in enumerate(plan.table.rows):
-        found = plan.report(row, 0) / "attention-0.png"
+        found = plan.report_folder(row, 0) / "attention-0.png"
         if row.name in reports and found.exists():
             shutil.copy(found, plan.page_folder / f"attention-{number}.png")
             text += f"![{row.name}](attention-{number}.png)\n*{row.name}*\n\n"
@@ -48,7 +51,10 @@ def attention_maps(plan: Plan, reports: Reports) -> str:
 
 
 def error_by_delay(plan: Plan, reports: Reports) -> str:
-    """Draw the error by delay; other networks are levels (Schuster 1997, Figures 4 and 5)."""
+    """Draw the error as a function of the delay (Schuster 1997, Figures 4 and 5).
+
+    Networks without a delay are horizontal lines.
+    """
     measure = MEASURES[plan.table.measures[0]]
     drawn: dict[str, tuple[list[float], list[list[float]]]] = {}
     levels: dict[str, list[float]] = {}
@@ -58,8 +64,8 @@ def error_by_delay(plan: Plan, reports: Reports) -> str:
         if not measured:
             continue
         if delay.isdecimal():
-            places, found = drawn.setdefault(network, ([], []))
-            places.append(float(delay))
+            delays, found = drawn.setdefault(network, ([], []))
+            delays.append(float(delay))
             found.append(measured)
         else:
             levels[row.name] = measured

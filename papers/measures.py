@@ -1,23 +1,23 @@
-"""The measures that tables compare: their column names and where a report has them."""
+"""The measures that tables compare: their column names and their place in a report."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-Report = Mapping[str, Any]  # scores.json
+Report = Mapping[str, Any]  # the contents of scores.json
 
 
 class Measure(NamedTuple):
     """One column of a table."""
 
     name: str
-    path: tuple[str, ...]  # in the report
+    path: tuple[str, ...]  # keys of the nested report that lead to the value
     lower_is_better: bool = False
     form: str = ".2f"
-    scale: float = 1.0
-    complement: bool = False  # 1 minus the value in the report
+    scale: float = 1.0  # the value is multiplied by this, e.g. 100 for percent
+    complement: bool = False  # use 1 minus the value in the report
 
     def of(self, report: Report) -> float | None:
-        """Return the figure of a report; None if the report does not have it."""
+        """Return the value of this measure in a report, or None if the report does not have it."""
         found: Any = report
         for part in self.path:
             if part not in found:
@@ -27,15 +27,19 @@ class Measure(NamedTuple):
 
 
 MEASURES = {
-    "tokenised_bleu": Measure("tokenised BLEU", ("scores", "tokenised_bleu")),
+    "tokenised_bleu": Measure("tokenized BLEU", ("scores", "tokenised_bleu")),
     "bleu": Measure("BLEU", ("scores", "bleu")),
     "perplexity": Measure("perplexity", ("scores", "perplexity"), True),
     "wer": Measure("word error rate, %", ("scores", "exact"), True, ".2f", 100, complement=True),
     "per": Measure("phoneme error rate, %", ("scores", "token_error"), True, ".2f", 100),
     "aer": Measure("alignment error rate, %", ("scores", "alignment_error"), True, ".1f", 100),
-    "effective": Measure("effective words", ("attention", "attention", "effective"), True),
-    "largest": Measure("largest weight", ("attention", "attention", "largest")),
-    "small": Measure("weights < .01, %", ("attention", "attention", "small"), False, ".0f", 100),
+    "effective": Measure(
+        "effective number of attended tokens", ("attention", "attention", "effective"), True,
+    ),
+    "largest": Measure("largest attention weight", ("attention", "attention", "largest")),
+    "small": Measure(
+        "attention weights below 0.01, %", ("attention", "attention", "small"), False, ".0f", 100,
+    ),
     "accuracy": Measure("accuracy, %", ("scores", "accuracy"), False, ".1f", 100),
     "error": Measure("error rate, %", ("scores", "accuracy"), True, ".1f", 100, complement=True),
     "frame": Measure("NLL per frame", ("scores", "loss"), True, ".3f"),

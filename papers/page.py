@@ -1,4 +1,4 @@
-"""The page of a table: our figures beside the published ones, and whether their order agrees."""
+"""Write the result page of a table, which compares measured and published figures."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ from papers.table import Row
 
 
 def write_page(plan: Plan, reports: Reports, command: str) -> Path:
-    """Write page.md with its pictures, and results.json; return the path of the page."""
+    """Write page.md with its figures, and results.json; return the path of page.md."""
     t, p = plan.table, significance(plan, reports)
     costs = {row.name: _facts(plan, reports, row) for row in t.rows}
     plan.page_folder.mkdir(parents=True, exist_ok=True)
@@ -37,15 +37,15 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
 
 
 def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
-    """Return the facts of the runs behind a row's reports."""
+    """Return the facts of all runs that a row's reports evaluate."""
     if row.merges:
         return []
-    runs = [run for seed in reports.get(row.name, ()) for run in plan.runs_of(row, seed)]
+    runs = [run for seed in reports.get(row.name, ()) for run in plan.run_folders(row, seed)]
     return [facts(run) for run in runs]
 
 
 def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
-    """Return the command, corpus, seeds, commits and devices."""
+    """Describe how the results were made: command, corpus, seeds, commits and devices."""
     size = f", size={plan.size}" if plan.size else ""
     seeds = f"seeds 0 to {plan.seeds - 1}" if plan.seeds > 1 else "seed 0"
     text = f"`{command}`\n\nCorpus {plan.data}{size}, {seeds}"
@@ -57,7 +57,7 @@ def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
 
 
 def published(plan: Plan) -> str:
-    """Return the source of the published figures and the differences of the set-up."""
+    """Describe the source of the published figures and how the experimental setup differs."""
     return f"Published: {plan.table.source}. {plan.table.differs}".rstrip()
 
 
@@ -67,13 +67,13 @@ def _table(
     printed = {name for row in plan.table.rows for name in row.published}
     measures = [
         (name, MEASURES[name])
-        for name in plan.table.measures  # not every corpus has all of them
+        for name in plan.table.measures  # some corpora do not have all of them
         if name in printed or any(values(reports, row, MEASURES[name]) for row in plan.table.rows)
     ]
     decodes = any("decode" in r for by_seed in reports.values() for r in by_seed.values())
     head = ["row"]
     for name, measure in measures:
-        head += [measure.name, "paper", "difference"] if name in printed else [measure.name]
+        head += [measure.name, "published", "difference"] if name in printed else [measure.name]
     lines = []
     for row in plan.table.rows:
         line = [row.name]
@@ -81,28 +81,34 @@ def _table(
             line += _cells(values(reports, row, measure), row, name)[: 3 if name in printed else 1]
         line += [p.get(row.name, "–"), *_cost(row, costs[row.name])]
         lines.append([*line, *([_decoding(reports.get(row.name, {}))] if decodes else [])])
-    task = resolve(TASKS[plan.config(plan.table.rows[0]).task].task)
     head += [
         "p",
         "parameters",
-        f"{task.counted} seen",
+        f"training {_counted(plan)}",
         "minutes",
         *(["decoding"] if decodes else []),
     ]
     return table(head, lines, remarks=int(decodes))
 
 
-def _cells(ours: list[float], row: Row, name: str) -> list[str]:
-    """Return our figure, the published one and their difference."""
-    form, paper = MEASURES[name].form, row.published.get(name)
+def _counted(plan: Plan) -> str:
+    """Return the plural name of the units that the loss is averaged over, such as "tokens"."""
+    return resolve(TASKS[plan.config(plan.table.rows[0]).task].task).counted
+
+
+def _cells(measured: list[float], row: Row, name: str) -> list[str]:
+    """Return the measured figure, the published one and their difference."""
+    form, figure = MEASURES[name].form, row.published.get(name)
     return [
-        mean_and_deviation(ours, form), "–" if paper is None else f"{paper:{form}}",
-        "–" if paper is None or not ours else f"{statistics.mean(ours) - paper:+{form}}",
+        mean_and_deviation(measured, form), "–" if figure is None else f"{figure:{form}}",
+        "–"
+        if figure is None or not measured
+        else f"{statistics.mean(measured) - figure:+{form}}",
     ]  # fmt: skip
 
 
 def mean_and_deviation(measured: Sequence[float], form: str) -> str:
-    """Format the mean ± standard deviation over seeds; one seed has no deviation."""
+    """Format the mean ± standard deviation over seeds; a single value has no deviation."""
     if not measured:
         return "–"
     deviation = f" ± {statistics.stdev(measured):{form}}" if len(measured) > 1 else ""
@@ -110,7 +116,10 @@ def mean_and_deviation(measured: Sequence[float], form: str) -> str:
 
 
 def _cost(row: Row, runs: Sequence[Facts]) -> list[str]:
-    """Return parameters, units seen and minutes: means over seeds, or sums for an ensemble."""
+    """Return parameters, training tokens (or other units) and minutes.
+
+    They are means over seeds, and sums over the models of an ensemble.
+    """
     if not runs:
         return ["–", "–", "–"]
     models = len(runs) if row.ensemble else 1
@@ -123,9 +132,11 @@ def _cost(row: Row, runs: Sequence[Facts]) -> list[str]:
 
 
 def _decoding(by_seed: Mapping[int, Report]) -> str:
+    """Describe how a row was decoded; all its seeds are decoded in the same way."""
     for report in by_seed.values():
         decode, steps = report["decode"], report["checkpoints"]
-        several = len(steps[0] if isinstance(steps[0], list) else steps)  # lists for an ensemble
+        # `steps` has the checkpoints of a run, or one such list per model of an ensemble.
+        several = len(steps[0] if isinstance(steps[0], list) else steps)
         text = f"beam {decode['beam']}" if decode["beam"] > 1 else "greedy"
         return text + (f", mean of {several} checkpoints" if several > 1 else "")
     return "–"
@@ -138,17 +149,18 @@ def legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
         for row in plan.table.rows
         if not row.ensemble and len(reports.get(row.name, {})) < plan.seeds
     ]
-    elsewhere = any(row.published for row in plan.table.rows) and not plan.table.same_data
+    other_data = any(row.published for row in plan.table.rows) and not plan.table.same_data
     parts = [
         "Results are on the test split",
         f": mean ± standard deviation over {plan.seeds} seeds" if plan.seeds > 1 else "",
         f" (fewer for {'; '.join(fewer)})" if fewer else "",
-        ". Every run is scored with its best checkpoint on the validation split, or with the mean "
-        "of several checkpoints where the table says so.",
+        ". Every run is scored with the checkpoint that is best on the validation split, or with "
+        "the mean of several checkpoints where the table says so.",
         _explain_p(plan, p),
-        " Minutes are the time of one training run, including compilation and evaluation, while "
-        "other workers may share the device; later seeds of a row reuse its compiled programs.",
-        _ELSEWHERE if elsewhere else "",
+        f" Training {_counted(plan)} are summed over all training steps.",
+        " Minutes are the duration of one training run, including compilation and evaluation; "
+        "other runs may have shared the device. Later seeds of a row reuse its compiled programs.",
+        _OTHER_DATA if other_data else "",
     ]
     return "".join(parts)
 
@@ -170,18 +182,18 @@ _THESE_RUNS = (
     " The bootstrap compares these training runs only; the standard deviations show how much other "
     "seeds would differ."
 )
-_ELSEWHERE = (
+_OTHER_DATA = (
     " The published figures are for another corpus and other model sizes: compare the order of the "
     "rows, not the differences."
 )
 
 
 class Comparison(NamedTuple):
-    """Two rows of which the paper reports the second as better."""
+    """Two rows, of which the second is better according to the paper."""
 
     worse: str
     better: str
-    gain: float  # in our figures; positive if ours agree with the paper
+    gain: float  # in the measured figures; positive if they agree with the paper
     deviation: float  # standard deviation of the gain over seeds; 0 if it is unknown
     form: str
 
@@ -197,16 +209,17 @@ class Comparison(NamedTuple):
 
 
 def comparisons(plan: Plan, reports: Reports) -> list[Comparison]:
-    """Compare the rows of each published figure with those of the next better one.
+    """Compare neighboring rows in the order of the published figures, then the claimed pairs.
 
-    The claims of the table follow. Rows with equal published figures are not compared.
+    Rows with equal published figures are not compared with one another. All of them are compared
+    with all rows of the next better figure.
     """
     name = plan.table.measures[0]
     measure = MEASURES[name]
-    ours = {row.name: values(reports, row, measure) for row in plan.table.rows}
+    measured = {row.name: values(reports, row, measure) for row in plan.table.rows}
     by_figure: dict[float, list[str]] = {}
     for row in plan.table.rows:
-        if name in row.published and ours[row.name]:
+        if name in row.published and measured[row.name]:
             by_figure.setdefault(row.published[name], []).append(row.name)
     figures = sorted(by_figure, reverse=measure.lower_is_better)
     pairs = [
@@ -214,19 +227,25 @@ def comparisons(plan: Plan, reports: Reports) -> list[Comparison]:
         for worse, better in itertools.pairwise(figures)
         for pair in itertools.product(by_figure[worse], by_figure[better])
     ]
-    pairs += [(a, b) for a, b in plan.table.claims if ours[a] and ours[b]]
-    return [_compare(plan, worse, better, ours, measure) for worse, better in pairs]
+    pairs += [(a, b) for a, b in plan.table.claims if measured[a] and measured[b]]
+    return [_compare(plan, worse, better, measured, measure) for worse, better in pairs]
 
 
 def _compare(
-    plan: Plan, worse: str, better: str, ours: dict[str, list[float]], measure: Measure
+    plan: Plan, worse: str, better: str, measured: dict[str, list[float]], measure: Measure
 ) -> Comparison:
-    """Compare two rows. A row with one value, such as an ensemble, gets the others' variance."""
-    variances = {row: statistics.variance(found) for row, found in ours.items() if len(found) > 1}
+    """Compare two rows.
+
+    A row with a single value, such as an ensemble, is assumed to have the mean variance of the
+    other rows.
+    """
+    variances = {
+        row: statistics.variance(found) for row, found in measured.items() if len(found) > 1
+    }
     usual = statistics.mean(variances.values()) if variances else 0.0
-    low, high = ours[worse], ours[better]
+    low, high = measured[worse], measured[better]
     gain = statistics.mean(high) - statistics.mean(low)
-    models = [plan.runs_of(plan.table.row(name), 0) for name in (worse, better)]
+    models = [plan.run_folders(plan.table.row(name), 0) for name in (worse, better)]
     if models[0] == models[1] and len(low) == len(high) > 1:
         deviation = statistics.stdev(b - a for a, b in zip(low, high, strict=True))
     else:
@@ -236,10 +255,10 @@ def _compare(
 
 
 def order(plan: Plan, reports: Reports) -> str:
-    """Describe whether our figures have the published order, comparison by comparison."""
+    """Describe whether the measured figures have the published order, comparison by comparison."""
     found = comparisons(plan, reports)
     if not found:
-        return "The published figures do not say which of these rows is better." if reports else ""
+        return "The published figures do not rank these rows." if reports else ""
     agree, differ = [c for c in found if c.gain > 0], [c for c in found if c.gain < 0]
     equal = [c for c in found if c.gain == 0]
     missing = [row.name for row in plan.table.rows if row.name not in reports]
@@ -272,15 +291,15 @@ def _verdict(
 
 
 _DEVIATION = (
-    "(± is the standard deviation of the difference over seeds: the root of the summed variances "
-    "of both rows, or, where both rows decode the same models, the standard deviation of the "
-    "difference per seed. A row with a single value is assumed to have the mean variance of the "
+    "(± is the standard deviation of the difference over seeds: the square root of the summed "
+    "variances of both rows or, if both rows decode the same models, the standard deviation of the "
+    "differences per seed. A row with a single value is assumed to have the mean variance of the "
     "other rows.)"
 )
 
 
 def _signatures(plan: Plan, reports: Reports) -> str:
-    """Return the signatures of the measures, one per line."""
+    """Return a list of the sacreBLEU signatures of the measures."""
     found = {
         (name, text)
         for by_seed in reports.values()
@@ -288,7 +307,7 @@ def _signatures(plan: Plan, reports: Reports) -> str:
         for name, text in report.get("signatures", {}).items()
         if name in plan.table.measures
     }
-    return "".join(f"- {name}: `{text}`\n" for name, text in sorted(found))
+    return "".join(f"- {MEASURES[name].name}: `{text}`\n" for name, text in sorted(found))
 
 
 def _content(
@@ -299,7 +318,7 @@ def _content(
         row.name: {
             "run": None if row.merges else plan.run_name(row),
             "published": dict(row.published),
-            "ours": {n: values(reports, row, MEASURES[n]) for n in plan.table.measures},
+            "measured": {n: values(reports, row, MEASURES[n]) for n in plan.table.measures},
             "p": p.get(row.name),
             "facts": [run._asdict() for run in costs[row.name]],
         }
@@ -310,6 +329,6 @@ def _content(
 
 
 def _lengths(plan: Plan, by_seed: Mapping[int, Report]) -> dict:
-    """Return a row's BLEU by length if the page draws it."""
+    """Return a row's BLEU by source length if the page has a plot of it."""
     drawn = by_seed and "lengths" in plan.table.figures
     return {"lengths": [part._asdict() for part in mean_curve(by_seed)]} if drawn else {}

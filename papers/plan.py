@@ -1,11 +1,11 @@
 """The runs that a table needs, and the folders of runs, reports and pages.
 
-A run is stored under a digest of its config, in RESULTS/runs/CONFIG,DATA,DIGEST/seedN. Tables thus
-share runs, and a changed recipe is another run. The reports of a run are in its folder, one per way
-of decoding. The page of a table is in RESULTS/TARGET,DATA,SIZE.
+A run is stored in RESULTS/runs/CONFIG,DATA,DIGEST/seedN, where DIGEST is a hash of its config.
+Tables therefore share runs with equal configs, and a changed recipe is a new run. The reports of a
+run are in its folder, one per decoding setting. The page of a table is in RESULTS/TARGET,DATA,SIZE.
 
-This module must not import JAX when it is imported: reproduce.py imports it before program.run
-configures the compilation cache.
+This module imports JAX inside functions only: reproduce.py imports it before program.run configures
+the compilation cache.
 """
 
 import hashlib
@@ -24,35 +24,38 @@ CONFIGS = Path(__file__).parent.parent / "configs"
 
 
 class Plan(NamedTuple):
-    """A table on one corpus, in one size, over some seeds."""
+    """A table to reproduce, with the corpus, the model size and the number of seeds."""
 
     target: str
     table: Table
     data: str
     size: str
-    folder: Path  # of all results
+    folder: Path  # the parent of all runs and pages
     seeds: int
-    overrides: dict[str, Any]  # config fields of every run, such as data.dir
+    overrides: dict[str, Any]  # config fields that are set in every run, such as data.dir
 
     @property
     def name(self) -> str:
+        """Name of the page: target, corpus and size."""
         return ",".join(filter(None, (self.target, self.data, self.size)))
 
     @property
     def page_folder(self) -> Path:
+        """Folder of the page and its figures."""
         return self.folder / self.name
 
     def base(self, row: Row) -> Base:
-        """Return the config of a row without its changes of fields."""
+        """Return the config of a row before `row.changes` are applied."""
         arguments = {"size": self.size, **row.arguments, "data": self.data}
         file = CONFIGS / f"{row.config or self.table.config}.py"
         return Base(str(file), dict(arguments), self.overrides)
 
     def config(self, row: Row, seed: int = 0) -> Config:
+        """Return the complete config of a row."""
         return self.base(row).config(dict(row.changes), seed)
 
     def run_name(self, row: Row) -> str:
-        """Return the name of a row's runs, which identifies their config."""
+        """Return the folder name of a row's runs: config file, corpus and a hash of the config."""
         from training.workdir import PLACES, flat
 
         fields = flat(self.config(row)).items()
@@ -61,18 +64,19 @@ class Plan(NamedTuple):
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         return f"{row.config or self.table.config},{self.data},{digest}"
 
-    def run(self, row: Row, seed: int) -> Path:
+    def run_folder(self, row: Row, seed: int) -> Path:
+        """Return the folder of a row's training run with one seed."""
         return self.folder / "runs" / self.run_name(row) / f"seed{seed}"
 
     def runs(self) -> dict[str, list[Row]]:
-        """Return the rows of every run, by run name; rows may differ in decoding only."""
+        """Map run names to the rows that use the run; such rows differ in decoding only."""
         found: dict[str, list[Row]] = {}
         for row in self.table.rows:
             if not row.merges:
                 found.setdefault(self.run_name(row), []).append(row)
         return found
 
-    def left(self) -> list[tuple[str, int]]:
+    def untrained(self) -> list[tuple[str, int]]:
         """Return the names and seeds of the runs that are not trained yet."""
         from training.workdir import is_done
 
@@ -84,30 +88,33 @@ class Plan(NamedTuple):
         ]
 
     def flags(self, point: Point, seed: int) -> list[str]:
-        """Return the flags of train.py for a point named after a run, for the sweep's workers."""
+        """Return the flags of train.py for the run that the point names.
+
+        The workers of a sweep call this method.
+        """
         row = self.runs()[str(point["name"])][0]
         return self.base(row).flags(dict(row.changes), seed)
 
-    def scorings(self) -> Iterator[tuple[Row, int]]:
-        """Yield one pair of row and seed per report; an ensemble has one report."""
+    def rows_to_score(self) -> Iterator[tuple[Row, int]]:
+        """Yield the row and seed of every report; an ensemble has one report for all seeds."""
         for row in self.table.rows:
             yield from ((row, seed) for seed in range(1 if row.ensemble else self.seeds))
 
-    def report(self, row: Row, seed: int) -> Path:
-        """Return the folder of a report: of one run, or of the ensemble of all seeds."""
-        how = label({"checkpoint": row.checkpoint, **row.decode})
+    def report_folder(self, row: Row, seed: int) -> Path:
+        """Return the folder of a report on one run, or on the ensemble of all seeds."""
+        decoding = label({"checkpoint": row.checkpoint, **row.decode})
         if row.ensemble:
-            return self.run(row, 0).parent / f"ensemble of {self.seeds}" / how
-        return self.run(row, seed) / "reports" / how
+            return self.run_folder(row, 0).parent / f"ensemble of {self.seeds}" / decoding
+        return self.run_folder(row, seed) / "reports" / decoding
 
-    def runs_of(self, row: Row, seed: int) -> list[Path]:
-        """Return the runs behind a report."""
+    def run_folders(self, row: Row, seed: int) -> list[Path]:
+        """Return the folders of all runs that a report evaluates."""
         if row.merges:
-            return [self.run(self.table.row(name), seed) for name in row.merges]
-        return [self.run(row, s) for s in (range(self.seeds) if row.ensemble else [seed])]
+            return [self.run_folder(self.table.row(name), seed) for name in row.merges]
+        return [self.run_folder(row, s) for s in (range(self.seeds) if row.ensemble else [seed])]
 
     def trained_config(self, run: Path) -> Config:
-        """Return the config that a run was trained with, and the current place of its corpus."""
+        """Return the config that a run was trained with, but with the current corpus folder."""
         from training.workdir import load_config
 
         config = load_config(run)
@@ -118,9 +125,10 @@ class Plan(NamedTuple):
 def make_plan(
     target: str, table: Table, data: str, size: str, folder: Path, seeds: int, corpus: str
 ) -> Plan:
-    """Return the plan of a table, after building and checking the config of every row.
+    """Return the plan of a table; raise a UserError if the config of any row is invalid.
 
-    An empty `data` or `size` and 0 `seeds` stand for the table's defaults.
+    The table's defaults replace an empty `data` or `size` and 0 `seeds`. `corpus` is the folder of
+    the corpus, or "" for the config's default.
     """
     data, size, seeds = data or table.data[0], size or table.sizes[0], seeds or table.seeds
     for name, value, allowed in (("data", data, table.data), ("size", size, table.sizes)):
@@ -132,34 +140,34 @@ def make_plan(
     plan = Plan(target, table, data, size, folder, seeds, overrides)
     for row in table.rows:
         if not row.merges:
-            check(decoded(plan.config(row), row))
+            check(with_decoding(plan.config(row), row))
     return plan
 
 
-def decoded(config: Config, row: Row) -> Config:
-    """Apply a row's decoding settings to a config."""
+def with_decoding(config: Config, row: Row) -> Config:
+    """Return the config with the decoding settings of a row."""
     if "decode" in config:
         config.decode.update(dict(row.decode))
     return config
 
 
 class Facts(NamedTuple):
-    """What is known about a run besides its scores."""
+    """Facts about a training run: its size, its cost and its origin."""
 
     parameters: int
-    count: float  # number of tokens, or of other units of the loss, that the run has seen
-    seconds: float  # of training, compiling and evaluating; repeated steps count once
+    count: float  # number of loss terms, e.g. target tokens, in all training steps
+    seconds: float  # of training, compilation and evaluation; repeated steps count once
     commit: str
     device: str
 
 
 def facts(run: Path) -> Facts:
-    """Read the facts of a run from its log and run.json."""
+    """Read the facts about a run from its log.jsonl and run.json."""
     parameters, count, seconds, before = 0, 0.0, 0.0, 0.0
-    # Samples may contain U+2028, where splitlines() would split a line.
+    # Do not use splitlines(): samples may contain U+2028, which it treats as a line break.
     for line in map(json.loads, (run / "log.jsonl").read_bytes().split(b"\n")[:-1]):
         parameters, count = line.get("parameters", parameters), line.get("count", count)
-        if line["kind"] != "run":  # a "run" line starts an attempt, perhaps days later
+        if line["kind"] != "run":  # a "run" line starts a new attempt, possibly days later
             seconds += line["time"] - before
         before = line["time"]
     last = json.loads((run / "run.json").read_text("utf-8"))[-1]

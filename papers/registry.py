@@ -1,6 +1,6 @@
-"""Finds all tables that can be reproduced: every module-level `Table` in papers/tables.
+"""Find all tables that can be reproduced: every module-level `Table` in papers/tables.
 
-Its name is module.name_in_lowercase: TABLE1 in luong2015.py is luong2015.table1.
+A target is named after its module and its constant: TABLE1 in luong2015.py is luong2015.table1.
 """
 
 import re
@@ -10,13 +10,13 @@ from papers.table import Table
 
 
 def find_targets() -> dict[str, Table]:
-    """Return all tables by target name, ordered by year, module and definition."""
+    """Map target names to tables, ordered by year, module and position in the module."""
     found = discover("papers.tables", Table).items()
     ordered = sorted(found, key=lambda item: (_year(item[0][0]), item[0][0]))
     return {f"{module}.{name.lower()}": table for (module, name), table in ordered}
 
 
 def _year(module: str) -> int:
-    """Modules without a year come last."""
+    """Return the year in a module's name; modules without a year are sorted last."""
     year = re.search(r"\d{4}$", module)
     return int(year[0]) if year else 9999

@@ -1,4 +1,4 @@
-"""Score the runs of a plan and read their reports. Every report is made once."""
+"""Score the runs of a plan and read their reports. Existing reports are not computed again."""
 
 import contextlib
 import ctypes
@@ -24,31 +24,31 @@ from errors import Stopped, UserError, first_line, stop_signals
 from evaluation.results import Wanted
 from experiment import score_ensemble, score_run
 from papers.measures import Report
-from papers.plan import Plan, decoded
+from papers.plan import Plan, with_decoding
 from papers.table import Row
-from sweeping.devices import Share, deal
+from sweeping.devices import Share, machine_shares
 from sweeping.launch import PR_SET_PDEATHSIG
 from training.devices import make_mesh
 from training.workdir import is_done
 
-Reports = dict[str, dict[int, Report]]  # by row name and seed; an ensemble's seed is 0
+Reports = dict[str, dict[int, Report]]  # by row name and seed; an ensemble has seed 0
 
-KILLED = "its process was killed, perhaps for lack of memory: try fewer --workers"
+KILLED = "its process was killed, possibly because memory ran out: use fewer --workers"
 
 logger = logging.getLogger("alignax")
 
 
 def score_plan(plan: Plan, workers: int) -> list[str]:
-    """Score the trained runs that have no report yet; return the errors of those that failed."""
+    """Score all trained runs that have no report yet; return the errors of failed scorings."""
     wanted = [
         (row, seed)
-        for row, seed in plan.scorings()
-        if not (row.merges or plan.report(row, seed).exists())
-        and all(map(is_done, plan.runs_of(row, seed)))
+        for row, seed in plan.rows_to_score()
+        if not (row.merges or plan.report_folder(row, seed).exists())
+        and all(map(is_done, plan.run_folders(row, seed)))
     ]
     if not wanted:
         return []
-    logger.info(f"scoring: {len(wanted)} reports")
+    logger.info(f"scoring the test split: {len(wanted)} reports to write")
     errors = []
     with stop_signals("stopping when the reports in progress are written") as signals:
         for number, (name, error) in enumerate(_score_all(plan, wanted, workers, signals), 1):
@@ -63,18 +63,21 @@ def score_plan(plan: Plan, workers: int) -> list[str]:
 def _score_all(
     plan: Plan, wanted: list[tuple[Row, int]], workers: int, signals: list[int]
 ) -> Iterator[tuple[str, str]]:
-    """Score rows until a signal arrives; yield the name and the error of each report.
+    """Score rows until a signal arrives; yield the name and the error message of each report.
 
-    One worker is this process; several workers are processes with one share of the machine each.
+    A single worker is this process. Several workers are separate processes, each with one share of
+    the machine.
     """
     if workers == 1:
         for row, seed in wanted:
             if not signals:
                 yield _name(plan, row, seed), score_row(plan, row, seed)
         return
-    context = multiprocessing.get_context("spawn")  # JAX has threads, which fork does not copy
+    context = multiprocessing.get_context(
+        "spawn"
+    )  # forking a process with JAX's threads can deadlock
     shares = context.Queue()
-    for share in deal(workers):
+    for share in machine_shares(workers):
         shares.put(share)
     with ProcessPoolExecutor(workers, context, _take_share, (shares, os.getpid())) as pool:
         waiting = {pool.submit(score_row, plan, row, seed): (row, seed) for row, seed in wanted}
@@ -84,14 +87,14 @@ def _score_all(
                 name = _name(plan, row, seed)
                 try:
                     yield name, future.result()
-                except BrokenProcessPool:  # all futures that are left raise it, too
+                except BrokenProcessPool:  # all remaining futures raise it, too
                     yield name, KILLED
-            if signals:  # reports in progress are finished
-                waiting = {future: one for future, one in waiting.items() if not future.cancel()}
+            if signals:  # finish only the reports in progress
+                waiting = {future: key for future, key in waiting.items() if not future.cancel()}
 
 
 def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
-    """Restrict this process to one share of the machine, and to the lifetime of its parent."""
+    """Restrict this process to one share of the machine; it is killed when its parent dies."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the parent handles them
         signal.signal(number, signal.SIG_IGN)
     absl.logging.set_verbosity(absl.logging.FATAL)
@@ -105,22 +108,22 @@ def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
 
 
 def _name(plan: Plan, row: Row, seed: int) -> str:
-    """Return the name of a report in log lines."""
+    """Return the name of a report for log lines."""
     return f"{row.name}, " + (f"{plan.seeds} models" if row.ensemble else f"seed {seed}")
 
 
 def score_row(plan: Plan, row: Row, seed: int) -> str:
-    """Write the report of a row; return an error message, or "" if all went well."""
-    folder, runs = plan.report(row, seed), plan.runs_of(row, seed)
-    config = decoded(plan.trained_config(runs[0]), row)
+    """Write the report of a row; return an error message, or "" on success."""
+    folder, runs = plan.report_folder(row, seed), plan.run_folders(row, seed)
+    config = with_decoding(plan.trained_config(runs[0]), row)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # The report is renamed to its final folder when it is complete.
+    # Write to a temporary folder first, so that no incomplete report is ever read.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as part:
         complete, decode = Path(part) / "report", config.get("decode")
         pictures = int(seed == 0)
         wanted = Wanted("test", complete, pictures=pictures, page=0, decode=decode, ter=False)
         try:
-            with contextlib.redirect_stdout(io.StringIO()):  # only the page is printed
+            with contextlib.redirect_stdout(io.StringIO()):  # do not print the scores
                 if row.ensemble:
                     score_ensemble(config, runs, make_mesh(), row.checkpoint, wanted)
                 else:
@@ -131,19 +134,19 @@ def score_row(plan: Plan, row: Row, seed: int) -> str:
         except (MemoryError, jax.errors.JaxRuntimeError) as error:
             return first_line(error)
         except OSError as error:
-            if not folder.exists():  # otherwise another process has written the same report
+            if not folder.exists():  # if it exists, another process has written the same report
                 return first_line(error)
     return ""
 
 
 def read_reports(plan: Plan) -> Reports:
-    """Read all reports that exist."""
+    """Read all existing reports of a plan."""
     found: Reports = {}
-    for row, seed in plan.scorings():
+    for row, seed in plan.rows_to_score():
         if row.merges:
             report = _merged(plan, row, seed)
         else:
-            path = plan.report(row, seed) / "scores.json"
+            path = plan.report_folder(row, seed) / "scores.json"
             report = json.loads(path.read_text("utf-8")) if path.exists() else None
         if report is not None:
             found.setdefault(row.name, {})[seed] = report
@@ -151,11 +154,13 @@ def read_reports(plan: Plan) -> Reports:
 
 
 def _merged(plan: Plan, row: Row, seed: int) -> Report | None:
-    """Score the mean of several rows' predictions for a series (Schuster 1997, §II-C)."""
-    parts = [plan.report(plan.table.row(name), seed) / "predictions.txt" for name in row.merges]
+    """Score the mean of the predictions of several rows (Schuster 1997, §II-C)."""
+    parts = [
+        plan.report_folder(plan.table.row(name), seed) / "predictions.txt" for name in row.merges
+    ]
     if not all(part.exists() for part in parts):
         return None
-    config = plan.trained_config(plan.runs_of(row, seed)[0])
+    config = plan.trained_config(plan.run_folders(row, seed)[0])
     split = LabellingCorpus(config.data).prepare().split("test")
     gold = np.concatenate([x["label"][:, 0] for x in split.examples(np.arange(len(split)))])
     values = np.array([part.read_text().split() for part in parts], float)

@@ -1,8 +1,8 @@
-"""Whether a row differs significantly from the row above.
+"""Test whether a row differs significantly from the row above.
 
-Where every test example has a result of its own (translations and answers), this is the paired
-bootstrap over examples, for the mean over seeds. Otherwise it is Welch's t-test over seeds, which
-needs at least two seeds and has little power with few.
+Translations and answers are compared with the paired bootstrap over test examples, for the mean
+over seeds. All other results are compared with Welch's t-test over seeds, which needs at least two
+seeds and has little power with few seeds.
 """
 
 import math
@@ -37,7 +37,7 @@ def values(reports: Reports, row: Row, measure: Measure) -> list[float]:
 def significance(plan: Plan, reports: Reports) -> dict[str, str]:
     """Return the formatted p-value of each row's difference from the row above.
 
-    The difference is in the first measure of the table. Rows without a p-value are left out.
+    Rows are compared by the first measure of the table. Rows that cannot be tested are left out.
     """
     name = plan.table.measures[0]
     measured = [row for row in plan.table.rows if row.name in reports]
@@ -72,8 +72,8 @@ def _format(p: float) -> str:
 def _translations(
     plan: Plan, reports: Reports, rows: list[Row], name: str
 ) -> dict[str, list[ExampleStatistics]]:
-    """Return the statistics of BLEU or exact match per sentence, by row and seed."""
-    task = Translation(plan.trained_config(plan.run(rows[0], 0)))
+    """Return the BLEU or exact-match statistics of every sentence, by row and seed."""
+    task = Translation(plan.trained_config(plan.run_folder(rows[0], 0)))
     gold = [texts for _, texts in references(task, "test")]
     gold_words = [[task.scored_words(text) for text in several] for several in gold]
 
@@ -83,25 +83,30 @@ def _translations(
         return bleu_statistics([task.scored_words(text) for text in texts], gold_words)
 
     return {
-        row.name: [statistics(read_hypotheses(plan.report(row, s))) for s in reports[row.name]]
+        row.name: [
+            statistics(read_hypotheses(plan.report_folder(row, s))) for s in reports[row.name]
+        ]
         for row in rows
     }
 
 
 def _answers(plan: Plan, reports: Reports, row: Row) -> list[ExampleStatistics]:
-    """Return which examples were answered correctly, by seed.
+    """Return which test examples were answered correctly, by seed.
 
-    A line of predictions.txt has the prediction, its probability and the gold answer.
+    Every line of predictions.txt has the prediction, its probability and the gold answer.
     """
-    files = [plan.report(row, seed) / "predictions.txt" for seed in reports[row.name]]
-    # splitlines() would also split at U+2028.
+    files = [plan.report_folder(row, seed) / "predictions.txt" for seed in reports[row.name]]
+    # Do not use splitlines(), which also splits at U+2028.
     lines = [file.read_text("utf-8").split("\n")[:-1] for file in files]
     cells = [[line.split("\t") for line in one_seed] for one_seed in lines]
-    return [mean_statistics([ours == gold for ours, _, gold, *_ in rows]) for rows in cells]
+    return [mean_statistics([answer == gold for answer, _, gold, *_ in rows]) for rows in cells]
 
 
 def welch(first: list[float], second: list[float]) -> float:
-    """Return the p-value of Welch's t-test; NaN if either side has fewer than two values."""
+    """Return the two-sided p-value of Welch's t-test.
+
+    It is NaN if either sample has fewer than two values, or if all values are equal.
+    """
     if min(len(first), len(second)) < 2 or np.ptp([*first, *second]) == 0:
         return math.nan
     return float(stats.ttest_ind(first, second, equal_var=False).pvalue)  # pyright: ignore

@@ -1,4 +1,4 @@
-"""A paper's table or figure as data: rows, the configs that train them, published figures."""
+"""Describe a paper's table or figure as data: rows, their configs and the published figures."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,46 +10,47 @@ FieldValue = bool | int | float | str
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One row: its name in the paper, its config, and its published figures by measure."""
+    """One row of a table: its name in the paper, its config and its published figures."""
 
     name: str
-    arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of the config file
-    changes: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)  # of config fields
-    published: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    config: str = ""  # file of configs/; default: the table's
-    decode: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)  # for scoring only
+    # Arguments of the config file, as in luong2015.py:score=dot.
+    arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    changes: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)  # config fields
+    published: Mapping[str, float] = dataclasses.field(default_factory=dict)  # by measure
+    config: str = ""  # name of a file in configs/; "": the config of the table
+    # Fields of config.decode. They apply to scoring only, so rows can share a training run.
+    decode: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)
     checkpoint: str = "best"
     ensemble: bool = False  # score the models of all seeds as one ensemble
-    merges: tuple[str, ...] = ()  # names of rows whose predictions are averaged; trains nothing
+    merges: tuple[str, ...] = ()  # names of the rows whose predictions this row averages
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """One table or figure. Rows are compared by the first of `measures`.
+    """One table or figure of a paper; its rows are compared by the first entry of `measures`.
 
-    `source` and `differs` describe the set-up. Results, and remarks about them, belong into
-    docs/results.
+    `source` and `differs` describe the experimental setup only. Results and remarks about them are
+    written in docs/results.
     """
 
     title: str
-    source: str  # of the published figures and the claims, with their corpus; not a sentence
-    config: str  # file of configs/
-    measures: tuple[str, ...]  # names of papers/measures.py
+    source: str  # where the figures and claims were published, and on which corpus; no period
+    config: str  # name of a file in configs/
+    measures: tuple[str, ...]  # names in papers/measures.py
     rows: tuple[Row, ...]
-    data: tuple[str, ...]  # names of configs/datasets.py; the first is the default
-    minutes: float  # per run of the first size on the first corpus, alone on `machine`
-    sizes: tuple[str, ...] = ("small", "tiny", "paper")  # the first is the default; ("",): no sizes
+    data: tuple[str, ...]  # names in configs/datasets.py; the first is the default
+    minutes: float  # time of one run with the default size and corpus, alone on `machine`
+    sizes: tuple[str, ...] = ("small", "tiny", "paper")  # first: the default; ("",): no sizes
     seeds: int = 3
     machine: str = "an H200"
-    differs: str = ""  # how the set-up differs from the paper's, in sentences
+    differs: str = ""  # complete sentences on how the setup differs from the paper's
     same_data: bool = False  # whether the published figures are for the same corpus
-    claims: tuple[
-        tuple[str, str], ...
-    ] = ()  # pairs (worse row, better row) claimed without figures
-    figures: tuple[str, ...] = ()  # names of papers/figures.py
+    # Pairs (worse row, better row) that the paper claims without figures.
+    claims: tuple[tuple[str, str], ...] = ()
+    figures: tuple[str, ...] = ()  # names in papers/figures.py
 
     def __post_init__(self) -> None:
-        """Check the table when it is defined, not after all its rows are trained."""
+        """Check the table when it is defined, before any row is trained."""
         names = [row.name for row in self.rows]
         mentioned = {name for pair in self.claims for name in pair}
         mentioned |= {name for row in self.rows for name in row.merges}
@@ -68,6 +69,6 @@ class Table:
         return next(row for row in self.rows if row.name == name)
 
     def above(self, row: Row) -> Row | None:
-        """Return the row above; None for the first row."""
-        place = self.rows.index(row)
-        return self.rows[place - 1] if place else None
+        """Return the row above `row`, or None for the first row."""
+        index = self.rows.index(row)
+        return self.rows[index - 1] if index else None

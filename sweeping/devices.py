@@ -1,4 +1,4 @@
-"""Divide the CPU cores and GPUs of this machine among workers, and start train.py on one share."""
+"""Divide the CPU cores and GPUs of this machine among workers."""
 
 import os
 import shutil
@@ -11,27 +11,27 @@ from typing import NamedTuple
 from errors import UserError
 
 ROOT = Path(__file__).parent.parent
-# The fraction of a GPU's memory that JAX allocates: the current name and the former one.
+# Environment variables for the fraction of GPU memory that JAX allocates: current and former name.
 MEMORY = "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
 
 class Share(NamedTuple):
-    """The part of the machine that one worker uses."""
+    """The CPU cores that one worker uses, and the environment variables that select its GPUs."""
 
     cores: list[int]
     environment: dict[str, str]
 
 
-def deal(workers: int) -> list[Share]:
-    """Return one share per worker, with cores and GPUs dealt out in turn.
+def machine_shares(workers: int) -> list[Share]:
+    """Return one share per worker; cores and GPUs are distributed round-robin.
 
-    When there are more workers than GPUs, several workers share a GPU. They also divide its memory,
-    or the part of it that XLA_CLIENT_MEM_FRACTION allows.
+    When there are more workers than GPUs, several workers share a GPU and divide its memory, or the
+    fraction of it that XLA_CLIENT_MEM_FRACTION allows.
     """
     cores, gpus = _cores(), _gpus()
     shares = []
     for worker in range(workers):
-        dealt = cores[worker::workers] or [cores[worker % len(cores)]] if cores else []
+        share = cores[worker::workers] or [cores[worker % len(cores)]] if cores else []
         environment = {}
         if gpus:
             visible = gpus[worker::workers] or [gpus[worker % len(gpus)]]
@@ -39,7 +39,7 @@ def deal(workers: int) -> list[Share]:
             if workers > len(gpus):
                 name, fraction = _memory()
                 environment[name] = f"{fraction / -(-workers // len(gpus)):.3f}"
-        shares.append(Share(dealt, environment))
+        shares.append(Share(share, environment))
     return shares
 
 
@@ -52,18 +52,21 @@ def train_command(share: Share, flags: Sequence[str]) -> list[str]:
 
 def train_environment(share: Share) -> dict[str, str]:
     """Return the environment variables for `train_command`."""
-    # An unfiltered traceback ends with its error, not with a note about how JAX filtered it.
+    # Workers report the last line of a traceback. It is the error only if JAX does not filter the
+    # traceback, because a filtered one ends with a note about the filtering.
     return {**os.environ, "JAX_TRACEBACK_FILTERING": "off", **share.environment}
 
 
 def _memory() -> tuple[str, float]:
-    """Return the name and value of the memory fraction; the default is JAX's for one process."""
+    """Return the environment variable of the memory fraction and its value, by default 0.9."""
     name = next((name for name in MEMORY if name in os.environ), MEMORY[0])
     given = os.environ.get(name, "0.9")
     try:
         return name, float(given)
     except ValueError:
-        raise UserError(f"{name}={given} is not a number: write one like .45") from None
+        raise UserError(
+            f"{name}={given} is not a number: set it to a fraction such as 0.45"
+        ) from None
 
 
 def _cores() -> list[int]:
@@ -73,7 +76,7 @@ def _cores() -> list[int]:
 
 
 def _gpus() -> list[str]:
-    """Return the NVIDIA GPUs by number, or by their names in CUDA_VISIBLE_DEVICES."""
+    """Return the entries of CUDA_VISIBLE_DEVICES or, if it is not set, the number of every GPU."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [name for name in visible.split(",") if name and name != "-1"]

@@ -1,4 +1,4 @@
-"""Estimate how long a sweep takes, from a few training steps at its first point."""
+"""Estimate the duration of a sweep by training its first point for a few steps."""
 
 import json
 import subprocess
@@ -12,26 +12,28 @@ from errors import UserError
 from sweeping.devices import Share, train_command, train_environment
 from sweeping.points import Base, Point
 
-STEPS = 20
-TRYING = f"training one run for {2 * STEPS} steps and one evaluation (may take minutes on a CPU)"
+STEPS = 20  # training steps that are timed, after as many to warm up
+TRIAL_MESSAGE = (
+    f"training one run for {2 * STEPS} steps with one evaluation (this can take minutes on a CPU)"
+)
 
 
 class Estimate(NamedTuple):
     """The expected cost of one run."""
 
     steps: int  # training steps of the whole run
-    step: float  # seconds per training step
-    around: float  # seconds for starting, compiling and evaluating once
+    step_seconds: float  # per training step
+    overhead: float  # seconds to start, compile and evaluate once
     parameters: int
 
     @property
     def seconds(self) -> float:
         """Seconds of the whole run with one evaluation."""
-        return self.around + self.steps * self.step
+        return self.overhead + self.steps * self.step_seconds
 
 
 def duration(seconds: float) -> str:
-    """Format a duration for people: 45 s, 12 min, 7 h 05 min, 9 days."""
+    """Format a duration, for example as 45 s, 12 min, 7 h 05 min or 9 days."""
     minutes = round(seconds / 60)
     if seconds < 100:
         return f"{seconds:.0f} s"
@@ -42,9 +44,9 @@ def duration(seconds: float) -> str:
 
 
 def estimate(base: Base, point: Point, share: Share) -> Estimate:
-    """Train for a few steps in a temporary folder and measure the time.
+    """Estimate the cost of a run by training for a few steps in a temporary folder.
 
-    train.py runs on one worker's share of the machine, and its messages are shown.
+    train.py runs on one worker's share of the machine and prints its messages to stderr.
     """
     config: Config = base.config(point, 0)
     few = {"steps": 2 * STEPS, "eval_every": 2 * STEPS, "log_every": STEPS, "samples": 0}
@@ -58,7 +60,9 @@ def estimate(base: Base, point: Point, share: Share) -> Estimate:
         )  # fmt: skip
         seconds = time.monotonic() - began
         if done.returncode:
-            raise UserError("the trial run failed; its error message is above")
+            raise UserError(
+                "the short run for the time estimate failed: see its error message above"
+            )
         text = (Path(folder) / "run" / "log.jsonl").read_text("utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
     first = next(line for line in lines if line["kind"] == "run")

@@ -1,9 +1,10 @@
-"""Replace this process by another Python program that stops when its parent dies.
+"""Run another Python program that is stopped when its parent process dies.
 
     python sweeping/launch.py PARENT 0,1 train.py --config=...
 
-The program runs on the given cores only, and receives SIGTERM when the process PARENT dies. This is
-a separate program because almost nothing is safe between fork and exec in a parent with threads.
+The program runs on the given CPU cores only, and receives SIGTERM when the process with the id
+PARENT dies. This is a separate program because a parent with threads can do almost nothing safely
+between fork and exec.
 """
 
 import ctypes
@@ -15,6 +16,7 @@ PR_SET_PDEATHSIG = 1  # from sys/prctl.h
 
 
 def main() -> None:
+    """Restrict this process, then replace it by the program of the command line."""
     parent, cores, *command = sys.argv[1:]
     if sys.platform == "linux":
         if cores:

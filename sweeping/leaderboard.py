@@ -1,4 +1,4 @@
-"""A sweep's results as Markdown, CSV and JSON: one row per point, best first."""
+"""Write the results of a sweep as Markdown, CSV and JSON: one row per point, best first."""
 
 import csv
 import json
@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 
 from evaluation.tables import table
 from sweeping.points import Point, changes, label, run_name, short_names
+from sweeping.settings import LOSS_UNIT
 from sweeping.study import Record
 
 
@@ -22,27 +23,29 @@ class Standing(NamedTuple):
     scores: list[float]  # best validation scores of the complete runs
     pruned: list[float]  # last validation scores of the pruned runs
     errors: list[str]  # error messages of the failed runs
-    waiting: int  # number of runs that are not over
+    unfinished: int  # number of runs that are waiting or running
     parameters: int | None
-    count: float | None  # mean number of tokens (or other loss units) seen by a complete run
+    count: float | None  # mean number of loss terms, e.g. target tokens, in a complete run
     seconds: float | None  # mean time of a complete run, over all its attempts
     run: str  # folder of the point's runs, relative to the sweep's folder
 
     @property
     def mean(self) -> float | None:
+        """Mean score over seeds; None without a complete run."""
         return statistics.mean(self.scores) if self.scores else None
 
     @property
     def deviation(self) -> float | None:
-        """Standard deviation over seeds."""
+        """Standard deviation of the scores over seeds; None with fewer than two complete runs."""
         return statistics.stdev(self.scores) if len(self.scores) > 1 else None
 
 
 def make_standings(records: Iterable[Record], lower_is_better: bool) -> list[Standing]:
     """Group trials by point and sort the points by their mean score.
 
-    Points whose runs all completed come first. Points with pruned or failed runs follow, because
-    their remaining seeds may have been lucky; then points with pruned runs only, and the rest.
+    Points without pruned or failed runs come first. Points with some pruned or failed runs follow,
+    because the mean over their remaining seeds is biased. Points with only pruned runs are next,
+    and points without any score are last.
     """
     by_key: dict[str, list[Record]] = {}
     for record in records:
@@ -59,7 +62,7 @@ def make_standings(records: Iterable[Record], lower_is_better: bool) -> list[Sta
 
 
 def _standing(records: Sequence[Record]) -> Standing:
-    """Summarise the trials of one point."""
+    """Summarize the trials of one point."""
 
     def in_state(state: TrialState) -> list[Record]:
         return [record for record in records if record.state == state]
@@ -74,7 +77,7 @@ def _standing(records: Sequence[Record]) -> Standing:
         scores=[r.score for r in in_state(TrialState.COMPLETE) if r.score is not None],
         pruned=[r.score for r in in_state(TrialState.PRUNED) if r.score is not None],
         errors=[r.facts["error"] for r in in_state(TrialState.FAIL) if "error" in r.facts],
-        waiting=sum(not r.over for r in records),
+        unfinished=sum(not r.over for r in records),
         parameters=parameters[0] if parameters else None,
         count=mean("count"),
         seconds=mean("seconds"),
@@ -82,13 +85,18 @@ def _standing(records: Sequence[Record]) -> Standing:
     )  # fmt: skip
 
 
-def write_leaderboard(standings: Sequence[Standing], metric: str, folder: Path) -> str:
-    """Write leaderboard.md, .csv and .json; return the Markdown."""
+def write_leaderboard(
+    standings: Sequence[Standing], metric: str, folder: Path, unit: str = LOSS_UNIT
+) -> str:
+    """Write leaderboard.md, .csv and .json; return the Markdown.
+
+    `unit` is the plural name of the units that the loss is averaged over, such as "tokens".
+    """
     fields = list(dict.fromkeys(name for s in standings for name in changes(s.point)))
     named = any("name" in s.point for s in standings)
     columns = {"name": "name"} if named else {}
     columns |= short_names(fields)
-    figures = [metric, "±", "seeds", "parameters", "seen", "seconds"]
+    figures = [metric, "standard deviation", "seeds", "parameters", f"training {unit}", "seconds"]
     rows = [
         [*(_value(s.point, name) for name in columns), *_figures(s), _remarks(s) or " "]
         for s in standings
@@ -103,11 +111,11 @@ def write_leaderboard(standings: Sequence[Standing], metric: str, folder: Path) 
             means = [s.mean, s.deviation, len(s.scores)]
             costs = [s.parameters, s.count, s.seconds]
             writer.writerow([*values, *means, *costs, s.run, _remarks(s)])
-    whole = [
+    entries = [
         {"label": label(s.point), **s._asdict(), "mean": s.mean, "deviation": s.deviation}
         for s in standings
     ]
-    result = {"metric": metric, "rows": whole}
+    result = {"metric": metric, "rows": entries}
     (folder / "leaderboard.json").write_text(json.dumps(result, indent=2) + "\n", "utf-8")
     return text
 
@@ -127,17 +135,17 @@ def _figures(standing: Standing) -> list[str]:
 
 
 def _remarks(standing: Standing) -> str:
-    """Describe the point's pruned, failed and unfinished runs."""
+    """Describe the pruned, failed and unfinished runs of a point."""
     pruned = ", ".join(number(score) for score in standing.pruned)
     errors = [error.replace("|", "¦") for error in standing.errors]
     remarks = [
         *([f"pruned at {pruned}"] if standing.pruned else []),
         *(f"failed: {error}" for error in errors),
-        *([f"{standing.waiting} not finished"] if standing.waiting else []),
+        *([f"{standing.unfinished} not finished"] if standing.unfinished else []),
     ]
     return "; ".join(remarks)
 
 
 def number(value: float | None) -> str:
-    """Format a score with four significant digits, or as – where there is none."""
+    """Format a score with four significant digits; a missing score is –."""
     return "–" if value is None or math.isnan(value) else f"{value:#.4g}"

@@ -1,4 +1,4 @@
-"""A lock shared by all threads, processes and machines that use one database."""
+"""A lock that is shared by all threads, processes and machines that use one database."""
 
 import contextlib
 import fcntl
@@ -11,16 +11,16 @@ from sqlalchemy.engine import URL
 
 
 class Mutex:
-    """A lock file beside a SQLite file, or an advisory lock of a PostgreSQL server.
+    """A file lock next to a SQLite database, or an advisory lock of a PostgreSQL server.
 
-    Both kinds are released when the process that holds them dies.
+    Both are released when the process that holds them dies.
     """
 
     def __init__(self, url: URL, name: str):
         self._url, self._key = url, {"key": zlib.crc32(name.encode())}
-        # Threads wait here, so that only one of them opens a connection.
+        # The threads of this process wait for this lock, so only one of them opens a connection.
         self._thread_lock = threading.Lock()
-        # No pool: a pooled connection would keep a lock that an error left behind.
+        # Without a pool, closing the connection after an error releases the lock.
         self._engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
 
     @contextlib.contextmanager

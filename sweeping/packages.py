@@ -1,4 +1,4 @@
-"""Packages that only sweep.py and reproduce.py need."""
+"""Check the packages that only sweep.py and reproduce.py need."""
 
 from errors import require_packages
 
@@ -6,8 +6,5 @@ PACKAGES = ("optuna", "sqlalchemy", "rich")
 
 
 def check_packages(program: str, *names: str) -> None:
-    """Raise a UserError when a package is not installed.
-
-    `names` defaults to all of PACKAGES.
-    """
+    """Raise a UserError if a package in `names` (default: PACKAGES) is not installed."""
     require_packages(program, *(names or PACKAGES))

@@ -1,4 +1,4 @@
-"""Plots of a sweep: history, importance, slices and parallel coordinates."""
+"""Draw the plots of a sweep: history, importance, slices and parallel coordinates."""
 
 import warnings
 from collections.abc import Sequence
@@ -19,23 +19,23 @@ from optuna.trial import TrialState
 from sweeping.points import changes, short_names
 from sweeping.study import Record
 
-FEW_VALUES = 8  # a field with more numbers than this gets a numeric axis
+FEW_VALUES = 8  # a field with more distinct numbers gets a numeric axis, not a categorical one
 DOT = {"s": 28, "alpha": 0.7, "linewidths": 0}
 
 
 class Axis(NamedTuple):
-    """One field in which points differ, as an axis of a plot.
+    """A plot axis for one config field in which the points differ.
 
-    A point that does not set the field has the value –.
+    The value of a point that does not set the field is shown as –.
     """
 
     name: str
     ticks: list[str]  # labels of a categorical axis; empty for a numeric one
-    places: np.ndarray  # coordinate of every run; NaN where it has no number
+    coordinates: np.ndarray  # coordinate of every run; NaN if the run has no number
     log: bool = False
 
     def label(self, axes: Axes) -> None:
-        """Label the x axis of a plot."""
+        """Set the label, ticks and scale of the x axis of a plot."""
         axes.set_xlabel(self.name)
         if self.ticks:
             axes.set_xticks(range(len(self.ticks)), self.ticks, rotation=30)
@@ -45,7 +45,7 @@ class Axis(NamedTuple):
 
 
 def draw(records: Sequence[Record], metric: str, lower_is_better: bool, folder: Path) -> None:
-    """Draw the complete runs as PNG files; draw nothing unless their points differ."""
+    """Draw the complete runs as PNG files; draw nothing if all points are equal."""
     complete = [record for record in records if record.state == TrialState.COMPLETE]
     scores = np.array([record.score for record in complete], float)
     fields = _axes(complete)
@@ -67,12 +67,12 @@ def _axes(records: Sequence[Record]) -> list[Axis]:
         if len(values) < 2:
             continue
         if len(numbers) > FEW_VALUES and len(numbers) >= len(values) - 1:
-            places = np.array([np.nan if x == "–" else x for x in by_run], float)
+            coordinates = np.array([np.nan if x == "–" else x for x in by_run], float)
             log = min(numbers) > 0 and max(numbers) / min(numbers) > 20
-            found.append(Axis(short, [], places, log))
+            found.append(Axis(short, [], coordinates, log))
         else:
-            places = np.array([values.index(x) for x in by_run], float)
-            found.append(Axis(short, [_shown(x) for x in values], places))
+            coordinates = np.array([values.index(x) for x in by_run], float)
+            found.append(Axis(short, [_shown(x) for x in values], coordinates))
     return found
 
 
@@ -94,25 +94,30 @@ def _history(scores: np.ndarray, metric: str, lower_is_better: bool, path: Path)
 def _importance(
     fields: list[Axis], scores: np.ndarray, metric: str, lower_is_better: bool, path: Path
 ) -> None:
-    """Draw PED-ANOVA importances: how much the better runs differ from all runs in a field."""
+    """Draw the importance of every field for the score, computed by PED-ANOVA.
+
+    A field is important if its values in the better runs differ from its values in all runs.
+    """
     study = optuna.create_study(direction="minimize" if lower_is_better else "maximize")
-    known = [axis for axis in fields if not np.isnan(axis.places).any()]
+    known = [axis for axis in fields if not np.isnan(axis.coordinates).any()]
     distributions = {axis.name: _distribution(axis) for axis in known}
     for run, score in enumerate(scores):
         params = {
-            axis.name: axis.ticks[int(axis.places[run])] if axis.ticks else axis.places[run]
+            axis.name: axis.ticks[int(axis.coordinates[run])]
+            if axis.ticks
+            else axis.coordinates[run]
             for axis in known
         }
         trial = optuna.create_trial(params=params, distributions=distributions, value=score)
         study.add_trial(trial)
     evaluator = optuna.importance.PedAnovaImportanceEvaluator()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # with few points all importances are equal
+        warnings.simplefilter("ignore")  # Optuna warns that few points give equal importances
         found = optuna.importance.get_param_importances(study, evaluator=evaluator)
     figure, axes = plt.subplots(figsize=(6, 0.8 + 0.4 * len(found)), layout="constrained")
     bars = axes.barh(list(found)[::-1], list(found.values())[::-1], height=0.6)
     axes.bar_label(bars, fmt="%.2f", padding=3)
-    axes.set_xlabel(f"importance for {metric} (sum: 1)")
+    axes.set_xlabel(f"importance for {metric} (sums to 1)")
     axes.margins(x=0.12)
     _save(figure, path)
 
@@ -120,23 +125,23 @@ def _importance(
 def _distribution(axis: Axis) -> BaseDistribution:
     if axis.ticks:
         return CategoricalDistribution(axis.ticks)
-    return FloatDistribution(axis.places.min(), axis.places.max(), log=axis.log)
+    return FloatDistribution(axis.coordinates.min(), axis.coordinates.max(), log=axis.log)
 
 
 def _slices(fields: list[Axis], scores: np.ndarray, metric: str, path: Path) -> None:
-    """Draw the scores over every field, with the mean of each value of a categorical one."""
+    """Draw the scores as a function of every field; lines show the mean per categorical value."""
     widths = [max(2.5, 0.7 * len(axis.ticks)) for axis in fields]
     figure, row = plt.subplots(
         1, len(fields), figsize=(sum(widths) + 0.8, 3.6), width_ratios=widths, sharey=True,
         squeeze=False, layout="constrained",
     )  # fmt: skip
     for axis, axes in zip(fields, row[0], strict=True):
-        # Jitter keeps equal scores apart.
+        # Jitter separates runs with equal scores.
         jitter = np.random.default_rng(0).uniform(-0.15, 0.15, len(scores)) if axis.ticks else 0
-        axes.scatter(axis.places + jitter, scores, **DOT)
-        for place in range(len(axis.ticks)):
-            mean = scores[axis.places == place].mean()
-            axes.plot([place - 0.3, place + 0.3], [mean, mean], color="C1", lw=2)
+        axes.scatter(axis.coordinates + jitter, scores, **DOT)
+        for tick in range(len(axis.ticks)):
+            mean = scores[axis.coordinates == tick].mean()
+            axes.plot([tick - 0.3, tick + 0.3], [mean, mean], color="C1", lw=2)
         axis.label(axes)
     row[0][0].set_ylabel(f"{metric} (line: mean)")
     _save(figure, path)
@@ -145,19 +150,22 @@ def _slices(fields: list[Axis], scores: np.ndarray, metric: str, path: Path) -> 
 def _parallel(
     fields: list[Axis], scores: np.ndarray, metric: str, lower_is_better: bool, path: Path
 ) -> None:
-    """Draw one line per run across all fields and the metric; the best runs are on top."""
+    """Draw one line per run through its value of every field and of the metric.
+
+    The best runs are drawn last, on top of the others.
+    """
     columns = [*fields, Axis(metric, [], scores)]
     figure, axes = plt.subplots(figsize=(1 + 1.6 * len(columns), 4), layout="constrained")
-    colours = plt.get_cmap("viridis_r" if lower_is_better else "viridis")
+    colors = plt.get_cmap("viridis_r" if lower_is_better else "viridis")
     scale = Normalize(scores.min(), scores.max() if scores.max() > scores.min() else None)
-    offsets = np.linspace(-0.04, 0.04, len(scores))  # keep lines apart at categorical values
+    offsets = np.linspace(-0.04, 0.04, len(scores))  # separates lines at categorical values
     heights = np.stack([_height(axis) + offsets * bool(axis.ticks) for axis in columns], axis=1)
     order = np.argsort(scores)
     for run in order[::-1] if lower_is_better else order:
-        axes.plot(heights[run], color=colours(scale(scores[run])), alpha=0.8, lw=1.2)
+        axes.plot(heights[run], color=colors(scale(scores[run])), alpha=0.8, lw=1.2)
     for x, axis in enumerate(columns):
         axes.axvline(x, color="0.6", lw=0.8, zorder=0)
-        ends = [_shown(float(end(axis.places))) for end in (np.nanmin, np.nanmax)]
+        ends = [_shown(float(end(axis.coordinates))) for end in (np.nanmin, np.nanmax)]
         for i, mark in enumerate(axis.ticks or ends):
             axes.annotate(
                 mark, (x, i / (len(axis.ticks or ends) - 1)), (4, 0), va="center", fontsize=8,
@@ -173,9 +181,9 @@ def _parallel(
 
 def _height(axis: Axis) -> np.ndarray:
     """Scale the coordinates of an axis to the range from 0 to 1."""
-    places = np.log(axis.places) if axis.log else axis.places
-    low, high = np.nanmin(places), np.nanmax(places)
-    return (places - low) / ((high - low) or 1)
+    coordinates = np.log(axis.coordinates) if axis.log else axis.coordinates
+    low, high = np.nanmin(coordinates), np.nanmax(coordinates)
+    return (coordinates - low) / ((high - low) or 1)
 
 
 def _save(figure: Any, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The points of a sweep: a list from the sweep file, or a space to draw them from.
+"""The points of a sweep: a list of points, or a space from which points are drawn.
 
 A sweep file defines one of two functions. `points()` returns or yields dictionaries of changes.
 `space(trial)` draws one change at a time, and later draws may depend on earlier ones:
@@ -8,7 +8,8 @@ A sweep file defines one of two functions. `points()` returns or yields dictiona
         trial.suggest_int("model.attention.D", 2, 20)
 
 A name with a dot is a config field, as in --config.model.attention.D=5. A name without a dot is an
-argument of the config file, as in luong2015.py:score=dot. The entry "name" is optional.
+argument of the config file, as in luong2015.py:score=dot. The optional entry "name" is the label of
+the point.
 """
 
 import inspect
@@ -35,9 +36,11 @@ class Sweep(NamedTuple):
 def load_sweep(path: str) -> Sweep:
     """Run a sweep file and return its points or its space."""
     if not path:
-        raise UserError(f"--sweep is missing: name one of {_provided()}, or a file of yours")
+        raise UserError(f"--sweep is missing: use one of {_provided()}, or a sweep file you write")
     if not Path(path).is_file():
-        raise UserError(f"there is no sweep file {path}: the provided files are {_provided()}")
+        raise UserError(
+            f"the sweep file {path} does not exist: the provided files are {_provided()}"
+        )
     try:
         found = run_file(path)
         points, space = found.get("points"), found.get("space")
@@ -49,7 +52,7 @@ def load_sweep(path: str) -> Sweep:
         return Sweep(_checked(list(points()), path) if points else None, space)
     except UserError:
         raise
-    except Exception as error:  # a user's file can raise anything
+    except Exception as error:  # the user's code can raise any exception
         raise UserError(describe(path, error)) from error
 
 
@@ -60,22 +63,21 @@ def _provided() -> str:
 
 def _checked(points: list[Point], path: str) -> list[Point]:
     if not points:
-        raise UserError(f"{path} has no points: points() must return at least one")
+        raise UserError(f"{path}: points() returned no points, but a sweep needs at least one")
     named: dict[str, Point] = {}
     for point in points:
         if not isinstance(point, dict):
             raise UserError(f"{path}: a point must be a dictionary of changes, not {point!r}")
         if "seed" in point:
-            raise UserError(f"{path}: a point cannot set the seed: use --seeds instead")
+            raise UserError(f"{path}: a point cannot set seed: use --seeds instead")
         for name, value in point.items():
             if not isinstance(value, bool | int | float | str):
                 raise UserError(
-                    f"{path}: {name} is {value!r}: a value must be a number, a string, True or "
-                    "False"
+                    f"{path}: {name} is {value!r}, but must be a number, a string, True or False"
                 )
         if label(point) in named:
             raise UserError(
-                f"{path} has two points called {label(point)}: give each one a name, as in "
+                f"{path} has two points with the label {label(point)}: give each one a name, as in "
                 '{"name": "deep", ...}'
             )
         named[label(point)] = point
@@ -88,7 +90,7 @@ def changes(point: Point) -> Point:
 
 
 def label(point: Point) -> str:
-    """Return the label of a point in tables and folder names."""
+    """Return the label of a point, which is used in tables and folder names."""
     short = short_names(list(changes(point)))
     parts = [f"{short[name]}={value}" for name, value in changes(point).items()]
     text = str(point.get("name") or ",".join(parts) or "default").replace("/", "-")
@@ -96,12 +98,16 @@ def label(point: Point) -> str:
 
 
 def run_name(key: str, point: Point) -> str:
-    """Return the folder name of a point's runs. The key of a drawn point is a number."""
+    """Return the folder name of a point's runs.
+
+    The key of a listed point is its label. The key of a drawn point is a number, to which the label
+    is added.
+    """
     return label(point) if key == label(point) else f"{key},{label(point)}"
 
 
 def short_names(names: list[str]) -> dict[str, str]:
-    """Map dotted names to their last parts, where these are unique."""
+    """Map dotted names to their last parts; names whose last part is not unique stay whole."""
     lasts = [name.rpartition(".")[2] for name in names]
     return {
         name: last if lasts.count(last) == 1 else name
@@ -110,6 +116,7 @@ def short_names(names: list[str]) -> dict[str, str]:
 
 
 def _check_field(config: Config, name: str, value: Any) -> None:
+    """Raise a UserError if a config field does not exist or has another type than `value`."""
     present = check_path(config, name.split("."))
     known = type(present) in _TYPES and type(present) is not type(value)
     if known and not (isinstance(present, float) and type(value) is int):
@@ -120,7 +127,7 @@ _TYPES = {bool: "True or False", int: "an integer", float: "a number", str: "a s
 
 
 class Base(NamedTuple):
-    """The config that points change: its file, the file's arguments, and field overrides."""
+    """The config that the points of a sweep modify: its file, its arguments and its overrides."""
 
     file: str
     arguments: dict[str, str]
@@ -137,7 +144,7 @@ class Base(NamedTuple):
         ]
 
     def config(self, point: Point, seed: int) -> Config:
-        """Return the checked config of a point and a seed."""
+        """Return the validated config of a point and a seed."""
         arguments = ",".join(f"{name}={value}" for name, value in self._arguments(point).items())
         try:
             config = load_config_file(self.file, arguments)
@@ -149,7 +156,9 @@ class Base(NamedTuple):
         except (UserError, KeyError, AttributeError, TypeError, ValueError) as error:
             text = error.args[0] if error.args else error  # str(KeyError) adds quotes
             message = inspect.cleandoc(str(text)).replace("\n", " ")
-            raise UserError(f"the point {label(point)} cannot be built: {message}") from error
+            raise UserError(
+                f"the config of the point {label(point)} is invalid: {message}"
+            ) from error
         return config
 
     def _arguments(self, point: Point) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Submit workers as jobs of a SLURM array, through submitit."""
+"""Submit the workers of a sweep as a SLURM job array, with submitit."""
 
 # pyright: reportMissingImports=false
 
@@ -14,7 +14,7 @@ from sweeping.devices import ROOT
 def submit(
     flags: Sequence[str], jobs: int, settings: dict[str, Any], folder: Path, cluster: str = "slurm"
 ) -> list[Any]:
-    """Submit jobs that each run sweep.py with `flags` and share the work through its storage."""
+    """Submit jobs that run sweep.py with `flags` and share one study through its storage."""
     try:
         import submitit
     except ImportError:
@@ -36,7 +36,7 @@ def parse_settings(text: str) -> dict[str, Any]:
     for item in filter(None, text.split(",")):
         name, equals, value = item.partition("=")
         if not equals:
-            raise UserError(f"--slurm: {item!r} is not a setting: write name=value")
+            raise UserError(f"--slurm: {item!r} is not a setting: write it as name=value")
         known = name in ("timeout_min", "gpus_per_node", "cpus_per_task", "mem_gb", "nodes")
         settings[name if known else f"slurm_{name}"] = int(value) if value.isdigit() else value
     return settings

@@ -1,8 +1,9 @@
-"""A sweep as an Optuna study: which trials wait, which run, and their results.
+"""Store a sweep as an Optuna study: its waiting, running and finished trials, and their results.
 
-A trial is one run: a point and a seed. All trials are queued when the study is created, and workers
-on any number of machines take the first one that waits. A trial that failed without an error of its
-own was interrupted, or its worker died: it is queued again and resumes from its latest checkpoint.
+A trial is one training run: a point and a seed. All trials are queued when the study is created,
+and workers on any number of machines take the first waiting trial. A trial that failed without an
+error message was interrupted, or its worker died. It is queued again and resumes from its latest
+checkpoint.
 """
 
 import functools
@@ -31,13 +32,13 @@ from sweeping.packages import check_packages
 from sweeping.points import Point, Sweep, label
 from sweeping.settings import Settings
 
-# One entry per name of sweeping/settings.py.
+# One entry per name in sweeping/settings.py.
 MAKE_SAMPLER: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
-    # constant_liar keeps away from the points that other workers are trying.
+    # constant_liar avoids points close to those that other workers are training.
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, constant_liar=True),
     "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
 }
-# A pruner's unit is one evaluation, because every evaluation reports one score.
+# Pruners count evaluations: every evaluation of a run reports one score.
 MAKE_PRUNER: dict[str, Callable[[], optuna.pruners.BasePruner]] = {
     "none": optuna.pruners.NopPruner,
     "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=5),
@@ -51,25 +52,27 @@ class Record(NamedTuple):
 
     key: str  # identifies the point
     seed: int
-    point: Point  # empty for a point that has not been drawn yet
+    point: Point  # empty if the point has not been drawn yet
     state: TrialState
     score: float | None
     facts: dict[str, Any]  # parameters, count, seconds, error
 
     @property
     def interrupted(self) -> bool:
+        """Whether the trial ended without a result or an error, so that it is queued again."""
         return self.state == TrialState.FAIL and "error" not in self.facts
 
     @property
     def over(self) -> bool:
+        """Whether the trial is complete, pruned or failed with an error."""
         return self.state.is_finished() and not self.interrupted
 
 
-def _patient(call: Call) -> Call:
-    """Make a method of Study retry for `settings.grace` seconds while the storage is away."""
+def _with_retries(call: Call) -> Call:
+    """Make a Study method retry for `settings.grace` seconds if the database cannot be reached."""
 
     @functools.wraps(call)
-    def patient(study: "Study", *arguments: Any) -> Any:
+    def retrying(study: "Study", *arguments: Any) -> Any:
         until = time.monotonic() + study.settings.grace
         while True:
             try:
@@ -79,14 +82,15 @@ def _patient(call: Call) -> Call:
                     raise
                 time.sleep(1)
 
-    return patient  # pyright: ignore[reportReturnType]
+    return retrying  # pyright: ignore[reportReturnType]
 
 
 class Study:
-    """A study in a database.
+    """The trials of a sweep, stored in a database.
 
-    `begun_with` describes the sweep: a different sweep in the same place is refused. `only`
-    restricts the study to these pairs of a point's key and a seed; None means all of them.
+    `begun_with` describes the sweep. Opening an existing study with a different description raises
+    a UserError. `only` restricts the study to the given pairs of a point's key and a seed (default:
+    all trials).
     """
 
     def __init__(
@@ -99,7 +103,7 @@ class Study:
         only: Set[tuple[str, int]] | None = None,
     ):
         self.sweep, self.settings, self._name, self._only = sweep, settings, name, only
-        # Optuna warns that heartbeats and `ask` are experimental, and about using them without
+        # Optuna warns that heartbeats and `ask` are experimental, and that heartbeats are meant for
         # `optimize`.
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used")
@@ -107,7 +111,7 @@ class Study:
         where = _parse(url)
         try:
             self._mutex = Mutex(where, name)
-            with self._mutex.held():  # otherwise two processes could create the tables at once
+            with self._mutex.held():  # two processes must not create the tables at once
                 self._storage = _open_storage(where, settings.grace)
         except (ImportError, SQLAlchemyError, RuntimeError) as error:
             raise UserError(
@@ -121,53 +125,54 @@ class Study:
                 direction="minimize" if self.lower_is_better else "maximize",
                 load_if_exists=True,
             )
-            self._check(json.loads(json.dumps(begun_with)))  # compare as the storage returns it
+            self._check(json.loads(json.dumps(begun_with)))  # as the storage returns it
             self._enqueue_all()
 
     def _check(self, begun_with: dict[str, Any]) -> None:
         before = self._study.user_attrs.get("begun_with", begun_with)
         if before != begun_with:
             raise UserError(
-                f"the sweep {self._name!r} was begun with {_differences(before, begun_with)}: use "
-                "another --workdir, or the original flags"
+                f"the sweep {self._name!r} was started with {_differences(before, begun_with)}: "
+                "use another --workdir, or the original flags"
             )
         self._study.set_user_attr("begun_with", begun_with)
 
     @property
     def lower_is_better(self) -> bool:
-        return self.settings.metric == "loss"  # every other metric improves upwards
+        """Whether lower scores are better; this is so for the loss only."""
+        return self.settings.metric == "loss"
 
     @property
     def _staged(self) -> bool:
-        """Whether only points whose first seed completed get further seeds.
+        """Whether a point gets further seeds only after its first seed has completed.
 
-        This holds for drawn points, and for all points when a pruner is used.
+        This is so for drawn points, and for all points if a pruner is used.
         """
         return bool(self.sweep.space) or self.settings.pruner != "none"
 
     def _enqueue_all(self) -> None:
-        """Queue the missing trials, seed by seed, so that early results cover all points."""
+        """Queue all missing trials: the first seed of every point, then the second, and so on."""
         known, seeds = self._latest(), range(self.settings.seeds)
         for seed, point in itertools.product(seeds, self.sweep.points or ()):
             if seed == 0 or not self._staged:
-                self._want(known, label(point), seed, point)
+                self._enqueue_missing(known, label(point), seed, point)
         for number in range(self.settings.trials if self.sweep.space else 0):
-            self._want(known, f"{number:03d}", 0)
+            self._enqueue_missing(known, f"{number:03d}", 0)
         if not self._staged:
             return
         for (key, seed), trial in known.items():
             if seed == 0 and trial.state == TrialState.COMPLETE:
                 for further in seeds[1:]:
-                    self._want(known, key, further, trial.user_attrs["point"])
+                    self._enqueue_missing(known, key, further, trial.user_attrs["point"])
 
-    def _want(
+    def _enqueue_missing(
         self,
         known: dict[tuple[str, int], FrozenTrial],
         key: str,
         seed: int,
         point: Point | None = None,
     ) -> None:
-        """Queue a trial unless it is known already; refuse a point that has changed."""
+        """Queue a trial unless it exists; raise a UserError if its point has changed."""
         if self._only is not None and (key, seed) not in self._only:
             return
         if (key, seed) not in known:
@@ -176,16 +181,16 @@ class Study:
         elif point is not None and known[key, seed].user_attrs["point"] != point:
             raise UserError(
                 f"the point {key} was {known[key, seed].user_attrs['point']} when the sweep was "
-                f"begun, and is {point} now: give it another name"
+                f"started, and is {point} now: give the new point another name"
             )
 
     def _enqueue(self, facts: dict[str, Any]) -> None:
         drawn = facts.get("point", {}) if self.sweep.space else {}
         self._study.enqueue_trial(drawn, facts)
 
-    @_patient
+    @_with_retries
     def take(self) -> Trial | None:
-        """Take the first waiting trial; no other worker gets it. Return None if none waits."""
+        """Take the first waiting trial, which no other worker gets; return None if none waits."""
         with self._mutex.held():
             optuna.storages.fail_stale_trials(self._study)
             for record in self.records():
@@ -194,8 +199,8 @@ class Study:
             waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
             if not waiting:
                 return None
-            # The heartbeat comes first: if this process is killed before `ask` returns, the trial
-            # is recognised as stale.
+            # Record the heartbeat first: if this process is killed before `ask` returns, other
+            # workers recognize the trial as stale.
             self._storage.record_heartbeat(waiting[0]._trial_id)
             seed = zlib.crc32(f"{self._name} {waiting[0].number}".encode())
             self._study.sampler = MAKE_SAMPLER[self.settings.sampler](seed)
@@ -204,50 +209,50 @@ class Study:
                 trial.set_user_attr("point", _draw(self.sweep, trial))
             return trial
 
-    @_patient
+    @_with_retries
     def retry_failed(self) -> None:
-        """Queue the trials again that failed with an error."""
+        """Queue all trials that failed with an error again."""
         with self._mutex.held():
             for trial in self._latest().values():
                 if trial.state == TrialState.FAIL:
                     facts = {n: x for n, x in trial.user_attrs.items() if n != "error"}
                     self._enqueue(facts)
 
-    @_patient
-    def beat(self, trial: Trial, seconds: float) -> None:
-        """Record a heartbeat and the seconds that the trial has taken."""
+    @_with_retries
+    def heartbeat(self, trial: Trial, seconds: float) -> None:
+        """Record a heartbeat of a trial, and how many seconds it has run."""
         self._storage.record_heartbeat(trial._trial_id)
         trial.set_user_attr("seconds", seconds)
 
-    @_patient
-    def prunes(self, trial: Trial, score: float, evaluation: int) -> bool:
+    @_with_retries
+    def should_prune(self, trial: Trial, score: float, evaluation: int) -> bool:
         """Report a score and return whether the run should be pruned.
 
-        Only a point's first seed is pruned: otherwise its mean would be over its lucky seeds.
+        Only the first seed of a point is pruned: pruning further seeds would bias the point's mean.
         """
         if trial.user_attrs["seed"] > 0:
             return False
         trial.report(score, evaluation)
         return trial.should_prune()
 
-    @_patient
+    @_with_retries
     def finish(
         self, trial: Trial, state: TrialState, score: float | None, facts: dict[str, Any]
     ) -> None:
-        """Record the end of a trial, and queue its point's further seeds where they are due."""
+        """Record the end of a trial; queue further seeds of its point if it was the first."""
         with self._mutex.held():
             if self._storage.get_trial(trial._trial_id).state != TrialState.RUNNING:
-                return  # it looked dead, and another worker has taken it
+                return  # its heartbeat was late, and another worker has taken it
             for name, value in facts.items():
                 trial.set_user_attr(name, value)
             attributes = trial.user_attrs
             if state == TrialState.COMPLETE and self._staged and attributes["seed"] == 0:
                 known = self._latest()
                 for seed in range(1, self.settings.seeds):
-                    self._want(known, attributes["key"], seed, attributes["point"])
+                    self._enqueue_missing(known, attributes["key"], seed, attributes["point"])
             self._study.tell(trial, score, state)
 
-    @_patient
+    @_with_retries
     def records(self) -> list[Record]:
         """Return the latest trial of every point and seed."""
         return [
@@ -256,17 +261,17 @@ class Study:
         ]
 
     def over(self) -> bool:
-        """Return whether no trial waits or runs."""
+        """Return whether all trials have ended."""
         return all(record.over for record in self.records())
 
     def _latest(self) -> dict[tuple[str, int], FrozenTrial]:
-        """Return the latest trial by key and seed; earlier ones were interrupted or retried."""
+        """Map key and seed to the latest trial; earlier ones were interrupted or retried."""
         trials = self._study.get_trials(deepcopy=False)
         return {(trial.user_attrs["key"], trial.user_attrs["seed"]): trial for trial in trials}
 
 
-def example(sweep: Sweep) -> Point:
-    """Draw one point of a space, without a study."""
+def example_point(sweep: Sweep) -> Point:
+    """Draw one point from the space of a sweep, without opening a study."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return _draw(sweep, optuna.create_study(sampler=MAKE_SAMPLER["random"](0)).ask())
 
@@ -277,27 +282,27 @@ def _draw(sweep: Sweep, trial: Trial) -> Point:
         sweep.space(trial)
     except (StorageInternalError, OperationalError):
         raise
-    except Exception as error:  # a user's file can raise anything
+    except Exception as error:  # the user's code can raise any exception
         raise UserError(describe(sweep.space.__code__.co_filename, error)) from error
     return trial.params
 
 
 def best_score(scores: Sequence[float], lower_is_better: bool) -> float:
-    """Return the best of the finite scores; there must be at least one."""
+    """Return the best finite score; there must be at least one."""
     known = [score for score in scores if math.isfinite(score)]
     return min(known) if lower_is_better else max(known)
 
 
 def _parse(url: str) -> URL:
-    """Parse --storage; PostgreSQL is used through psycopg2."""
+    """Parse the value of --storage; select psycopg2 as the driver for PostgreSQL."""
     try:
         where = make_url(url)
     except SQLAlchemyError:
         where = None
     if where is None or where.get_backend_name() not in ("sqlite", "postgresql"):
         raise UserError(
-            f"--storage={_without_password(url)} is not a known database: leave it out to use a "
-            "file in the workdir, or write postgresql://user:password@host/database"
+            f"--storage={_without_password(url)} is not a supported database: leave it out to use "
+            "a file in --workdir, or write postgresql://user:password@host/database"
         )
     if where.get_backend_name() == "sqlite":
         Path(where.database or "").parent.mkdir(parents=True, exist_ok=True)
@@ -311,7 +316,7 @@ def _without_password(url: str) -> str:
 
 
 def _open_storage(url: URL, grace: int) -> RDBStorage:
-    options: dict[str, Any] = {"pool_pre_ping": True}  # the server may have been restarted
+    options: dict[str, Any] = {"pool_pre_ping": True}  # reconnect if the server was restarted
     if url.get_backend_name() == "sqlite":
         options["connect_args"] = {"timeout": 60}
     return RDBStorage(
@@ -321,6 +326,7 @@ def _open_storage(url: URL, grace: int) -> RDBStorage:
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Describe the entries in which two nested dictionaries differ."""
     found = []
     for name in sorted(before.keys() | now.keys()):
         old, new = before.get(name), now.get(name)

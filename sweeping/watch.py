@@ -1,7 +1,6 @@
-"""Run the workers of a sweep and show its progress.
+"""Run the workers of a sweep and show their progress.
 
-In a terminal this is a live table; otherwise one line is logged whenever a run starts, ends or has
-to wait.
+A terminal shows live tables. Otherwise one line is logged whenever a run starts, waits or ends.
 """
 
 import contextlib
@@ -17,27 +16,31 @@ from rich.live import Live
 from rich.table import Table as ScreenTable
 
 from errors import Stopped, stop_signals
-from sweeping.devices import deal
+from sweeping.devices import machine_shares
 from sweeping.leaderboard import make_standings, number
 from sweeping.points import label
+from sweeping.settings import LOSS_UNIT
 from sweeping.study import Record, Study
 from sweeping.workers import Flags, Worker
 
-BEST = 5  # points of the leaderboard in the live table
+BEST = 5  # number of points in the live table of the best points
 
 
-def work(study: Study, base: Flags, workdir: Path, count: int) -> list[Record]:
+def work(
+    study: Study, base: Flags, workdir: Path, count: int, unit: str = LOSS_UNIT
+) -> list[Record]:
     """Run all trials of a study with `count` workers and return its records.
 
-    Raises Stopped when a signal arrives first; all runs have saved a checkpoint then.
+    After SIGINT or SIGTERM, all runs save a checkpoint, and Stopped is raised. `unit` is the plural
+    name of the units that the loss is averaged over, such as "tokens".
     """
     stop = threading.Event()
-    workers = [Worker(study, base, workdir, share, stop) for share in deal(count)]
-    with stop_signals("stopping when all runs are saved") as signals:
+    workers = [Worker(study, base, workdir, share, stop) for share in machine_shares(count)]
+    with stop_signals("stopping after all runs have saved a checkpoint") as signals:
         for worker in workers:
             worker.start()
         try:
-            for _ in _watched(workers, study):
+            for _ in _watch(workers, study, unit):
                 if signals:
                     stop.set()
         finally:
@@ -48,28 +51,30 @@ def work(study: Study, base: Flags, workdir: Path, count: int) -> list[Record]:
         if worker.error:
             raise worker.error
     if signals:
-        raise Stopped(signals[0], "runs are saved")
+        raise Stopped(signals[0], "all runs have saved a checkpoint")
     return study.records()
 
 
-def _watched(workers: Sequence[Worker], study: Study, seconds: float = 1.0) -> Iterator[None]:
-    """Show the progress until all workers have ended; yield after every look at the study."""
-    with _screen() as (say, show):
+def _watch(
+    workers: Sequence[Worker], study: Study, unit: str, seconds: float = 1.0
+) -> Iterator[None]:
+    """Show the progress until all workers have ended; yield after every update."""
+    with _screen() as (print_line, show):
         records = study.records()
         reported = {(record.key, record.seed) for record in records if record.over}
-        told, working = {""}, True
-        say(f"{len(records)} runs, {len(reported)} finished; {len(workers)} at a time")
+        printed, working = {""}, True
+        print_line(f"{len(records)} runs, {len(reported)} finished; {len(workers)} in parallel")
         while working:
             working = any(worker.is_alive() for worker in workers)
             records = study.records()
-            for line in {_activity(worker) for worker in workers} - told:
-                told.add(line)
-                say(line)
+            for line in {_activity(worker) for worker in workers} - printed:
+                printed.add(line)
+                print_line(line)
             for record in records:
                 if record.over and (record.key, record.seed) not in reported:
                     reported.add((record.key, record.seed))
-                    say(_result(record, len(reported), len(records), study.settings.metric))
-            show(Group(_running(workers, study.settings.metric), _best(records, study)))
+                    print_line(_result(record, len(reported), len(records), study.settings.metric))
+            show(Group(_running(workers, study.settings.metric, unit), _best(records, study)))
             yield
             for worker in workers:
                 worker.join(seconds / len(workers))
@@ -77,7 +82,7 @@ def _watched(workers: Sequence[Worker], study: Study, seconds: float = 1.0) -> I
 
 @contextlib.contextmanager
 def _screen() -> Iterator[tuple[Callable[[str], None], Callable[[Group], None]]]:
-    """Return functions that print a line and show tables; only a terminal shows tables."""
+    """Yield a function that prints a line, and one that shows tables if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield logging.getLogger("alignax").info, lambda tables: None
         return
@@ -98,17 +103,18 @@ def _result(record: Record, done: int, total: int, metric: str) -> str:
 
 
 def _activity(worker: Worker) -> str:
-    """Describe what a worker does; empty between two runs."""
-    run, waits_for = worker.now, worker.waits_for
+    """Describe the activity of a worker; "" between two runs."""
+    run, waits_for = worker.current, worker.waits_for
     if waits_for:
         return f"waiting for {waits_for}, which another process is training"
     return f"starting {run.name}" if run is not None else ""
 
 
-def _running(workers: Sequence[Worker], metric: str) -> ScreenTable:
-    table = ScreenTable("worker", "point", "seed", "step", f"last {metric}", "seen/s", "seconds")
+def _running(workers: Sequence[Worker], metric: str, unit: str) -> ScreenTable:
+    columns = ("worker", "point", "seed", "step", f"last {metric}", f"{unit}/s", "seconds")
+    table = ScreenTable(*columns)
     for i, worker in enumerate(workers):
-        run = worker.now
+        run = worker.current
         if run is not None:
             table.add_row(str(i), *map(str, run.progress()))
     return table
@@ -117,7 +123,8 @@ def _running(workers: Sequence[Worker], metric: str) -> ScreenTable:
 def _best(records: Sequence[Record], study: Study) -> ScreenTable:
     metric = study.settings.metric
     over = sum(record.over for record in records)
-    table = ScreenTable(f"best of {over} finished runs (of {len(records)})", metric, "±", "seeds")
+    title = f"best points after {over} of {len(records)} runs"
+    table = ScreenTable(title, metric, "standard deviation", "seeds")
     for standing in make_standings(records, study.lower_is_better)[:BEST]:
         if standing.scores:
             scores = number(standing.mean), number(standing.deviation), str(len(standing.scores))

@@ -1,7 +1,7 @@
-"""Workers take trials from a study and run train.py for each one in a separate process.
+"""Workers, which take trials from a study and run train.py for each of them.
 
-A trial therefore cannot bring down the sweep, and it leaves an ordinary workdir. Pruning uses the
-validation scores that train.py writes to its log.jsonl.
+Every trial is a separate process, so that a crash does not stop the sweep, and its folder is an
+ordinary --workdir of train.py. Pruning uses the validation scores in the log.jsonl of train.py.
 """
 
 import contextlib
@@ -23,23 +23,26 @@ from sweeping.devices import Share, train_command, train_environment
 from sweeping.points import Point, run_name
 from sweeping.study import Study, best_score
 
-POLL = 0.5  # seconds between two looks at a run
-PATIENCE = 60  # seconds that a run has to save a checkpoint
-# Exit codes of train.py after a signal: 128 + number, or -number before it handles signals.
+POLL = 0.5  # seconds between two checks of a run
+SAVE_SECONDS = 60  # time for a stopped run to save a checkpoint before it is killed
+# Exit codes of train.py after a signal: 128 + its number, or the negative number if train.py had
+# not installed its signal handlers yet.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 INTERRUPTED = {code for number in _SIGNALS for code in (128 + number, -number)}
 
 
 class Flags(Protocol):
-    """Anything that returns the flags of train.py for a point and a seed."""
+    """An object that makes the flags of train.py, such as `Base` or `Plan`."""
 
-    def flags(self, point: Point, seed: int) -> list[str]: ...
+    def flags(self, point: Point, seed: int) -> list[str]:
+        """Return the flags of train.py for a point and a seed."""
+        ...
 
 
 class Worker(threading.Thread):
-    """A thread that takes trials until none is left.
+    """A thread that runs the trials of a study until none is left.
 
-    Setting `event` stops it after its run has saved a checkpoint.
+    When `event` is set, the current run saves a checkpoint, and the worker ends.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class Worker(threading.Thread):
         super().__init__()
         self.study, self.base, self.share, self.event = study, base, share, event
         self.workdir = workdir
-        self.now: TrialProcess | None = None  # the run in progress
+        self.current: TrialProcess | None = None  # the run in progress
         self.waits_for = ""  # name of a run that another process is still training
         self.error: Exception | None = None
 
@@ -62,7 +65,7 @@ class Worker(threading.Thread):
                 elif self.study.over():
                     return
                 else:
-                    self.event.wait(POLL)  # another worker may die and free its trial
+                    self.event.wait(POLL)  # a trial is queued again if its worker dies
         except Exception as error:  # work() raises it again in the main thread
             self.error = error
             self.event.set()
@@ -77,21 +80,21 @@ class Worker(threading.Thread):
             self.waits_for = f"{name}/{folder.name}"
             if self.event.wait(POLL):
                 return self.study.finish(trial, TrialState.FAIL, None, {})
-            self.study.beat(trial, before)
+            self.study.heartbeat(trial, before)
         flags = self.base.flags(facts["point"], facts["seed"])
         with contextlib.closing(TrialProcess(folder, flags, self.share, self.study, before)) as run:
-            self.now, self.waits_for = run, ""
+            self.current, self.waits_for = run, ""
             try:
                 state = run.watch(trial, self.event)
                 self.study.finish(trial, state, run.score(state), run.facts())
             except UpdateFinishedTrialError:
-                pass  # the trial looked dead (a suspended machine, say), and another worker has it
+                pass  # another worker took the trial, e.g. while this machine was suspended
             finally:
-                self.now = None
+                self.current = None
 
 
 def in_use(folder: Path) -> bool:
-    """Return whether a process is training in this folder."""
+    """Return whether a process is training in a run folder."""
     with (folder / "lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -101,9 +104,9 @@ def in_use(folder: Path) -> bool:
 
 
 class TrialProcess:
-    """A train.py process that works on a trial.
+    """A train.py process that runs one trial.
 
-    `before` is the number of seconds that earlier attempts took.
+    `before` is the time in seconds that earlier attempts took.
     """
 
     def __init__(
@@ -111,8 +114,8 @@ class TrialProcess:
     ):
         self.folder, self.study = folder, study
         self.error = ""
-        self.lines: list[dict[str, Any]] = []  # log.jsonl
-        self._read: tuple[int, int] | None = None  # modification time and size when last read
+        self.lines: list[dict[str, Any]] = []  # parsed lines of log.jsonl
+        self._read: tuple[int, int] | None = None  # its modification time and size when last read
         self._began = time.monotonic() - before
         with (folder / "output.txt").open("ab") as output:
             self._output_start = output.tell()
@@ -120,55 +123,57 @@ class TrialProcess:
                 train_command(share, [*flags, f"--workdir={folder.absolute()}"]),
                 env=train_environment(share), stdin=subprocess.DEVNULL,
                 stdout=output, stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches the sweep only, which passes it on
+                start_new_session=True,  # Ctrl-C reaches only the sweep, which stops the runs
             )  # fmt: skip
 
     @property
     def name(self) -> str:
+        """Point and seed, as in the folder names."""
         return "/".join(self.folder.parts[-2:])
 
     @property
     def seconds(self) -> float:
-        """Seconds of this attempt and earlier ones."""
+        """Duration of this attempt and of earlier ones."""
         return time.monotonic() - self._began
 
     def watch(self, trial: Trial, event: threading.Event) -> TrialState:
-        """Wait for the end of the process; report its scores and prune it when due."""
-        beaten, reported, pruned, asked = -math.inf, 0, False, False
+        """Wait until the process ends; report its scores to the study, which may prune it."""
+        last_heartbeat, reported, pruned, stopped = -math.inf, 0, False, False
         while self.process.poll() is None:
-            if time.monotonic() - beaten >= self.study.settings.grace / 6:
-                self.study.beat(trial, self.seconds)
-                beaten = time.monotonic()
+            if time.monotonic() - last_heartbeat >= self.study.settings.grace / 6:
+                self.study.heartbeat(trial, self.seconds)
+                last_heartbeat = time.monotonic()
             self.read()
             for score in self.scores[reported:]:
                 reported += 1
                 if math.isfinite(score):
-                    pruned = self.study.prunes(trial, score, reported) or pruned
-            if (pruned or event.is_set()) and not asked:
-                self.process.terminate()  # once: a second signal would skip the checkpoint
-                asked = True
+                    pruned = self.study.should_prune(trial, score, reported) or pruned
+            if (pruned or event.is_set()) and not stopped:
+                self.process.terminate()  # once only: a second signal would skip the checkpoint
+                stopped = True
             time.sleep(POLL)
         self.read()
-        return self._state(pruned, asked)
+        return self._state(pruned, stopped)
 
-    def _state(self, pruned: bool, asked: bool) -> TrialState:
+    def _state(self, pruned: bool, stopped: bool) -> TrialState:
         code = self.process.returncode
         if code == 0 and any(map(math.isfinite, self.scores)):
             return TrialState.COMPLETE
         if pruned:
             return TrialState.PRUNED
-        if not asked and code not in INTERRUPTED:
+        if not stopped and code not in INTERRUPTED:
             message = self._error_message(code)
-            # Another process took the lock after in_use() had looked: the trial is queued again.
+            # If another process locked the folder after in_use() had checked it, the trial is
+            # queued again.
             self.error = "" if " is in use by " in message else message
-        return TrialState.FAIL  # interrupted, if there is no error
+        return TrialState.FAIL  # without an error, it counts as interrupted
 
     def _error_message(self, code: int) -> str:
-        """Return the last line of the output, or describe the exit code."""
+        """Return the last line of the output, or a description of the exit code."""
         if code == 0:
-            return f"no evaluation gave a finite {self.study.settings.metric}"
+            return f"no validation gave a finite {self.study.settings.metric}"
         if code < 0:
-            hint = "; was there not enough memory?" if code == -signal.SIGKILL else ""
+            hint = ", possibly because memory ran out" if code == -signal.SIGKILL else ""
             return f"killed by {signal.Signals(-code).name}{hint}"
         with (self.folder / "output.txt").open("rb") as output:
             output.seek(self._output_start)
@@ -177,7 +182,10 @@ class TrialProcess:
         return lines[-1].removeprefix("error: ")[:500] if lines else f"exit status {code}"
 
     def read(self) -> None:
-        """Read all of log.jsonl again if it has changed: a resumed run removes lines from it."""
+        """Read log.jsonl again if it has changed.
+
+        All lines are read, because a resumed run removes lines.
+        """
         path = self.folder / "log.jsonl"
         if not path.exists():
             return
@@ -192,18 +200,21 @@ class TrialProcess:
 
     @property
     def scores(self) -> list[float]:
-        """Validation scores so far; NaN where an evaluation gave no number."""
+        """Validation scores so far; NaN if an evaluation gave no number."""
         metric = self.study.settings.metric
         found = [line.get(metric) for line in self.lines if line["kind"] == "valid"]
         return [math.nan if score is None else score for score in found]
 
     def score(self, state: TrialState) -> float | None:
-        """Return the best score of a complete run; Optuna keeps the last one of a pruned run."""
+        """Return the best score of a complete run, otherwise None.
+
+        Optuna itself keeps the last reported score of a pruned run.
+        """
         done = state == TrialState.COMPLETE
         return best_score(self.scores, self.study.lower_is_better) if done else None
 
     def facts(self) -> dict[str, Any]:
-        """Return what the leaderboard shows about a run, except its scores."""
+        """Return time, error, parameters, loss terms and steps of the run, for the leaderboard."""
         facts: dict[str, Any] = {"seconds": self.seconds}
         if self.error:
             facts["error"] = self.error
@@ -215,7 +226,7 @@ class TrialProcess:
         return facts
 
     def progress(self) -> tuple[str, ...]:
-        """Return point, seed, step, last score, tokens per second and seconds, as strings."""
+        """Return point, seed, step, last score, throughput and seconds, as strings."""
         speeds = [line["count_per_second"] for line in self.lines if line["kind"] == "train"]
         point, seed = self.folder.parts[-2:]
         return (
@@ -225,11 +236,11 @@ class TrialProcess:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Stop the process if an error left it running; it may save a checkpoint first."""
+        """Stop the process if it still runs after an error; let it save a checkpoint first."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(PATIENCE)
+                self.process.wait(SAVE_SECONDS)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

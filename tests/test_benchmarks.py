@@ -5,24 +5,24 @@ import jax.numpy as jnp
 import pytest
 
 from benchmarks import growth, report, speed
-from benchmarks.measure import operations
+from benchmarks.measure import count_flops
 from benchmarks.subjects import recurrent, transformer
 
 TINY = recurrent(layers=1, features=8, words=50, batch=4, length=5, dtype="float32")
 
 
-def test_products_are_counted_as_often_as_loops_make_them():
+def test_flops_are_counted_in_every_loop_iteration():
     def loop(x, w):
         return jax.lax.scan(lambda h, _: (h @ w, None), x, length=5)[0]
 
     x, w = jnp.ones((3, 4)), jnp.ones((4, 4))
-    assert operations(loop, x, w) == 5 * 2 * 3 * 4 * 4
-    # Forward as often; backward one more product for x and one for w, each time.
+    assert count_flops(loop, x, w) == 5 * 2 * 3 * 4 * 4
+    # Every iteration has one product forward and two backward, for x and for w.
     gradient = jax.grad(lambda x, w: loop(x, w).sum(), argnums=(0, 1))
-    assert operations(gradient, x, w) == 3 * 5 * 2 * 3 * 4 * 4
+    assert count_flops(gradient, x, w) == 3 * 5 * 2 * 3 * 4 * 4
 
 
-def test_training_and_decoding_are_measured_and_shown(tmp_path, monkeypatch):
+def test_training_and_decoding_are_measured_and_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("benchmarks.measure.REPEATS", 1)
     monkeypatch.setattr(speed, "HAS_TORCH", False)
     monkeypatch.setattr(speed, "BEAM", 2)
@@ -61,17 +61,17 @@ def test_a_decoding_step_is_measured(align, monkeypatch):
     monkeypatch.setattr(growth, "SOURCES", (6,))
     monkeypatch.setattr(growth, "ALIGNMENTS", (align,))
     monkeypatch.setitem(growth.SIZES, "cpu", (1, 8, 4, "float32"))
-    (row,) = growth.of_source("cpu")
-    assert row["source"] == 6 and row[f"{align} ms"] > 0
+    (row,) = growth.measure_source_lengths("cpu")
+    assert row["source length"] == 6 and row[f"{align} ms"] > 0
 
 
-@pytest.mark.filterwarnings("ignore")  # PyTorch's own
-def test_the_models_of_pytorch_run():
+@pytest.mark.filterwarnings("ignore")  # warnings of PyTorch
+def test_the_pytorch_models_run():
     torch = pytest.importorskip("torch")
     from benchmarks import torch_models
 
     for subject in (TINY, transformer("tiny", 50, 4, 5, "float32")):
-        model, words = subject.peer(), torch.tensor(subject.sentences()).long()
+        model, words = subject.torch_model(), torch.tensor(subject.sentences()).long()
         torch_models.loss(model, words, words, words).backward()
         found = torch_models.beam_search(model.eval(), words, 2, 3)
         assert found.shape == (4, 4)

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import scan
 
-SUBJECTS = {
+CASES = {
     "luong2015": scan.Case(scan.luong(2, 8), 20, 4, 5, "float32"),
     "bahdanau2015": scan.Case(scan.bahdanau(8), 20, 4, 5, "float32"),
     "encoder": scan.Case(scan.encoder(8), 20, 4, 5, "float32"),
@@ -20,21 +20,21 @@ def short_rounds(monkeypatch):
     monkeypatch.setattr(scan, "ROUND_SECONDS", 0.0)
 
 
-SLOW = ("luong2015", "classifier")  # compile for long
+SLOW = ("luong2015", "classifier")  # these take long to compile
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in SUBJECTS]
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in CASES]
 )
 def test_rows_are_measured_and_rendered(name):
-    row = scan.measure(SUBJECTS[name])
-    assert row["ours_milliseconds"] > 0 and row["lax_milliseconds"] > 0
+    row = scan.measure(CASES[name])
+    assert row["alignax_milliseconds"] > 0 and row["lax_milliseconds"] > 0
     assert row["gradient_difference"] < 1e-5
     line = scan.render({name: row}).splitlines()[-1]
-    assert line.startswith(f"| {name} | 4 × 5 | ") and f"| {row['ours_ratio']:.2f} × |" in line
+    assert line.startswith(f"| {name} | 4 × 5 | ") and f"| {row['alignax_ratio']:.2f} × |" in line
 
 
-def test_wrong_gradients_are_refused():
+def test_wrong_gradients_are_detected():
     @contextlib.contextmanager
     def no_weight_gradients():
         with pytest.MonkeyPatch.context() as patch:
@@ -43,14 +43,16 @@ def test_wrong_gradients_are_refused():
             )
             yield
 
-    variants = {"ours": no_weight_gradients, "lax": scan.lax_scan}
+    variants = {"alignax": no_weight_gradients, "lax": scan.lax_scan}
     with pytest.raises(AssertionError, match="gradient_difference"):
-        scan.measure(SUBJECTS["encoder"], variants)
+        scan.measure(CASES["encoder"], variants)
 
 
 def equations_in_loops(W, keys, b):
-    """Count the equations in the loops of the gradient of a step with a product, attention and a
-    bias."""
+    """Count the equations inside the loops of a gradient.
+
+    The differentiated scan has a matrix product, an attention product and a bias.
+    """
 
     def loss(*shared):
         W, keys, b = shared

@@ -1,4 +1,4 @@
-"""sweep.py as a user runs it: killed, restarted, scored by eval.py."""
+"""Tests of the program sweep.py: interruptions, error messages, dry runs and SLURM jobs."""
 
 import collections
 import json
@@ -37,7 +37,7 @@ def trials(folder):
     return study.get_trials(deepcopy=False)
 
 
-def test_a_sweep_that_is_killed_ends_with_every_point_once(flags):
+def test_a_killed_sweep_continues_and_completes_every_point_once(flags):
     folder = Path(next(f for f in flags if f.startswith("--workdir=")).partition("=")[2])
     command = [sys.executable, "sweep.py", *flags]
     process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
@@ -54,12 +54,11 @@ def test_a_sweep_that_is_killed_ends_with_every_point_once(flags):
     assert complete == {f"learning_rate={rate}": 1 for rate in (0.001, 0.002, 0.003)}
     assert sum(n for (_, state), n in states.items() if state == "FAIL") >= 1  # the killed runs
     rows = json.loads((folder / "leaderboard.json").read_text())["rows"]
-    assert [row["scores"] for row in rows] == sorted(
-        row["scores"] for row in rows
-    )  # lower is better
+    scores = [row["scores"] for row in rows]
+    assert scores == sorted(scores)  # lower is better
     assert all(row["count"] and row["seconds"] for row in rows)
     assert (folder / "slices.png").exists()
-    # Each folder is an ordinary run.
+    # Each folder is an ordinary run, which eval.py can score.
     run = folder / "runs" / "learning_rate=0.002" / "seed0"
     call("eval.py", f"--workdir={run}", "--split=test")
     assert (run / "eval" / "test" / "scores.json").exists()
@@ -67,7 +66,7 @@ def test_a_sweep_that_is_killed_ends_with_every_point_once(flags):
     assert "1/3" not in again.stderr and "| learning_rate |" in again.stdout
 
 
-def test_a_sweep_that_is_stopped_saves_its_runs(flags, tmp_path):
+def test_a_stopped_sweep_saves_a_checkpoint_of_its_runs(flags, tmp_path):
     others = [f for f in flags if not f.startswith(("--workdir", "--workers"))]
     folder = tmp_path / "sweep"
     command = [
@@ -84,24 +83,24 @@ def test_a_sweep_that_is_stopped_saves_its_runs(flags, tmp_path):
         assert process.poll() is None
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130 and "the same command" in said
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "the same command" in errors
     (output,) = folder.glob("runs/*/seed0/output.txt")
     assert "saved after step" in output.read_text()
 
 
-def test_mistakes_are_user_errors(flags, tmp_path):
+def test_an_invalid_point_is_a_user_error(flags, tmp_path):
     wrong = tmp_path / "wrong.py"
     wrong.write_text("def points():\n    yield {'model.atention': 3}\n")
     done = call("sweep.py", *flags, f"--sweep={wrong}", check=False)
-    assert done.returncode == 1 and "the point atention=3 cannot be built" in done.stderr
+    assert done.returncode == 1 and "the config of the point atention=3 is invalid" in done.stderr
 
 
-def test_a_dry_run_estimates_and_leaves_nothing(flags, tmp_path):
+def test_a_dry_run_estimates_the_time_and_writes_nothing(flags, tmp_path):
     done = call("sweep.py", *flags, f"--workdir={tmp_path / 'none'}", "--dry_run", "--seeds=2")
     assert "learning_rate=0.002" in done.stdout and "6 runs" in done.stdout
     assert "40 steps" in done.stdout
-    assert "step 40/40" in done.stderr  # the progress of the trial run
+    assert "step 40/40" in done.stderr  # the progress of the short run
     assert not (tmp_path / "none").exists()
 
 
@@ -110,7 +109,7 @@ def test_slurm_settings_are_parsed():
     assert found == {"slurm_partition": "gpu", "timeout_min": 600, "gpus_per_node": 1}
 
 
-def test_jobs_run_the_program(tmp_path):
+def test_slurm_jobs_run_the_program(tmp_path):
     """Use submitit's local executor, which has the same interface as SLURM's."""
     pytest.importorskip("submitit")
     jobs = submit(["--workdir=x"], 2, {"timeout_min": 2}, tmp_path, cluster="local")
@@ -118,8 +117,8 @@ def test_jobs_run_the_program(tmp_path):
         assert "--config is missing" in str(job.exception())
 
 
-def test_children_die_with_their_parent(tmp_path):
-    """They receive SIGTERM, so that they can save a checkpoint."""
+def test_runs_receive_sigterm_when_the_sweep_dies(tmp_path):
+    """SIGTERM lets them save a checkpoint."""
     child = f"import time; open({str(tmp_path / 'pid')!r}, 'w').write('x'); time.sleep(60)"
     parent = (
         "import subprocess, sys, os, time; "
@@ -141,4 +140,4 @@ def test_children_die_with_their_parent(tmp_path):
         if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":  # dead, but not reaped yet
             return
         time.sleep(0.05)
-    raise AssertionError("the child is still there")
+    raise AssertionError("the child process is still running")

@@ -2,7 +2,7 @@
 
 from papers.table import Row, Table
 
-SHORT = 12  # words; captions are shorter than news
+SHORT = 12  # longest training sentence in words, instead of 30: captions are shorter than news
 
 
 def _row(name: str, config: str, longest: int, bleu: float) -> Row:
@@ -11,13 +11,13 @@ def _row(name: str, config: str, longest: int, bleu: float) -> Row:
 
 TABLE1 = Table(
     title="Bahdanau 2015, Table 1 and Figure 2: a fixed vector against attention",
-    source="Table 1, WMT'14 English–French, newstest2014, all sentences, tokenised BLEU",
+    source="Table 1, WMT'14 English–French, newstest2014, all sentences, tokenized BLEU",
     config="bahdanau2015",
     measures=("tokenised_bleu", "bleu", "perplexity", "aer"),
     data=("multi30k_en_de", "multi30k_de_en", "dates"),
     minutes=1.5,
-    differs="The paper's -30 models are trained on sentences of up to 30 words, these models on up "
-    f"to {SHORT} words, because captions are shorter. RNNencdec is the model of Cho 2014. The "
+    differs="The paper's -30 models are trained on sentences of up to 30 words, the models here on "
+    f"up to {SHORT} words, because captions are shorter. RNNencdec is the model of Cho 2014. The "
     "paper's models have 1000 units and are trained on 348 M words; size=small has 512 units, and "
     "Multi30k has 29,000 captions.",
     figures=("lengths", "heat_maps"),

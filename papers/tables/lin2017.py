@@ -1,4 +1,4 @@
-"""Lin et al. 2017: the number of hops r and the penalty that keeps them apart."""
+"""Lin et al. 2017: the number of attention hops r and the penalty on similar hops."""
 
 from papers.table import Row, Table
 

@@ -5,8 +5,8 @@ import dataclasses
 from papers.table import Row, Table
 
 _MEASURES = ("tokenised_bleu", "bleu", "perplexity", "aer")
-# A bidirectional encoder of the same total width, for size=small.
-BOTH_WAYS = {"model.encoder.bidirectional": True, "model.encoder.features": 256}
+# A bidirectional encoder with the same total number of features, for size=small.
+BIDIRECTIONAL = {"model.encoder.bidirectional": True, "model.encoder.features": 256}
 _TO_GERMAN = ("multi30k_en_de", "multi30k_de_en", "wmt14_en_de", "dates")
 _TO_ENGLISH = ("multi30k_de_en", "multi30k_en_de", "dates")
 _SIZE = (
@@ -14,7 +14,7 @@ _SIZE = (
     "size=small has 2 layers of 512 units, and Multi30k has 29,000 captions."
 )
 _DECODING = (
-    " Unknown words are replaced by the source word itself, which the paper looks up in a "
+    " An unknown word is replaced by its aligned source word; the paper looks that word up in a "
     "dictionary first. The paper's ensemble has 8 models."
 )
 _NEWS = "WMT'14 English–German, newstest2014"
@@ -28,7 +28,7 @@ _REPLACED = {"replace_unknown": True}
 
 
 def _published(*figures: float) -> dict[str, float]:
-    """Map perplexity and BLEU by name; either may be left out at the end."""
+    """Return the published perplexity and BLEU by name; later figures may be left out."""
     return dict(zip(("perplexity", "tokenised_bleu"), figures, strict=False))
 
 
@@ -39,7 +39,7 @@ _ENSEMBLE = Row("ensemble, unknown words replaced", _BEST, {}, {"tokenised_bleu"
                 decode=_REPLACED, ensemble=True)  # fmt: skip
 TABLE1 = Table(
     title="Luong 2015, Table 1: cumulative improvements",
-    source=f"Table 1, {_NEWS}, tokenised BLEU",
+    source=f"Table 1, {_NEWS}, tokenized BLEU",
     config="luong2015",
     measures=_MEASURES,
     data=_TO_GERMAN,
@@ -60,7 +60,7 @@ TABLE1 = Table(
 )  # fmt: skip
 TABLE3 = Table(
     title="Luong 2015, Table 3: German to English",
-    source="Table 3, WMT'15 German–English, newstest2015, tokenised BLEU",
+    source="Table 3, WMT'15 German–English, newstest2015, tokenized BLEU",
     config="luong2015",
     measures=_MEASURES,
     data=_TO_ENGLISH,
@@ -86,7 +86,7 @@ def _architecture(align: str, score: str, *published: float) -> Row:
 
 TABLE4 = Table(
     title="Luong 2015, Table 4: attentional architectures",
-    source=f"Table 4 and §5.2 (only perplexity for concat), {_NEWS}, tokenised BLEU before "
+    source=f"Table 4 and §5.2 (only perplexity for concat), {_NEWS}, tokenized BLEU before "
     "unknown words are replaced",
     config="luong2015",
     measures=_MEASURES,
@@ -109,14 +109,16 @@ TABLE4 = Table(
 )
 
 
-# A few thousand sentences need small batches and many epochs.
+# A corpus of a few thousand sentences needs small batches and many epochs.
 _SMALL_TEXT = {
     "data.batch_size": 64, "train.steps": 2000, "train.eval_every": 500, "train.epochs": 0.0,
 }  # fmt: skip
 
 
 def _aligner(name: str, published: float | None = None, **arguments: str) -> Row:
-    return Row(name, arguments, _SMALL_TEXT | BOTH_WAYS, {"aer": published} if published else {})
+    return Row(
+        name, arguments, _SMALL_TEXT | BIDIRECTIONAL, {"aer": published} if published else {}
+    )
 
 
 TABLE6 = Table(
@@ -128,12 +130,13 @@ TABLE6 = Table(
     minutes=1.0,
     sizes=("small",),
     differs="The paper's ensemble has 8 models and its sources are reversed; encoders here are "
-    "bidirectional. As in the paper, every word of the forced reference is linked to the source "
-    "word with the largest weight. Europarl here has 5,401 Spanish–English sentences, the last 200 "
-    "with gold links; of the New Testament's 7,936 verses, all but 17 have gold links. As is usual "
-    "for aligners, links and BLEU are therefore measured on training sentences, except for "
-    "sentences of more than 50 words and every 50th sentence, which is held out. Recurrent models "
-    "are trained for 2,000 steps of 64 sentences, the Transformer for 4,000 steps of 4,096 tokens.",
+    "bidirectional. As in the paper, every word of the reference, which the decoder is forced to "
+    "produce, is linked to the source word with the largest attention weight. Europarl here has "
+    "5,401 Spanish–English sentences, the last 200 with gold links; of the New Testament's 7,936 "
+    "verses, all but 17 have gold links. As is usual for aligners, links and BLEU are therefore "
+    "measured on training sentences, except for sentences of more than 50 words and every 50th "
+    "sentence, which is held out. Recurrent models are trained for 2,000 steps of 64 sentences, "
+    "the Transformer for 4,000 steps of 4,096 tokens.",
     rows=(
         _aligner("global (location)", 39.0, score="location"),
         _aligner("global (dot)", score="dot"),
@@ -141,12 +144,12 @@ TABLE6 = Table(
         _aligner("global (concat)", score="concat"),
         _aligner("local-m (general)", 34.0, align="local_m"),
         _aligner("local-p (general)", 36.0, align="local_p"),
-        Row("ensemble, local-p (general)", {"align": "local_p"}, _SMALL_TEXT | BOTH_WAYS,
+        Row("ensemble, local-p (general)", {"align": "local_p"}, _SMALL_TEXT | BIDIRECTIONAL,
             {"aer": 34.0}, ensemble=True),
         Row("Bahdanau 2015", {}, _SMALL_TEXT, config="bahdanau2015"),
         Row("Xu 2015, soft", {"attention": "soft"}, _SMALL_TEXT, config="xu2015"),
         Row("Xu 2015, hard", {"attention": "hard"}, _SMALL_TEXT, config="xu2015"),
-        Row("Mino 2017, split", {"keys": "split"}, _SMALL_TEXT | BOTH_WAYS, config="mino2017"),
+        Row("Mino 2017, split", {"keys": "split"}, _SMALL_TEXT | BIDIRECTIONAL, config="mino2017"),
         Row("Transformer, last layer", {"norm": "pre"}, {"train.steps": 4000},
             config="vaswani2017"),
     ),

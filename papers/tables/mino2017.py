@@ -13,8 +13,8 @@ KEYS = Table(
     sizes=("small", "tiny"),
     figures=("heat_maps",),
     rows=(
-        Row("one state for both (none)", {"keys": "none"}),
-        Row("split", {"keys": "split"}),
-        Row("zero-started", {"keys": "zero"}),
+        Row("one state as key and value", {"keys": "none"}),
+        Row("split into key and value", {"keys": "split"}),
+        Row("zero-initialized", {"keys": "zero"}),
     ),
 )

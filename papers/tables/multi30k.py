@@ -1,12 +1,12 @@
-"""Multi30k, compared with figures that others have published on it."""
+"""Multi30k: comparison with figures that others have published."""
 
 from papers.table import Row, Table
-from papers.tables.luong2015 import BOTH_WAYS
+from papers.tables.luong2015 import BIDIRECTIONAL
 
 BEAM = {"beam": 5, "length_penalty": "average", "alpha": 1.0}
 GERMAN = Table(
     title="Multi30k, English to German, byte-pair encoding",
-    source="Transformer-Tiny of LividWo/Revisit-MMT, test2016, tokenised lowercased BLEU, beam 5",
+    source="Transformer-Tiny of LividWo/Revisit-MMT, test2016, tokenized lowercased BLEU, beam 5",
     config="luong2015",
     measures=("tokenised_bleu", "bleu", "perplexity"),
     data=("multi30k_bpe_en_de", "multi30k_bpe_de_en"),
@@ -16,7 +16,7 @@ GERMAN = Table(
     differs="The text and its segmentation are the same.",
     figures=("lengths",),
     rows=(
-        Row("Luong 2015, global (general), both ways", {}, BOTH_WAYS, decode=BEAM),
+        Row("Luong 2015, global (general), bidirectional encoder", {}, BIDIRECTIONAL, decode=BEAM),
         Row("Bahdanau 2015", config="bahdanau2015", decode=BEAM),
         Row("Transformer", {"norm": "pre"}, {}, {"tokenised_bleu": 41.02},
             config="vaswani2017", checkpoint="average"),
@@ -24,15 +24,15 @@ GERMAN = Table(
 )  # fmt: skip
 ENGLISH = Table(
     title="Multi30k, German to English, words",
-    source="a popular tutorial series (bentrevett's pytorch-seq2seq), test2016, BLEU on the "
-    "tutorial's tokens",
+    source="a popular tutorial series (bentrevett's pytorch-seq2seq), test2016, BLEU with the "
+    "tutorial's tokenization",
     config="luong2015",
     measures=("tokenised_bleu", "bleu", "perplexity"),
     data=("multi30k_de_en",),
     minutes=2.0,
     same_data=True,
     sizes=("small",),
-    differs="Model sizes, recipes and the tokens of the BLEU score differ from the tutorial's.",
+    differs="Model sizes, recipes and the tokenization for BLEU differ from the tutorial's.",
     rows=(
         Row("LSTM seq2seq", {}, {}, {"tokenised_bleu": 13.76}, config="sutskever2014"),
         Row("GRU encoder–decoder", {}, {}, {"tokenised_bleu": 20.61}, config="cho2014"),

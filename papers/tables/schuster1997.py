@@ -1,4 +1,4 @@
-"""Schuster & Paliwal 1997: the effect of delays, merging and two directions on their series."""
+"""Schuster & Paliwal 1997: delays, merged networks and bidirectional networks."""
 
 from papers.table import Row, Table
 
@@ -30,10 +30,10 @@ def _table(
         machine="two CPU cores",
         sizes=("tiny",),
         seeds=5,
-        differs="mlp and tdnn see ten time steps on either side. The merged networks have the "
-        "delay of each direction that is best on the validation split of the series. Networks that "
-        "are merged in one training run share no parameters, but share gradient clipping and the "
-        "choice of the best checkpoint.",
+        differs="The mlp and tdnn networks read ten time steps on either side. The merged networks "
+        "have the delay of each direction that is best on the validation split of the series. "
+        "Networks that are merged in one training run share no parameters, but share gradient "
+        "clipping and the choice of the best checkpoint.",
         claims=claims,
         figures=("delays",),
         rows=(
@@ -44,8 +44,8 @@ def _table(
     )  # fmt: skip
 
 
-def _up_and_down(direction: str, best: int) -> tuple[tuple[str, str], ...]:
-    """Claim that no delay and too long a delay are worse than the best one."""
+def _best_delay(direction: str, best: int) -> tuple[tuple[str, str], ...]:
+    """Return the claims that no delay and a delay of 20 are worse than the best delay."""
     return tuple((f"{direction}, delay {k}", f"{direction}, delay {best}") for k in (0, 20))
 
 
@@ -55,7 +55,7 @@ SERIES = _table(
          merges=("forward, delay 15", "backward, delay 10")),
      Row("merged in one training, delays 15 and 10", {"network": "merged"},
          {"model.forward_delay": 15, "model.backward_delay": 10})),
-    (*_up_and_down("forward", 15), *_up_and_down("backward", 10),
+    (*_best_delay("forward", 15), *_best_delay("backward", 10),
      ("forward, delay 15", "merged, separately trained, delays 15 and 10"),
      ("backward, delay 10", "merged, separately trained, delays 15 and 10"),
      ("merged, separately trained, delays 15 and 10", "brnn")),
@@ -64,7 +64,7 @@ CLASSES = _table(
     "series_classes", "error",
     (Row("merged in one training, delays 15 and 10", {"network": "merged"},
          {"model.forward_delay": 15, "model.backward_delay": 10}),),
-    (*_up_and_down("forward", 15), *_up_and_down("backward", 10),
+    (*_best_delay("forward", 15), *_best_delay("backward", 10),
      ("forward, delay 15", "merged in one training, delays 15 and 10"),
      ("backward, delay 10", "merged in one training, delays 15 and 10"),
      ("merged in one training, delays 15 and 10", "brnn")),

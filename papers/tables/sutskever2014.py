@@ -22,7 +22,7 @@ def _row(name: str, beam: int, bleu: float, reverse: str = "yes", ensemble: bool
 
 TABLE1 = Table(
     title="Sutskever 2014, Table 1: reversal, ensemble and beam width",
-    source="Table 1 and §3.3, WMT'14 English–French, ntst14, tokenised BLEU",
+    source="Table 1 and §3.3, WMT'14 English–French, ntst14, tokenized BLEU",
     config="sutskever2014",
     measures=_MEASURES,
     data=_DATA,

@@ -1,4 +1,4 @@
-"""Yang et al. 2016: hierarchical attention against flat models of a document."""
+"""Yang et al. 2016: hierarchical attention (HAN) against flat document models."""
 
 from papers.table import Row, Table
 

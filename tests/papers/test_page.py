@@ -1,4 +1,4 @@
-"""The text of a page agrees with its figures."""
+"""Tests of result pages: tables, verdicts, legends and significance tests."""
 
 import json
 import re
@@ -21,12 +21,12 @@ ROWS = (
 )
 
 
-def plan_of(folder, rows=ROWS, measures=("frame",), **more):
+def make_cells_plan(folder, rows=ROWS, measures=("frame",), **more):
     table = Table("Cells", "a paper", "schuster1997", measures, rows, ("jsb",), 1.0, **more)
     return Plan("cells", table, "jsb", "tiny", Path(folder), 2, {})
 
 
-def reports_of(**losses):
+def make_reports(**losses):
     return {
         name: {seed: {"scores": {"loss": loss}} for seed, loss in enumerate(by_seed)}
         for name, by_seed in losses.items()
@@ -34,7 +34,9 @@ def reports_of(**losses):
 
 
 HOLDS = "The published order holds"
-VERDICTS = {  # the third row's losses: the second row has 2.0 and 2.1, the first 3.0 and 3.1
+# Losses of the row `best`, the verdict and a detail of its text. The other rows are fixed: `middle`
+# has losses of 2.0 and 2.1, and `worst` of 3.0 and 3.1.
+VERDICTS = {
     "far better": ([1.0, 1.1], f"**{HOLDS}**", "2 of 2"),
     "a little better": (
         [1.95, 2.05],
@@ -52,84 +54,88 @@ VERDICTS = {  # the third row's losses: the second row has 2.0 and 2.1, the firs
 
 
 @pytest.mark.parametrize("case", VERDICTS)
-def test_the_verdict_follows_from_gains_and_deviations(case, tmp_path):
+def test_verdict_depends_on_gains_and_standard_deviations(case, tmp_path):
     losses, verdict, detail = VERDICTS[case]
-    reports = reports_of(worst=[3.0, 3.1], middle=[2.0, 2.1], best=losses)
-    text = order(plan_of(tmp_path), reports)
+    reports = make_reports(worst=[3.0, 3.1], middle=[2.0, 2.1], best=losses)
+    text = order(make_cells_plan(tmp_path), reports)
     assert text.startswith(verdict) and detail in text and "NLL per frame" in text
     assert ("Disagree" in text) == case.endswith("worse")
 
 
-def test_without_large_differences_there_is_no_order(tmp_path):
-    reports = reports_of(worst=[3.0, 3.1], middle=[3.05, 3.15], best=[3.1, 3.2])
-    assert order(plan_of(tmp_path), reports).startswith("**No difference exceeds one standard")
+def test_no_order_is_reported_without_large_differences(tmp_path):
+    reports = make_reports(worst=[3.0, 3.1], middle=[3.05, 3.15], best=[3.1, 3.2])
+    assert order(make_cells_plan(tmp_path), reports).startswith(
+        "**No difference exceeds one standard"
+    )
 
 
-def test_missing_rows_and_single_seeds_have_no_verdict(tmp_path):
-    plan, measured = plan_of(tmp_path), {"worst": [3.0, 3.1], "middle": [2.0, 2.1]}
-    text = order(plan, reports_of(**measured))
+def test_missing_rows_or_a_single_seed_prevent_a_verdict(tmp_path):
+    plan, measured = make_cells_plan(tmp_path), {"worst": [3.0, 3.1], "middle": [2.0, 2.1]}
+    text = order(plan, make_reports(**measured))
     assert "not been measured" in text and "Missing rows: best." in text
-    text = order(plan._replace(seeds=1), reports_of(worst=[3.0], middle=[2.0], best=[1.0]))
+    text = order(plan._replace(seeds=1), make_reports(worst=[3.0], middle=[2.0], best=[1.0]))
     assert "one seed only" in text and "±" not in text
     assert order(plan, {}) == ""
 
 
-def test_rows_with_equal_published_figures_have_no_order(tmp_path):
+def test_rows_with_equal_published_figures_are_not_ranked(tmp_path):
     rows = tuple(Row(row.name, row.arguments, {}, {"frame": 8.0}) for row in ROWS)
-    plan, reports = plan_of(tmp_path, rows), reports_of(worst=[3.0], middle=[2.0])
-    assert comparisons(plan, reports) == [] and "do not say" in order(plan, reports)
+    plan, reports = make_cells_plan(tmp_path, rows), make_reports(worst=[3.0], middle=[2.0])
+    assert comparisons(plan, reports) == [] and "do not rank" in order(plan, reports)
 
 
 def test_every_row_is_compared_with_all_rows_of_the_next_better_figure(tmp_path):
     figures = {"worst": 9.0, "middle": 8.0, "best": 8.0}
     rows = tuple(Row(row.name, row.arguments, {}, {"frame": figures[row.name]}) for row in ROWS)
-    reports = reports_of(worst=[3.0], middle=[2.0], best=[1.0])
-    found = comparisons(plan_of(tmp_path, rows), reports)
+    reports = make_reports(worst=[3.0], middle=[2.0], best=[1.0])
+    found = comparisons(make_cells_plan(tmp_path, rows), reports)
     assert [(c.worse, c.better) for c in found] == [("worst", "middle"), ("worst", "best")]
 
 
-def test_a_row_with_one_value_gets_the_mean_variance_of_the_others(tmp_path):
-    measured = reports_of(worst=[3.0, 3.4], middle=[2.0, 2.4], best=[1.9])
-    first, second = comparisons(plan_of(tmp_path), measured)
+def test_a_row_with_one_value_is_assumed_to_have_the_mean_variance(tmp_path):
+    measured = make_reports(worst=[3.0, 3.4], middle=[2.0, 2.4], best=[1.9])
+    first, second = comparisons(make_cells_plan(tmp_path), measured)
     assert first.deviation == pytest.approx(0.4) == second.deviation and second.within
 
 
-def test_the_legend_names_the_test_that_was_made(tmp_path):
-    plan, reports = plan_of(tmp_path), reports_of(worst=[3.0], middle=[2.0], best=[1.0])
+def test_the_legend_names_the_significance_test(tmp_path):
+    plan, reports = make_cells_plan(tmp_path), make_reports(worst=[3.0], middle=[2.0], best=[1.0])
     assert "by Welch's t-test" in legend(plan, reports, {"middle": "–", "best": ".03 (t)"})
     assert "bootstrap" in legend(plan, reports, {"middle": "–", "best": ".03"})
     assert "p-value" not in legend(plan, reports, {"middle": "–", "best": "–"})
 
 
-def test_claims_without_figures_are_compared_too(tmp_path):
+def test_claims_without_published_figures_are_compared(tmp_path):
     rows = tuple(Row(row.name, row.arguments) for row in ROWS)
-    plan = plan_of(tmp_path, rows, claims=(("worst", "best"), ("middle", "best")))
-    (first, second) = comparisons(plan, reports_of(worst=[3.0], middle=[1.0], best=[2.0]))
+    plan = make_cells_plan(tmp_path, rows, claims=(("worst", "best"), ("middle", "best")))
+    (first, second) = comparisons(plan, make_reports(worst=[3.0], middle=[1.0], best=[2.0]))
     assert (first.gain, second.gain) == (1.0, -1.0)
 
 
-def test_two_decodings_of_the_same_models_are_compared_seed_by_seed(tmp_path):
-    measured = reports_of(worst=[3.0, 1.0], best=[2.9, 0.89])
+def test_two_decodings_of_the_same_models_are_compared_per_seed(tmp_path):
+    measured = make_reports(worst=[3.0, 1.0], best=[2.9, 0.89])
     for other, within in ({"cell": "gru"}, True), ({}, False):
         rows = Row("worst"), Row("best", other, decode={"beam": 5})
-        (found,) = comparisons(plan_of(tmp_path, rows, claims=(("worst", "best"),)), measured)
+        (found,) = comparisons(
+            make_cells_plan(tmp_path, rows, claims=(("worst", "best"),)), measured
+        )
         assert found.within == within
 
 
-def test_means_and_deviations():
+def test_means_standard_deviations_and_welch_p_values():
     assert mean_and_deviation([1.0, 2.0, 3.0], ".1f") == "2.0 ± 1.0"
     assert mean_and_deviation([1.0], ".2f") == "1.00" and mean_and_deviation([], ".2f") == "–"
     assert welch([1.0, 1.1, 0.9], [5.0, 5.1, 4.9]) < 1e-4
     assert 0.2 < welch([1.0, 2.0, 3.0], [2.0, 3.0, 1.5]) < 1
 
 
-def test_answers_are_compared_by_example(tmp_path):
+def test_answers_are_compared_with_the_paired_bootstrap(tmp_path):
     rows = tuple(Row(name, {}, {"model.hops": i + 1}) for i, name in enumerate(("a", "b", "c")))
     table = Table("T", "a paper", "lin2017", ("accuracy",), rows, ("sst2",), 1.0)
     plan = Plan("t", table, "sst2", "small", tmp_path, 2, {})
     right = {"a": 40, "b": 40, "c": 80}
-    for row, seed in plan.scorings():
-        folder = plan.report(row, seed)
+    for row, seed in plan.rows_to_score():
+        folder = plan.report_folder(row, seed)
         folder.mkdir(parents=True)
         lines = (f"{'a' if i < right[row.name] else 'b'}\t0.9\ta\n" for i in range(100))
         (folder / "predictions.txt").write_text("".join(lines))
@@ -137,21 +143,24 @@ def test_answers_are_compared_by_example(tmp_path):
     assert significance(plan, read_reports(plan)) == {"b": "1", "c": "<.001"}
 
 
-def test_a_page_shows_missing_values(tmp_path):
-    plan = plan_of(tmp_path, measures=("frame", "aer"))  # the reports have only the first
+def test_a_page_shows_missing_values_as_dashes(tmp_path):
+    # The reports contain only the first measure.
+    plan = make_cells_plan(tmp_path, measures=("frame", "aer"))
     for row, seed in [(ROWS[0], 0), (ROWS[0], 1), (ROWS[1], 0)]:
-        run_of(plan.run(row, seed))
-    path = write_page(plan, reports_of(worst=[9.5, 9.7], middle=[8.4]), "python a.py")
+        write_run(plan.run_folder(row, seed))
+    path = write_page(plan, make_reports(worst=[9.5, 9.7], middle=[8.4]), "python a.py")
     text = path.read_text()
     assert re.search(r"\| worst \| 9.600 ± 0.141 \| 9.000 \| \+0.600 \| – \| 7 \|", text)
     assert "| best | – | 8.000 | – | – | – | – | – |" in text and "`python a.py`" in text
     assert "(fewer for middle: 1; best: 0)" in text and "at commit abc on a chip." in text
     kept = json.loads((plan.page_folder / "results.json").read_text())["rows"]
-    assert kept["middle"]["ours"]["frame"] == [8.4] and kept["best"]["published"]["frame"] == 8.0
+    assert (
+        kept["middle"]["measured"]["frame"] == [8.4] and kept["best"]["published"]["frame"] == 8.0
+    )
 
 
-def run_of(folder):
-    """Write the log and run.json of a run with two attempts."""
+def write_run(folder):
+    """Write the log.jsonl and run.json of a run with two attempts."""
     lines = [
         {"kind": "run", "step": 0, "parameters": 7, "time": 100.0},
         {"kind": "train", "step": 5, "count": 50, "time": 130.0},
@@ -166,12 +175,12 @@ def run_of(folder):
     (folder / "run.json").write_text(json.dumps([{"commit": "abc", "devices": ["a chip"]}]))
 
 
-def test_seconds_exclude_the_time_between_attempts(tmp_path):
-    run_of(tmp_path / "run")
+def test_run_time_excludes_the_time_between_attempts(tmp_path):
+    write_run(tmp_path / "run")
     assert facts(tmp_path / "run") == (7, 100, 42.0, "abc", "a chip")
 
 
-def test_separate_predictions_are_averaged(tmp_path):
+def test_a_merged_row_averages_the_predictions_of_other_rows(tmp_path):
     parts = tuple(Row(f"{d}, delay 0", {"network": d}) for d in ("forward", "backward"))
     merged = Row("merged", merges=tuple(row.name for row in parts))
     table = Table("T", "s", "schuster1997", ("squared_error",), (*parts, merged), ("series",), 1.0)
@@ -181,9 +190,9 @@ def test_separate_predictions_are_averaged(tmp_path):
     split = LabellingCorpus(config.data).prepare().split("test")
     gold = np.concatenate([x["label"][:, 0] for x in split.examples(np.arange(2))])
     for row, shift in zip(parts, (0.5, -0.1), strict=True):
-        folder = plan.report(row, 0)
+        folder = plan.report_folder(row, 0)
         folder.mkdir(parents=True)
-        (plan.run(row, 0) / "config.json").write_text(config.to_json())
+        (plan.run_folder(row, 0) / "config.json").write_text(config.to_json())
         numbers = [f"{y + shift:.6f}" for y in gold]
         (folder / "predictions.txt").write_text("\n".join([*numbers[:3], "", *numbers[3:], ""]))
     (report,) = read_reports(plan)["merged"].values()

@@ -1,4 +1,4 @@
-"""A small table from its rows to its page, and the messages of reproduce.py."""
+"""Tests of reproduce.py: a small table from training to its page, and error messages."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from tests.programs import ENVIRONMENT, ROOT, call
 
 _DOT = {"score": "dot", "feed": "no"}
 TABLE = Table(
-    title="One model in two ways",
+    title="One model, decoded in two ways",
     source="nowhere",
     config="luong2015",
     measures=("tokenised_bleu", "bleu", "perplexity"),
@@ -44,7 +44,7 @@ QUICK = {
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
-    for name, value in ENVIRONMENT.items():  # for subprocesses
+    for name, value in ENVIRONMENT.items():  # subprocesses inherit it
         monkeypatch.setenv(name, value)
     return make_tiny_plan(tmp_path)
 
@@ -55,28 +55,28 @@ def make_tiny_plan(folder, rows=TABLE.rows):
     return Plan("two.rows", table, "dates", "tiny", folder / "results", 1, overrides)
 
 
-def test_a_table_becomes_a_page(plan):
+def test_reproducing_a_table_writes_its_page(plan):
     page = reproduce(plan, workers=1, command="python reproduce.py two.rows")
     text = page.read_text()
     assert text.startswith(f"# {TABLE.title}") and "`python reproduce.py two.rows`" in text
     for name in ("greedy", "ensemble, beam 2"):
         (line,) = re.findall(rf"^\| {name} \|.*\|$", text, re.MULTILINE)
         cells = [cell.strip() for cell in line.split("|")][1:-1]
-        measured, paper, difference, bleu, perplexity, p, size, seen, minutes, how = cells[1:]
+        measured, paper, difference, bleu, perplexity, p, size, tokens, minutes, how = cells[1:]
         mean = float(measured.partition(" ± ")[0])
         assert float(difference) == pytest.approx(mean - float(paper), abs=0.011)
         first = name == "greedy"
         assert (perplexity == "–") == (p != "–") == ("1 × " in size) == (not first)
         assert how == ("greedy" if first else "beam 2") and float(bleu) >= 0
-        assert int(seen.replace(",", "")) > 0 and float(minutes) >= 0
+        assert int(tokens.replace(",", "")) > 0 and float(minutes) >= 0
     assert "one seed only" in text and "tok:none" in text and "tok:13a" in text
     assert {path.name for path in plan.page_folder.glob("*.png")} == {
         "lengths.png", "attention-0.png",
     }  # fmt: skip
     kept = json.loads((plan.page_folder / "results.json").read_text())["rows"]
-    assert len(kept["greedy"]["ours"]["bleu"]) == 1 and kept["greedy"]["facts"][0]["count"] > 0
+    assert len(kept["greedy"]["measured"]["bleu"]) == 1 and kept["greedy"]["facts"][0]["count"] > 0
 
-    # Nothing is scored again, and another table does not train a run that it shares.
+    # A second call does not score again, and another table does not train a shared run again.
     times = {path: path.stat().st_mtime_ns for path in plan.folder.rglob("scores.json")}
     assert all("ter" not in json.loads(path.read_text("utf-8"))["scores"] for path in times)
     shared = dataclasses.replace(TABLE, rows=TABLE.rows[:1], figures=())
@@ -87,8 +87,8 @@ def test_a_table_becomes_a_page(plan):
     assert len(list(plan.folder.glob("runs/*/seed*/log.jsonl"))) == 1
 
 
-# Scores the first row of the tiny table as reproduce.py would. A separate process is needed because
-# the compilation cache is configured before JAX is imported.
+# Score the first row of the tiny table as reproduce.py does. This needs a separate process, because
+# the compilation cache must be configured before JAX is imported.
 SCORE = """
 import program, reproduce
 from pathlib import Path
@@ -102,7 +102,7 @@ program.run(main, words=1)
 
 
 def score_in_a_new_process(folder):
-    """Score whatever is missing; return the entries of the default compilation cache."""
+    """Score all runs without a report; return the entries of the default compilation cache."""
     environment = {
         **{name: x for name, x in ENVIRONMENT.items() if name != "JAX_COMPILATION_CACHE_DIR"},
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "PYTHONPATH": str(ROOT),
@@ -116,8 +116,8 @@ def score_in_a_new_process(folder):
     return {path.name for path in folder.glob("cache/xla-*/*-cache")}
 
 
-def test_a_second_scoring_compiles_nothing(plan, tmp_path):
-    """program.run points JAX to cache/ before anything imports JAX."""
+def test_scoring_again_uses_the_compilation_cache(plan, tmp_path):
+    """program.run sets the cache folder before any module imports JAX."""
     assert reproducing._train(plan, workers=1) == []
     first = score_in_a_new_process(tmp_path)
     (report,) = tmp_path.rglob("scores.json")
@@ -134,14 +134,14 @@ def test_importing_reproduce_does_not_import_jax():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_failed_run_is_reported_and_the_page_written(plan, monkeypatch):
+def test_a_failed_run_is_reported_and_the_page_is_written(plan, monkeypatch):
     monkeypatch.setattr(reproducing, "_train", lambda *_: ["greedy, seed 0: it diverged"])
     with pytest.raises(UserError, match=r"1 .*failed.*page\.md.*it diverged"):
         reproduce(plan, workers=1, command="python reproduce.py")
     assert "| greedy | – | 20.00 | – |" in (plan.page_folder / "page.md").read_text()
 
 
-def test_a_dry_run_shows_the_runs_that_are_left(plan, monkeypatch, capsys):
+def test_a_dry_run_lists_the_untrained_runs(plan, monkeypatch, capsys):
     monkeypatch.setattr(reproducing, "estimate", lambda *_: Estimate(100, 0.5, 10.0, 7))
     reproducing._show_plan(plan, workers=2)
     shown = capsys.readouterr().out
@@ -150,7 +150,7 @@ def test_a_dry_run_shows_the_runs_that_are_left(plan, monkeypatch, capsys):
     assert "100 steps: 60 s" in shown and "--workers=2: 60 s" in shown
 
 
-def test_the_program_lists_targets_and_suggests_close_names():
+def test_targets_are_listed_and_close_names_suggested():
     listed = call("reproduce.py", "--list").stdout
     assert "luong2015.table4" in listed and "30 runs with 3 seeds, about" in listed
     done = call("reproduce.py", "luong2015.tabel4", check=False)

@@ -1,4 +1,4 @@
-"""Scoring in several processes."""
+"""Tests of scoring in several processes."""
 
 import os
 
@@ -8,13 +8,13 @@ from papers.scoring import KILLED, _score_all
 
 
 class Deadly:
-    """Ends the process that unpickles it."""
+    """An object that ends the process that unpickles it."""
 
     def __reduce__(self):
         return os._exit, (1,)
 
 
-def test_a_process_that_dies_is_reported(tmp_path):
+def test_a_killed_scoring_process_is_reported(tmp_path):
     table = find_targets()["mino2017.keys"]
     plan = make_plan("mino2017.keys", table, "dates", "tiny", tmp_path, 1, "")
     ((name, error),) = _score_all(plan, [(table.rows[0], Deadly())], workers=2, signals=[])

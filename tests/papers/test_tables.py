@@ -1,4 +1,4 @@
-"""Tables are discovered, and every row of every table has a config that builds."""
+"""Tests of the tables: all are found, and every row has a valid config."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def test_targets_are_ordered_by_year_module_and_definition():
     assert [target for target in TARGETS if target in expected] == expected
 
 
-def test_a_new_module_is_a_new_target(tmp_path, monkeypatch):
+def test_a_new_module_adds_a_target(tmp_path, monkeypatch):
     text = """
 from papers.table import Row, Table
 ROWS = (Row("a"),)
@@ -36,7 +36,7 @@ TABLE9 = Table("New", "a paper", "luong2015", ("bleu",), ROWS, ("dates",), 1.0)
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
-def test_every_row_builds_on_every_corpus_in_every_size(target):
+def test_every_row_has_a_valid_config_for_every_corpus_and_size(target):
     table = TARGETS[target]
     rows = [row for row in table.rows if not row.merges]
     for data in table.data[1:]:
@@ -45,26 +45,25 @@ def test_every_row_builds_on_every_corpus_in_every_size(target):
         plan = make_plan(target, table, "", size, Path("results"), 1, "")
         for row in rows:
             assert row.checkpoint != "average" or plan.config(row).train.keep > 1
-        # No two rows are the same experiment.
-        assert len({plan.report(row, 0) for row in rows}) == len(rows), size
+        # No two rows describe the same experiment.
+        assert len({plan.report_folder(row, 0) for row in rows}) == len(rows), size
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
-def test_figures_exist_and_texts_are_punctuated(target):
+def test_figures_exist_and_texts_have_the_right_punctuation(target):
     table = TARGETS[target]
     assert set(table.figures) <= set(FIGURES)
     assert table.source and not table.source.endswith(".")
     assert not table.differs or table.differs.endswith(".")
 
 
-def test_tables_share_runs_and_a_changed_recipe_is_another_run():
+def test_tables_share_runs_with_equal_configs():
     one, four = (
         make_plan(name, TARGETS[name], "", "", Path("results"), 1, "")
         for name in ("luong2015.table1", "luong2015.table4")
     )
-    assert (
-        len(one.runs().keys() & four.runs().keys()) == 2
-    )  # location with input feeding, and local-p
+    # The tables share two models: location with input feeding, and local-p.
+    assert len(one.runs().keys() & four.runs().keys()) == 2
     row = TARGETS["luong2015.table1"].rows[0]
     assert one.run_name(row) == one._replace(overrides={"data.dir": "elsewhere"}).run_name(row)
     assert one.run_name(row) != one._replace(overrides={"train.epochs": 3.0}).run_name(row)

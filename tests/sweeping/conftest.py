@@ -1,4 +1,4 @@
-"""Storages of studies: a SQLite file, and a PostgreSQL server started by the tests."""
+"""Fixtures for the storage of studies: a SQLite file, and a PostgreSQL server."""
 
 import os
 import shutil
@@ -10,14 +10,14 @@ import pytest
 
 
 def server_programs():
-    """Return the folder of PostgreSQL's server programs, which Debian keeps off the path."""
+    """Return the folder of PostgreSQL's server programs; on Debian it is not on the PATH."""
     found = shutil.which("initdb")
     folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     return folders[-1] if folders else None
 
 
 class Server:
-    """A server that listens on a socket in a temporary folder only."""
+    """A PostgreSQL server that listens only on a socket in a temporary folder."""
 
     def __init__(self, programs):
         self._programs, self._folder = programs, Path(tempfile.mkdtemp(prefix="pg"))

@@ -1,4 +1,4 @@
-"""Leaderboards and plots of hand-made records."""
+"""Tests of leaderboards and plots, with records written by hand."""
 
 import csv
 import json
@@ -30,37 +30,39 @@ RECORDS = [
 ]
 
 
-def test_points_are_means_over_seeds_and_the_best_is_first():
+def test_points_are_ranked_by_their_mean_over_seeds():
     rows = make_standings(RECORDS, lower_is_better=False)
     assert [row.mean for row in rows] == [36.0, 34.0, 32.0, None, None]
-    assert [row.waiting for row in rows] == [1, 0, 1, 0, 0]
+    assert [row.unfinished for row in rows] == [1, 0, 1, 0, 0]
     assert rows[1].deviation == 32**0.5 and rows[0].deviation is None
     assert rows[3].pruned == [90.0] and rows[4].errors == ["a | b"]
     assert [row.mean for row in make_standings(RECORDS, True)][:3] == [32.0, 34.0, 36.0]
 
 
 def test_points_with_pruned_seeds_rank_below_complete_points():
-    """The mean of a point with pruned seeds is over its lucky seeds."""
-    lucky = [record({"a": 1}, seed, TrialState.PRUNED, 1.0) for seed in (0, 1)]
-    lucky.append(record({"a": 1}, 2, TrialState.COMPLETE, 50.0))
-    honest = [record({"a": 2}, seed, TrialState.COMPLETE, 40.0) for seed in range(3)]
-    assert [row.mean for row in make_standings([*lucky, *honest], False)] == [40.0, 50.0]
+    """The mean of a point with pruned seeds is biased, because its bad seeds are missing."""
+    biased = [record({"a": 1}, seed, TrialState.PRUNED, 1.0) for seed in (0, 1)]
+    biased.append(record({"a": 1}, 2, TrialState.COMPLETE, 50.0))
+    complete = [record({"a": 2}, seed, TrialState.COMPLETE, 40.0) for seed in range(3)]
+    assert [row.mean for row in make_standings([*biased, *complete], False)] == [40.0, 50.0]
 
 
-def test_the_leaderboard_is_markdown_csv_and_json(tmp_path):
+def test_the_leaderboard_is_written_as_markdown_csv_and_json(tmp_path):
     rows = make_standings(RECORDS, lower_is_better=False)
-    text = write_leaderboard(rows, "bleu", tmp_path)
+    text = write_leaderboard(rows, "bleu", tmp_path, "tokens")
     assert text == (tmp_path / "leaderboard.md").read_text()
     lines = text.splitlines()
-    assert lines[0].startswith("| align | D | bleu | ± | seeds | parameters |")
+    assert lines[0].startswith(
+        "| align | D | bleu | standard deviation | seeds | parameters | training tokens |"
+    )
     assert lines[3].startswith("| local_p | 2 | 34.00 | 5.657 | 2 | 1,234 | 5,000,000 | 61 |")
     assert "pruned at 90.00" in lines[5] and "failed: a ¦ b" in lines[6]
     assert {line.count("|") for line in lines} == {lines[0].count("|")}
     table = list(csv.DictReader((tmp_path / "leaderboard.csv").read_text().splitlines()))
     assert (table[1][D], table[1]["bleu"], table[1]["seeds"]) == ("2", "34.0", "2")
     assert table[2]["run"] == "runs/align=local_p,D=5" and "1 not finished" in table[2]["remarks"]
-    whole = json.loads((tmp_path / "leaderboard.json").read_text())
-    assert whole["metric"] == "bleu" and whole["rows"][0]["label"] == "align=global"
+    content = json.loads((tmp_path / "leaderboard.json").read_text())
+    assert content["metric"] == "bleu" and content["rows"][0]["label"] == "align=global"
 
 
 def test_plots_are_drawn(tmp_path):
@@ -76,6 +78,6 @@ def test_fields_with_many_numbers_get_a_numeric_axis(tmp_path):
     assert (tmp_path / "slices.png").stat().st_size > 10_000
 
 
-def test_one_point_is_not_plotted(tmp_path):
+def test_a_single_point_is_not_plotted(tmp_path):
     draw(RECORDS[:1], "bleu", False, tmp_path)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""sweep.py and reproduce.py without the packages that only they need."""
+"""Tests of sweep.py and reproduce.py without the packages that only they need."""
 
 import subprocess
 import sys
@@ -33,6 +33,6 @@ def test_a_missing_package_is_a_user_error(package, command):
     "command", [("sweep.py", "--help"), ("reproduce.py", "--help"), ("reproduce.py", "--list")],
     ids=str,
 )  # fmt: skip
-def test_help_and_list_need_no_package(command):
+def test_help_and_list_do_not_need_the_packages(command):
     done = call_without("optuna", *command)
     assert "Traceback" not in done.stderr and len(done.stdout.splitlines()) > 10

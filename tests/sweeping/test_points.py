@@ -1,4 +1,4 @@
-"""The contents of sweep files; every point of the provided files builds."""
+"""Tests of sweep files; every point of the provided files has a valid config."""
 
 import json
 import re
@@ -21,7 +21,7 @@ FILES = sorted(Path("configs/sweeps").glob("*.py"))
 
 
 def base_of(file):
-    """Return the config in the command of a sweep file's docstring."""
+    """Return the config that the command in a sweep file's docstring names."""
     found = re.search(r"--config=(\S+?)(?::(\S+))?\s", file.read_text())
     given = dict(item.split("=") for item in found[2].split(",")) if found[2] else {}
     return Base(found[1], given, {})
@@ -36,14 +36,14 @@ def drawn(space, count=12):
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_every_point_of_every_sweep_builds(file):
+def test_every_point_of_the_provided_sweeps_is_valid(file):
     base, sweep = base_of(file), load_sweep(str(file))
     token, built = jnp.ones((1, 3), int), set()
     for point in sweep.points or drawn(sweep.space):
         config = base.config(point, 3)
         assert config.seed == 3
         if "scan" in config.model:
-            config.model.scan = True  # one layer is traced, not six
+            config.model.scan = True  # traces one layer instead of six
         model = json.dumps(config.model.to_dict(), sort_keys=True)
         if model not in built:
             built.add(model)
@@ -52,14 +52,14 @@ def test_every_point_of_every_sweep_builds(file):
     assert built
 
 
-def test_the_window_sweep_covers_every_score_and_window():
+def test_the_window_sweep_has_every_score_and_window():
     points = load_sweep("configs/sweeps/luong2015_windows.py").points
     windows = {point["model.attention.D"] for point in points if point["align"] != "global"}
     assert windows == {2, 5, 10, 20} and len(points) == 4 + 2 * 4 * 4
 
 
 def parsed(arguments, monkeypatch):
-    """Return the config that train.py reads from this command line."""
+    """Return the config that train.py reads from these arguments."""
     values = flags.FlagValues()
     monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
     config_flags.DEFINE_config_file("config", flag_values=values)
@@ -77,7 +77,7 @@ def parsed(arguments, monkeypatch):
     ],
     ids=str,
 )
-def test_the_command_line_of_a_point_makes_its_config(point, monkeypatch):
+def test_the_flags_of_a_point_give_its_config(point, monkeypatch):
     base = Base("configs/luong2015.py", {"data": "dates"}, {"train.steps": 7, "data.dir": "a b"})
     config = parsed(base.flags(point, 2), monkeypatch)
     assert config.to_json() == base.config(point, 2).to_json()
@@ -94,7 +94,7 @@ def test_a_label_lists_the_changes_of_a_point():
     assert len(label(long)) < 130 and label(long) != label(long | {"model.field8": "y"})
 
 
-def test_a_grid_is_every_combination():
+def test_a_grid_has_every_combination():
     assert len(list(grid(a=[1, 2], b=["x", "y", "z"]))) == 6
 
 
@@ -105,10 +105,10 @@ def test_a_point_takes_precedence_over_the_command_line():
 
 
 MISTAKES = {
-    "def points():\n    return []": "has no points",
+    "def points():\n    return []": "returned no points",
     "x = 1": "either points\\(\\) or space",
     "def points():\n    yield {'a.b': [1]}": r"a\.b is \[1\]",
-    "def points():\n    yield {'a.b': 1}\n    yield {'a.b': 1}": "two points called b=1",
+    "def points():\n    yield {'a.b': 1}\n    yield {'a.b': 1}": "two points with the label b=1",
     "def points():\n    yield {'a.b': 1 / 0}": "user.py, line 2: ZeroDivisionError",
     "def points():\n    yield 'dot'": "dictionary .*'dot'",
     "def points():\n    yield {'seed': 1}": "seed.*--seeds",
@@ -133,11 +133,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_point_that_cannot_be_built_is_named(name):
+def test_an_invalid_point_is_named_in_the_error(name):
     base, (value, message) = Base("configs/luong2015.py", {}, {"train.epochs": 0.0}), WRONG[name]
     with pytest.raises(UserError, match=re.escape(message)) as error:
         base.config({name: value}, 0)
-    assert f"the point {label({name: value})} cannot be built" in str(error.value)
+    assert f"the config of the point {label({name: value})} is invalid" in str(error.value)
 
 
 def test_an_integer_is_accepted_for_a_float_field():

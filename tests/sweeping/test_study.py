@@ -1,4 +1,4 @@
-"""Every trial runs to its end once, whatever happens to the workers."""
+"""Tests of studies: every trial completes once, even if workers die or are interrupted."""
 
 import collections
 import multiprocessing
@@ -32,7 +32,7 @@ def complete(study, trial, score=1.0):
 
 
 def take_all(url, name, points, results):
-    """Take all trials, as one of several machines, and put them into `results`."""
+    """Take trials until none is left, and put them into `results`."""
     study = open_study(url, name, points, seeds=2)
     while (trial := study.take()) is not None:
         results.put((trial.user_attrs["key"], trial.user_attrs["seed"]))
@@ -58,15 +58,15 @@ def test_no_trial_is_taken_twice(url):
     assert [record.state for record in records] == [TrialState.COMPLETE] * 30
 
 
-def test_a_dead_workers_trial_is_freed(url):
+def test_the_trial_of_a_dead_worker_is_queued_again(url):
     dead, alive = (open_study(url, "dead", POINTS[:2], grace=2) for _ in range(2))
     lost = dead.take()
-    dead.beat(lost, 12.5)
+    dead.heartbeat(lost, 12.5)
     kept = alive.take()
     assert alive.take() is None and not alive.over()
     for _ in range(4):
         time.sleep(0.8)
-        alive.beat(kept, 1.0)
+        alive.heartbeat(kept, 1.0)
     again = alive.take()
     assert again.user_attrs["key"] == lost.user_attrs["key"]
     assert again.user_attrs["seconds"] == 12.5  # the time of the first attempt counts
@@ -98,7 +98,7 @@ def test_an_interrupted_trial_is_queued_again_and_a_failed_one_is_not(file):
     assert "error" not in third.user_attrs
 
 
-def test_a_point_without_changes_is_a_point(file):
+def test_a_point_without_changes_is_valid(file):
     trial = open_study(file, "x", [{}]).take()
     assert (trial.user_attrs["key"], trial.user_attrs["point"]) == ("default", {})
 
@@ -117,11 +117,10 @@ def test_points_can_be_added_later(file):
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
-def test_a_space_gives_as_many_points_as_trials_and_then_further_seeds(file, sampler):
+def test_a_space_gives_one_point_per_trial_and_then_further_seeds(file, sampler):
     study = open_study(file, "x", space=draw, trials=3, seeds=2, sampler=sampler)
-    study = open_study(
-        file, "x", space=draw, trials=3, seeds=2, sampler=sampler
-    )  # opening it again adds nothing
+    # Opening the study again adds no trials.
+    study = open_study(file, "x", space=draw, trials=3, seeds=2, sampler=sampler)
     taken = []
     while (trial := study.take()) is not None:
         taken.append((trial.user_attrs["key"], trial.user_attrs["seed"], trial.params))
@@ -143,7 +142,7 @@ def test_an_interrupted_draw_is_repeated(file):
     assert study.take().params == first.params
 
 
-def test_the_median_pruner_stops_worse_runs(file):
+def test_the_median_pruner_prunes_worse_runs(file):
     study = open_study(file, "x", [{"a.b": i} for i in range(7)], pruner="median", metric="loss")
     for _ in range(6):
         trial = study.take()
@@ -156,7 +155,7 @@ def test_the_median_pruner_stops_worse_runs(file):
     assert trial.should_prune()  # lower is better
 
 
-def test_with_a_pruner_only_unpruned_points_get_further_seeds(file):
+def test_pruned_points_get_no_further_seeds(file):
     study = open_study(file, "x", POINTS[:2], seeds=2, pruner="median")
     first, second = study.take(), study.take()
     assert study.take() is None
@@ -164,11 +163,11 @@ def test_with_a_pruner_only_unpruned_points_get_further_seeds(file):
     complete(study, second)
     further = study.take()
     assert (further.user_attrs["key"], further.user_attrs["seed"]) == (label(POINTS[1]), 1)
-    assert not any(study.prunes(further, -1e9, n) for n in range(1, 5))
+    assert not any(study.should_prune(further, -1e9, n) for n in range(1, 5))
     assert study.take() is None
 
 
-def test_a_storage_that_is_away_is_retried(file, monkeypatch):
+def test_an_unreachable_storage_is_retried(file, monkeypatch):
     study = open_study(file, "x")
     trial, away, record = study.take(), [True, True], study._storage.record_heartbeat
 
@@ -180,25 +179,25 @@ def test_a_storage_that_is_away_is_retried(file, monkeypatch):
 
     monkeypatch.setattr(study._storage, "record_heartbeat", flaky)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    study.beat(trial, 1.0)
+    study.heartbeat(trial, 1.0)
     away.extend([True] * 10**6)
     monkeypatch.setattr(study, "settings", study.settings._replace(grace=0))
     with pytest.raises(StorageInternalError):
-        study.beat(trial, 2.0)
+        study.heartbeat(trial, 2.0)
     assert study.records()[0].facts["seconds"] == 1.0
 
 
-def test_another_sweep_in_the_same_place_is_refused(file):
+def test_opening_a_study_with_another_sweep_is_an_error(file):
     open_study(file, "x")
-    with pytest.raises(UserError, match=r"begun with sweep 'a.py' \(now 'b.py'\)"):
+    with pytest.raises(UserError, match=r"started with sweep 'a.py' \(now 'b.py'\)"):
         Study(file, "x", Sweep(POINTS, None), Settings("bleu"), {"sweep": "b.py"})
-    with pytest.raises(UserError, match=r"begun with steps None \(now 3\)"):
+    with pytest.raises(UserError, match=r"started with steps None \(now 3\)"):
         begun_with = {"sweep": "a.py", "overrides": {"steps": 3}}
         Study(file, "y", Sweep(POINTS, None), Settings("bleu"), {**begun_with, "overrides": {}})
         Study(file, "y", Sweep(POINTS, None), Settings("bleu"), begun_with)
 
 
-def test_more_seeds_of_a_space_can_be_asked_for_later(file):
+def test_seeds_can_be_added_to_a_finished_space(file):
     study = open_study(file, "x", space=draw, trials=2)
     while (trial := study.take()) is not None:
         complete(study, trial)
@@ -206,14 +205,14 @@ def test_more_seeds_of_a_space_can_be_asked_for_later(file):
     assert [study.take().user_attrs["key"] for _ in range(2)] == ["000", "001"]
 
 
-def test_a_named_point_that_was_changed_is_refused(file):
+def test_changing_a_named_point_is_an_error(file):
     open_study(file, "x", [{"name": "deep", "a.b": 4}])
     with pytest.raises(UserError, match=r"deep was .*4.* is .*6"):
         open_study(file, "x", [{"name": "deep", "a.b": 6}])
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
-def test_first_draws_are_the_same_in_every_study(tmp_path, sampler):
+def test_first_draws_are_equal_in_all_studies(tmp_path, sampler):
     studies = [
         open_study(f"sqlite:///{tmp_path / name}.db", "x", space=draw, trials=4, sampler=sampler)
         for name in "ab"
@@ -222,7 +221,7 @@ def test_first_draws_are_the_same_in_every_study(tmp_path, sampler):
     assert first == second and len({str(params) for params in first}) > 1
 
 
-def test_every_declared_sampler_and_pruner_exists():
+def test_every_sampler_and_pruner_is_implemented():
     assert set(SAMPLERS) == set(MAKE_SAMPLER) and set(PRUNERS) == set(MAKE_PRUNER)
 
 

@@ -1,4 +1,4 @@
-"""A worker knows a run by its log, its exit status and its last line of output."""
+"""Tests of workers, which read the log, the exit status and the last output line of a run."""
 
 import fcntl
 import logging
@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 
 from errors import UserError
 from sweeping import devices, workers
-from sweeping.devices import Share, deal
+from sweeping.devices import Share, machine_shares
 from sweeping.points import Base, Sweep
 from sweeping.settings import Settings
 from sweeping.study import Study
@@ -19,7 +19,7 @@ from sweeping.watch import work
 from sweeping.workers import Worker
 
 BASE = Base("configs/luong2015.py", {}, {})
-# Stands in for train.py, which takes seconds to start, and writes the same log.
+# The beginning of a program that replaces train.py and writes the same log. It starts faster.
 HEAD = """
 import json, signal, sys, time
 from pathlib import Path
@@ -34,7 +34,7 @@ write("run", 0, parameters=11, steps=30, epoch=10)
 
 @pytest.fixture
 def make_study(tmp_path, monkeypatch):
-    """Return a function that makes a study of two points, for which `program` is run."""
+    """Return a function that makes a study of two points, whose runs execute `program`."""
     monkeypatch.setattr(workers, "POLL", 0.05)
 
     def make(program, **settings):
@@ -69,7 +69,7 @@ def sweep(tmp_path, make_study):
     return run
 
 
-def test_the_best_of_a_runs_scores_counts_and_facts_are_kept(sweep):
+def test_the_best_score_and_the_facts_of_a_run_are_recorded(sweep):
     first, second = sweep("""
         for step, bleu in ((10, 3.0), (20, 5.0), (30, None)):
             write("train", step, count=step * 7.0, count_per_second=1.0)
@@ -80,7 +80,7 @@ def test_the_best_of_a_runs_scores_counts_and_facts_are_kept(sweep):
     assert first.facts["seconds"] > 0 and second.point == {"model.attention.D": 2}
 
 
-def test_an_error_is_recorded_and_the_sweep_goes_on(sweep, tmp_path):
+def test_an_error_is_recorded_and_the_sweep_continues(sweep, tmp_path):
     first, second = sweep("""
         if "D=1" in str(folder):
             sys.exit("before\\nerror: the disk is full")
@@ -101,7 +101,7 @@ def test_killed_runs_and_runs_without_a_score_are_errors(sweep):
     assert "memory" in killed.facts["error"] and "bleu" in scoreless.facts["error"]
 
 
-def test_stopping_sends_one_signal_and_the_trial_is_queued_again(sweep, tmp_path):
+def test_stopping_sends_one_signal_and_queues_the_trial_again(sweep, tmp_path):
     first, second = sweep(
         """
         def stop(*_):
@@ -122,7 +122,7 @@ def test_stopping_sends_one_signal_and_the_trial_is_queued_again(sweep, tmp_path
     assert second.state == TrialState.WAITING
 
 
-def test_a_run_is_pruned_by_its_scores(sweep, monkeypatch):
+def test_a_run_is_pruned_because_of_its_scores(sweep, monkeypatch):
     import optuna
 
     from sweeping import study
@@ -145,27 +145,27 @@ def test_a_run_is_pruned_by_its_scores(sweep, monkeypatch):
     assert (second.state, second.score) == (TrialState.PRUNED, 20.0)
 
 
-def test_cores_and_gpus_are_dealt_to_workers(monkeypatch):
+def test_cores_and_gpus_are_divided_among_workers(monkeypatch):
     monkeypatch.setattr(devices, "_cores", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(devices, "_gpus", list)
-    assert [share.cores for share in deal(2)] == [[0, 2], [1, 3]]
-    assert deal(6)[5].cores == [1]
+    assert [share.cores for share in machine_shares(2)] == [[0, 2], [1, 3]]
+    assert machine_shares(6)[5].cores == [1]
     monkeypatch.setattr(devices, "_gpus", lambda: ["0", "1", "2"])
-    assert [s.environment["CUDA_VISIBLE_DEVICES"] for s in deal(2)] == ["0,2", "1"]
+    assert [s.environment["CUDA_VISIBLE_DEVICES"] for s in machine_shares(2)] == ["0,2", "1"]
     for name in devices.MEMORY:
         monkeypatch.delenv(name, raising=False)
-    shared = deal(6)[4].environment
+    shared = machine_shares(6)[4].environment
     assert shared == {"CUDA_VISIBLE_DEVICES": "1", "XLA_CLIENT_MEM_FRACTION": "0.450"}
 
 
-def test_workers_divide_the_memory_fraction(monkeypatch):
+def test_workers_on_one_gpu_divide_its_memory(monkeypatch):
     monkeypatch.setattr(devices, "_gpus", lambda: ["0"])
-    for name in devices.MEMORY:  # JAX refuses to have both
+    for name in devices.MEMORY:  # one at a time: JAX rejects both together
         monkeypatch.setenv(name, "0.4")
-        assert deal(2)[1].environment == {"CUDA_VISIBLE_DEVICES": "0", name: "0.200"}
+        assert machine_shares(2)[1].environment == {"CUDA_VISIBLE_DEVICES": "0", name: "0.200"}
         monkeypatch.setenv(name, "much")
         with pytest.raises(UserError, match=f"{name}=much "):
-            deal(2)
+            machine_shares(2)
         monkeypatch.delenv(name)
 
 
@@ -176,7 +176,7 @@ def test_only_visible_gpus_are_used(monkeypatch):
     assert devices._gpus() == []
 
 
-def test_a_run_waits_for_the_folders_last_process(make_study, tmp_path, monkeypatch, caplog):
+def test_a_run_waits_until_its_folder_is_unlocked(make_study, tmp_path, monkeypatch, caplog):
     """The process of a killed sweep may still be saving its checkpoint."""
     folder = tmp_path / "runs" / "D=1" / "seed0"
     folder.mkdir(parents=True)
@@ -205,7 +205,7 @@ def test_an_incomplete_line_of_the_log_is_ignored(sweep, tmp_path):
     assert first.score == 1.0
 
 
-def test_a_run_that_somebody_else_terminates_is_resumed(sweep):
+def test_a_run_that_is_terminated_from_outside_is_resumed(sweep):
     first, _ = sweep("""
         import os
         if not (folder / "again").exists():
@@ -216,7 +216,7 @@ def test_a_run_that_somebody_else_terminates_is_resumed(sweep):
     assert (first.state, first.score) == (TrialState.COMPLETE, 2.0)
 
 
-def test_a_run_that_another_process_took_first_is_waited_for(sweep):
+def test_a_run_that_another_process_locked_first_is_queued_again(sweep):
     """The first attempt finds the folder locked; the second finds it free."""
     records = sweep("""
         if not (folder / "late").exists():
