@@ -31,11 +31,11 @@ from sweeping.settings import Settings
 # compilation cache before JAX is imported, and --help and --list should not need Optuna.
 
 _DATA = flags.DEFINE_string(
-    "data", "", "Corpus: one of the names that --list shows. Default: the first."
+    "data", "", "Corpus: one of the names that --list shows. Default: the first name."
 )
 _DATA_DIR = flags.DEFINE_string("data_dir", "", "Folder of the corpus, if it is not in corpora/.")
 _SIZE = flags.DEFINE_string(
-    "size", "", "Model size: one of the names that --list shows. Default: the first."
+    "size", "", "Model size: one of the names that --list shows. Default: the first name."
 )
 _SEEDS = flags.DEFINE_integer(
     "seeds",

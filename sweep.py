@@ -4,7 +4,7 @@ python sweep.py --config=configs/luong2015.py:data=dates \
     --sweep=configs/sweeps/luong2015_windows.py --workdir=sweeps/windows --workers=2
 
 The same command continues an interrupted sweep. The ranking is written to WORKDIR/leaderboard.md.
-docs/sweeps.md explains sweep files and all flags.
+docs/sweeps.md explains how to write a sweep file.
 """
 
 from pathlib import Path
@@ -128,7 +128,7 @@ def _show_plan(sweep: Sweep, base: Base, first: Point) -> None:
     count = len(points) or _TRIALS.value
     runs = count * _SEEDS.value
     drawn = "" if points else " drawn from a space"
-    print(f"{count} points{drawn}, {runs} runs; {TRIAL_MESSAGE}", flush=True)
+    print(f"{count} points{drawn}, {runs} runs\n{TRIAL_MESSAGE}", flush=True)
     found = estimate(base, first, machine_shares(_WORKERS.value)[0])
     whole = duration(-(-runs // _WORKERS.value) * found.seconds)
     print(

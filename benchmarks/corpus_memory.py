@@ -72,7 +72,7 @@ def measure(folder: Path) -> dict[str, float]:
         data.batch_multiple,
     )
     source = Batches(split, *plan)
-    # Read across the end of an epoch, because the plans of two epochs are in memory there.
+    # Read across the end of an epoch, because the batch plans of two epochs are in memory there.
     batches = train_iterator(source, max(0, source.steps_per_epoch - BATCHES // 2))
     next(batches)
     figures["first_batch_s"] = time.perf_counter() - start

@@ -79,7 +79,9 @@ def selected_parts(parts: Iterable[str]) -> list[str]:
     parts = list(parts)
     unknown = set(_ONLY.value) - set(parts)
     if unknown:
-        raise UserError(f"--only={unknown.pop()} is not known: use some of {', '.join(parts)}")
+        raise UserError(
+            f"--only={unknown.pop()} is not known: use one or more of {', '.join(parts)}"
+        )
     return [part for part in parts if not _ONLY.value or part in _ONLY.value]
 
 

@@ -31,7 +31,7 @@ from sweeping.launch import PR_SET_PDEATHSIG
 from training.devices import make_mesh
 from training.workdir import is_done
 
-Reports = dict[str, dict[int, Report]]  # by row name and seed; an ensemble has seed 0
+Reports = dict[str, dict[int, Report]]  # by row name, then seed; an ensemble has seed 0
 
 KILLED = "its process was killed, possibly because memory ran out: use fewer --workers"
 

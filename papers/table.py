@@ -15,7 +15,7 @@ class Row:
     name: str
     # Arguments of the config file, as in luong2015.py:score=dot.
     arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    changes: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)  # config fields
+    changes: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)  # of config fields
     published: Mapping[str, float] = dataclasses.field(default_factory=dict)  # by measure
     config: str = ""  # name of a file in configs/; "": the config of the table
     # Fields of config.decode. They apply to scoring only, so rows can share a training run.

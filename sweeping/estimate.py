@@ -14,7 +14,7 @@ from sweeping.points import Base, Point
 
 STEPS = 20  # training steps that are timed, after as many to warm up
 TRIAL_MESSAGE = (
-    f"training one run for {2 * STEPS} steps with one evaluation (this can take minutes on a CPU)"
+    f"training the first run for {2 * STEPS} steps to estimate the time (can take minutes on a CPU)"
 )
 
 

@@ -36,7 +36,9 @@ class Sweep(NamedTuple):
 def load_sweep(path: str) -> Sweep:
     """Run a sweep file and return its points or its space."""
     if not path:
-        raise UserError(f"--sweep is missing: use one of {_provided()}, or a sweep file you write")
+        raise UserError(
+            f"--sweep is missing: use one of {_provided()}, or write a sweep file (docs/sweeps.md)"
+        )
     if not Path(path).is_file():
         raise UserError(
             f"the sweep file {path} does not exist: the provided files are {_provided()}"
