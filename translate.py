@@ -9,7 +9,6 @@ like override it.
 
 import contextlib
 import itertools
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from absl import flags
 import program
 from configs.base import Config
 from errors import UserError
+from records import to_json
 
 if TYPE_CHECKING:  # modules that need JAX are imported where they are used
     from jax.sharding import Mesh
@@ -238,7 +238,7 @@ def _record(line: int, rank: int, source: list[str], hypothesis: "Hypothesis") -
         "source": [*source, "</s>"], "target": hypothesis.tokens,
         "attention": None if weights is None else weights.round(4).tolist(),
     }  # fmt: skip
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    return to_json(record) + "\n"
 
 
 def _read_dictionary(name: str) -> dict[str, str]:

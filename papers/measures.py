@@ -17,12 +17,14 @@ class Measure(NamedTuple):
     complement: bool = False  # 1 minus the value in the report
 
     def of(self, report: Report) -> float | None:
-        """Return the figure of a report; None if the report does not have it."""
+        """Return the figure of a report; None if the report has no such number."""
         found: Any = report
         for part in self.path:
             if part not in found:
                 return None
             found = found[part]
+        if found is None:  # the score was not a finite number
+            return None
         return self.scale * ((1 - found) if self.complement else found)
 
 
