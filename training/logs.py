@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import sys
 import time
@@ -53,9 +54,11 @@ class Log:
         self._bar.update()
 
     def scalars(self, step: int, kind: str, values: dict[str, float]) -> None:
+        """Record values of a kind, such as "train" or "valid"; NaN and infinity become null."""
         self._write({"step": step, "kind": kind, **values})
         for name, value in values.items():
-            self._board.add_scalar(f"{kind}/{name}", value, step)
+            if math.isfinite(value):  # tensorboardX prints a warning otherwise
+                self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def facts(self, step: int, **facts: int) -> None:
         """Record what is known when a run starts or resumes."""
