@@ -20,7 +20,7 @@ import program
 from configs.base import Config
 from errors import UserError
 from records import to_json
-from terminal import ask, clean, edit_lines
+from terminal import ask, clean, edit_lines, leave_on_interrupt
 
 if TYPE_CHECKING:  # modules that need JAX are imported where they are used
     from jax.sharding import Mesh
@@ -61,15 +61,8 @@ BLOCK = 4096  # number of lines that are read, and grouped by length, at a time
 
 
 def main() -> None:
-    try:
-        _run()
-    except KeyboardInterrupt:
-        if not sys.stdin.isatty():
-            raise
-        print(file=sys.stderr)  # Ctrl-C leaves a conversation like Ctrl-D
-
-
-def _run() -> None:
+    if sys.stdin.isatty():
+        leave_on_interrupt()
     from decoding.translator import Translator
     from training.devices import make_mesh
 

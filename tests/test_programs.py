@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 
@@ -49,6 +50,15 @@ def test_the_same_command_again_has_nothing_to_do_and_another_config_is_refused(
     assert other.returncode == 1
     assert all(fact in other.stderr for fact in (str(workdir), "model.dropout: 0.0", "0.5"))
     assert len(json.loads((workdir / "run.json").read_text())) == 2
+
+
+def test_a_run_that_diverges_is_an_error(run, tmp_path):
+    flags = [*run[0][:-1], f"--workdir={tmp_path}/run", "--config.optimizer.clip_norm=0.0"]
+    done = call("train.py", *flags, "--config.optimizer.learning_rate=1e6", check=False)
+    *_, last = done.stderr.splitlines()
+    assert done.returncode == 1 and last.startswith("error: training diverged at step ")
+    assert ", perplexity inf, " in done.stderr and "Traceback" not in done.stderr
+    assert "lower optimizer.learning_rate" in last
 
 
 CLASSIFIER = """
@@ -305,6 +315,18 @@ def test_ctrl_c_leaves_the_prompt_quietly(conversation):
     conversation.expect(b"> ")
     status, rest = conversation.leave(b"half a sentence\x03")
     assert status == 0 and b"Traceback" not in rest and b"interrupted" not in rest
+
+
+def test_ctrl_c_ends_a_program_that_is_busy_quietly():
+    code = (
+        "import terminal, time; terminal.leave_on_interrupt(); print(1, flush=True)\ntime.sleep(99)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"1\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60) == (b"", b"\n") and process.returncode == 0
 
 
 def test_escape_sequences_in_a_file_are_not_translated(run, tmp_path):

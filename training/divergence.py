@@ -34,8 +34,13 @@ def diverged(
     )
 
 
-def too_many_skipped(step: int, in_row: int, kept: int | None) -> UserError:
-    """Return the error for a run that has skipped train.max_skipped steps in a row."""
+def skipping_error(step: int, skipped: int, in_row: int, kept: int | None) -> UserError:
+    """Return the error for a run that has skipped train.max_skipped steps in a row.
+
+    `skipped` of the `step` training steps were skipped, `in_row` of them consecutively.
+    """
+    if skipped == step:
+        return none_finite(step)
     return UserError(
         f"training diverged at step {step:,}: {in_row} consecutive training steps had a loss or "
         f"gradient that is not finite (train.max_skipped); {_REMEDY} ({_kept(kept)})"

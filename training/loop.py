@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +21,10 @@ from jaxtyping import Int, Key
 
 from configs.base import Config
 from data.batches import train_iterator
-from errors import Stopped, UserError, stop_signals
+from errors import Stopped, stop_signals
 from training.checkpoints import Checkpoints
 from training.devices import abstract, batch_sharding, compiled, put, replicated, state_sharding
-from training.divergence import diverged, has_diverged, none_finite, too_many_skipped
+from training.divergence import diverged, has_diverged, none_finite, skipping_error
 from training.hosts import first, together
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule
@@ -111,7 +111,7 @@ def train(
             + (f", resuming after step {start:,}" if start else "")
         )
         if int(state.longest_skipped) >= config.train.max_skipped:
-            raise _skipping_error(start, state, start)
+            raise skipping_error(start, int(state.skipped), int(state.longest_skipped), start)
         if progress.done or start >= steps:
             logger.info(f"this run is complete after {start:,} steps: nothing to do")
         else:
@@ -181,6 +181,7 @@ class Trainer:
     progress: Progress
     reported: float = 0.0  # when throughput was last measured, in seconds
     training_loss: float = math.nan  # mean of the last report
+    next_check: int = 0  # the first step that could exceed train.max_skipped
 
     def compile(self, step: Any, loss: Any, batches: BatchSource) -> tuple[CompiledStep, Sums]:
         """Compile the step for all batch shapes; return it and the initial sums."""
@@ -203,10 +204,10 @@ class Trainer:
         settings, start = self.config.train, int(self.state.step)
         pending: collections.deque[Dispatched] = collections.deque()
         sums, self.reported = zeros, time.monotonic()
+        self.next_check = start + settings.max_skipped - int(self.state.skipped_in_row)
         iterator = train_iterator(batches, start, lambda batch: put(batch, self.mesh))
         for number, batch in enumerate(iterator, start + 1):
             self.state, sums, counters = step(self.state, sums, batch)
-            counters.longest_skipped.copy_to_host_async()  # `_await` reads it without delay
             evaluates = number % settings.eval_every == 0 or number >= self.steps
             reports = evaluates or number % settings.log_every == 0
             latest = Dispatched(number, sums, counters, self._signal(), reports)
@@ -239,8 +240,8 @@ class Trainer:
                 self._record_first_loss(step)
             if step.reports:
                 self._report(step)
-            if int(step.counters.longest_skipped) >= self.config.train.max_skipped:
-                self._stop_skipping(step)
+            if step.number == self.next_check:
+                self._check_skipped(step)
             signal = signal or int(step.signal)
         return signal
 
@@ -321,24 +322,25 @@ class Trainer:
         elif has_diverged(first_loss, self.training_loss, loss):
             raise diverged(number, first_loss, self.training_loss, loss, last)
 
-    def _stop_skipping(self, step: Dispatched) -> NoReturn:
-        """Stop after too many skipped steps.
+    def _check_skipped(self, step: Dispatched) -> None:
+        """Raise UserError if the last train.max_skipped steps were all skipped.
+
+        Reading a counter costs host time, so the next one is read at the first step that could
+        reach the limit, which is exactly the step at which it is reached.
 
         The latest checkpoint stays the last one: newer parameters led to the divergence. Only if
         there is none, the current state is saved, at most AHEAD steps after `step`.
         """
+        in_row, limit = int(step.counters.skipped_in_row), self.config.train.max_skipped
+        self.next_check = step.number + limit - in_row
+        if in_row < limit:
+            return
         if not step.reports:
             self._report(step)
         if self.checkpoints.latest is None:
             self.checkpoints.save(self.state, self.progress)
-        raise _skipping_error(step.number, step.counters, self.checkpoints.latest)
-
-
-def _skipping_error(step: int, counters: Counters | TrainState, kept: int | None) -> UserError:
-    """Return the error for a run that has skipped train.max_skipped steps in a row."""
-    if int(counters.skipped) == step:
-        return none_finite(step)
-    return too_many_skipped(step, int(counters.longest_skipped), kept)
+        skipped = int(step.counters.skipped)
+        raise skipping_error(step.number, skipped, in_row, self.checkpoints.latest)
 
 
 def compare(progress: Progress, step: int, score: float, loss: float) -> Progress:

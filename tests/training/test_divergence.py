@@ -2,12 +2,14 @@
 
 import json
 import math
+import os
+import signal
 
 import jax
 import numpy as np
 import pytest
 
-from errors import UserError
+from errors import Stopped, UserError
 from tests.toy import Exploding, Line, Points, constant_evaluation, toy_config
 from training.checkpoints import Checkpoints
 from training.divergence import has_diverged
@@ -25,15 +27,31 @@ def assert_same_bits(left, right):
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(left), jax.device_get(right))
 
 
-class NeverFinite(Line):
-    """Every batch holds NaN."""
+class NotFinite(Line):
+    """A line whose batches hold NaN at the indices for which `missing` is true."""
+
+    def __init__(self, missing):
+        self.missing = missing
 
     def train_batches(self, seed, host, hosts):
-        class Missing(Points):
-            def __getitem__(self, index):
-                return {"x": super().__getitem__(index)["x"] * np.float32(np.nan)}
+        missing = self.missing
 
-        return Missing()
+        class Holes(Points):
+            def __getitem__(self, index):
+                batch = super().__getitem__(index)
+                return {"x": batch["x"] * np.float32(np.nan if missing(index) else 1)}
+
+        return Holes()
+
+
+def interrupting(evaluate):
+    """Wrap an evaluation so that it sends a real SIGTERM."""
+
+    def wrapped(params):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(params)
+
+    return wrapped
 
 
 def unstable_config(**train):
@@ -160,21 +178,30 @@ def test_a_run_without_any_finite_step_does_not_blame_the_learning_rate(tmp_path
     config = toy_config(max_skipped=3, steps=steps, eval_every=50)
     expected = rf"no training step so far had a finite loss and gradient \({min(3, steps)} steps\)"
     with pytest.raises(UserError, match=expected) as error:
-        train(NeverFinite(), constant_evaluation(1.0), config, tmp_path, mesh)
+        train(NotFinite(lambda index: True), constant_evaluation(1.0), config, tmp_path, mesh)
     message = str(error.value)
     assert all(cause in message for cause in ("data", "init_scale", "dtype"))
     assert "learning_rate" not in message and not is_done(tmp_path)
 
 
 def test_a_few_skipped_steps_do_not_stop_a_run(tmp_path, mesh):
-    class Hiccup(Line):
-        def train_batches(self, seed, host, hosts):
-            class Sometimes(Points):
-                def __getitem__(self, index):
-                    batch = super().__getitem__(index)
-                    return {"x": batch["x"] * np.float32(np.nan if index % 3 < 2 else 1)}
-
-            return Sometimes()
-
-    state = train(Hiccup(), constant_evaluation(1.0), toy_config(max_skipped=3), tmp_path, mesh)
+    task, config = NotFinite(lambda index: index % 3 < 2), toy_config(max_skipped=3)
+    state = train(task, constant_evaluation(1.0), config, tmp_path, mesh)
     assert int(state.skipped) == 14 and is_done(tmp_path)
+
+
+@pytest.mark.parametrize("before", [{1}, {0, 1}, {1, 2}, {0, 2, 3}])
+def test_the_limit_on_skipped_steps_is_exact(tmp_path, mesh, before):
+    task = NotFinite(lambda index: index in before or index >= 5)
+    config = toy_config(max_skipped=3, steps=50, eval_every=50, log_every=50)
+    with pytest.raises(UserError, match="diverged at step 8: 3 consecutive"):
+        train(task, constant_evaluation(1.0), config, tmp_path, mesh)
+
+
+def test_a_resumed_run_counts_the_steps_that_were_skipped_before(tmp_path, mesh):
+    task = NotFinite(lambda index: index >= 4)
+    config = toy_config(max_skipped=4, steps=50, eval_every=6, log_every=50)
+    with pytest.raises(Stopped):  # after step 6, the second that was skipped
+        train(task, interrupting(constant_evaluation(1.0)), config, tmp_path, mesh)
+    with pytest.raises(UserError, match="diverged at step 8: 4 consecutive"):
+        train(task, constant_evaluation(1.0), config, tmp_path, mesh)
