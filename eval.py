@@ -1,17 +1,17 @@
-"""Scores a trained run on a split of its corpus and writes a report.
+"""Score a trained run on a split of its corpus and write a report.
 
 python eval.py --workdir=runs/a --split=test
 
-Writes scores.json, hypotheses.txt or predictions.txt, report.html and pictures (attention-*.png,
-heads-*.png for a Transformer, prediction-*.png) to WORKDIR/eval/SPLIT, and prints the scores. An
-earlier report there is replaced: to compare two ways of decoding, write one to another folder with
---out, and pass that folder to the other with --against.
+Prints the scores and writes them to WORKDIR/eval/SPLIT: scores.json, hypotheses.txt or
+predictions.txt, report.html, and pictures (attention-*.png, heads-*.png for a Transformer,
+prediction-*.png). An earlier report in that folder is replaced. To compare two ways of decoding,
+write one report to another folder with --out, and pass that folder to the other with --against.
 
 Scores of translation: perplexity, BLEU (sacreBLEU's and tokenized), chrF, TER, exact match, token
-error rate and alignment error rate. The run's config.decode says how to decode; --decode.beam=5 and
-the like override it.
+error rate and alignment error rate. Decoding follows the run's config.decode; flags such as
+--decode.beam=5 override it.
 
-Scores of other tasks: the loss (scores.json says which), accuracy, precision, recall and F1 of
+Scores of other tasks: the loss (scores.json describes it), accuracy, precision, recall and F1 of
 chunks, error rate and macro F1 of classes, and the accuracy of a cloze's most frequent candidate.
 predictions.txt has one line per text or question (prediction, its probability, gold, query), or one
 line per time step with a blank line between sequences (word, gold, prediction; or values).
@@ -34,20 +34,28 @@ _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Split to score."
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
     "best",
-    "best, last, the number of a training step, or average (of the latest train.keep).",
+    "best, last, the number of a training step, or average (the mean of the latest train.keep "
+    "checkpoints).",
 )
-_DATA_DIR = flags.DEFINE_string("data_dir", "", "Folder of the corpus, if it has moved.")
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir", "", "Folder of the corpus, if it has moved since training."
+)
 _OUT = flags.DEFINE_string("out", "", "Folder of the report (default: WORKDIR/eval/SPLIT).")
-_PICTURES = flags.DEFINE_integer("pictures", 4, "Number of attention pictures.", lower_bound=0)
+_PICTURES = flags.DEFINE_integer(
+    "pictures", 4, "Number of examples to draw as PNG files.", lower_bound=0
+)
 _REPORT = flags.DEFINE_boolean("report", True, "Write report.html.")
 _SENTENCES = flags.DEFINE_integer(
-    "sentences", 50, "Number of translations or other examples in report.html.", lower_bound=1
+    "sentences", 50, "Number of examples in report.html.", lower_bound=1
 )
 _BEAMS = flags.DEFINE_list(
     "beams", [], "Translation: beam widths to compare, such as --beams=1,2,5,12."
 )
 _AGAINST = flags.DEFINE_string(
-    "against", "", "Translation: a scored run, or the --out of one, to compare with."
+    "against",
+    "",
+    "Translation: workdir of another run that eval.py has scored, or its --out folder, to compare "
+    "with.",
 )
 program.define_decode()
 
@@ -62,15 +70,19 @@ def main() -> None:
     config.data.dir = _DATA_DIR.value or config.data.dir
     wanted = _wanted(config, workdir)
     score_run(config, workdir, make_mesh(), _CHECKPOINT.value, wanted)
-    print(f"written to {wanted.folder}")
+    page, scores = wanted.folder / "report.html", wanted.folder / "scores.json"
+    print(f"Report: {page}" if wanted.page else f"Scores: {scores}")
 
 
 def _wanted(config: Config, workdir: Path) -> "Wanted":
-    """What the command line asks for, checked."""
+    """Check the flags and return the report that they ask for."""
     from evaluation.results import Wanted
 
     if config.task != "translation" and (_BEAMS.value or _AGAINST.value):
-        raise UserError(f"--beams and --against need a translation run, not {config.task}")
+        raise UserError(
+            f"--beams and --against need a translation run, and this is a {config.task} run: leave "
+            "them out"
+        )
     return Wanted(
         split=_SPLIT.value,
         folder=Path(_OUT.value) if _OUT.value else workdir / "eval" / _SPLIT.value,

@@ -79,7 +79,10 @@ def define_decode() -> None:
         if name.startswith("decode.") and name[7:] not in decode:
             _fail(f"decode has no field {name[7:]!r}: it has {', '.join(decode)}")
     config_flags.DEFINE_config_dict(
-        "decode", decode, "Overrides of the run's config.decode, such as --decode.beam=5."
+        "decode",
+        decode,
+        "Overrides of the run's config.decode, such as --decode.beam=5. "
+        "Fields that are not given keep the run's values, not the defaults listed here.",
     )
     _show_in_help("decode")
 

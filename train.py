@@ -1,7 +1,15 @@
-"""Trains the model of a config file; the same command again continues an interrupted run.
+"""Train the model that a config file describes.
 
 python train.py --config=configs/luong2015.py:data=dates --workdir=runs/a
+
+The workdir receives the config, checkpoints, vocabularies, log.jsonl and TensorBoard logs. Run the
+same command again to resume an interrupted run from its latest checkpoint.
 """
+
+import logging
+import shlex
+import sys
+from pathlib import Path
 
 from absl import flags
 
@@ -9,7 +17,7 @@ import program
 
 program.define_config()
 program.define_hosts()
-_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of this run; it is created if needed.")
+_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of the run; it is created if needed.")
 
 
 def main() -> None:
@@ -17,12 +25,20 @@ def main() -> None:
     workdir = program.folder(_WORKDIR.value)
     program.connect_hosts()
 
-    # Imported after the checks above: a mistake should not wait for JAX.
+    # Imported after the checks above, so that mistakes are reported without waiting for JAX.
     from experiment import train_run
     from training.devices import make_mesh
 
     mesh = make_mesh(state_shards=config.mesh.state_shards)
     train_run(config, workdir, mesh, overrides)
+    # Only the first process of a multi-host run shows log messages.
+    logging.getLogger("alignax").info("Evaluate this run: %s", _eval_command(workdir))
+
+
+def _eval_command(workdir: Path) -> str:
+    """Return the shell command that evaluates the run."""
+    eval_program = Path(sys.argv[0]).with_name("eval.py")
+    return shlex.join(["python", str(eval_program), f"--workdir={workdir}", "--split=test"])
 
 
 if __name__ == "__main__":

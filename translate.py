@@ -1,15 +1,14 @@
-"""Translates text with a trained run, one sentence per line.
+"""Translate text with a trained run, one sentence per line.
 
 python translate.py --workdir=runs/a < in.txt > out.txt
 
-Several runs (--workdir=runs/a,runs/b) or checkpoints form an ensemble. At a terminal, the program
-asks for one line at a time. The run's config.decode says how to decode; --decode.beam=5 and the
-like override it.
+At a terminal, the program asks for one sentence at a time. Several runs (--workdir=runs/a,runs/b)
+or checkpoints form an ensemble. Decoding follows the run's config.decode; flags such as
+--decode.beam=5 override it. Terminal escape sequences and control characters in the input are
+ignored.
 """
 
 import contextlib
-import itertools
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,8 @@ from absl import flags
 import program
 from configs.base import Config
 from errors import UserError
+from records import to_json
+from terminal import ask, clean, edit_lines, leave_on_interrupt
 
 if TYPE_CHECKING:  # modules that need JAX are imported where they are used
     from jax.sharding import Mesh
@@ -27,33 +28,41 @@ if TYPE_CHECKING:  # modules that need JAX are imported where they are used
     from data.vocabulary import Vocabulary
     from decoding.translator import Hypothesis, Translator
 
-_WORKDIR = flags.DEFINE_list("workdir", [], "Folder of a run, or several, separated by commas.")
+_WORKDIR = flags.DEFINE_list(
+    "workdir", [], "Folder of a run that train.py wrote, or several folders, separated by commas."
+)
 _CHECKPOINT = flags.DEFINE_list(
     "checkpoint",
     ["best"],
-    "best, last, the number of a training step, or average; several form an ensemble.",
+    "best, last, the number of a training step, or average; several, separated by commas, form an "
+    "ensemble.",
 )
 _SCORE = flags.DEFINE_string(
     "score",
     "",
-    "File of translations, one per line: print their log probabilities instead of translating.",
+    "File of translations, one per line of the input: print their log probabilities instead of "
+    "translating.",
 )
 _ATTENTION = flags.DEFINE_string(
-    "attention", "", "File to write tokens and attention to, one JSON object per hypothesis."
+    "attention",
+    "",
+    "File to write tokens and attention weights to, one JSON object per hypothesis.",
 )
 _PICTURES = flags.DEFINE_string(
-    "pictures", "", "Folder to draw the attention of every line in: 0.png is that of the first."
+    "pictures", "", "Folder to write a picture of every line's attention to; 0.png shows line 0."
 )
 _DICTIONARY = flags.DEFINE_string(
     "dictionary",
     "",
-    "TSV file of source and target words, for --decode.replace_unknown=True.",
+    "TSV file of source and target words, used by --decode.replace_unknown=True.",
 )
 program.define_decode()
 BLOCK = 4096  # number of lines that are read, and grouped by length, at a time
 
 
 def main() -> None:
+    if sys.stdin.isatty():
+        leave_on_interrupt()
     from decoding.translator import Translator
     from training.devices import make_mesh
 
@@ -116,23 +125,25 @@ def _restore_all(mesh: "Mesh") -> tuple[list, list]:
 
 
 def _converse(translator: "Translator", params: list) -> None:
-    """Translate the lines that a user types."""
-    for number in itertools.count():
-        try:
-            line = input("> ")
-        except EOFError:
-            print()
-            return
+    """Translate the lines that a user types at a terminal."""
+    edit_lines()
+    runs = ", ".join(_WORKDIR.value)
+    sys.stderr.write(f"Translating with {runs}: type one sentence per line, Ctrl-D to leave.\n")
+    number = 0
+    while (line := ask()) is not None:
+        if not line:
+            continue
         attention = bool(_PICTURES.value)
         for _, hypotheses in translator.translate(params, [line], attention, first=number):
             for hypothesis in hypotheses:
-                print(_shown(hypothesis, translator.settings.nbest, number))
+                print(_shown(hypothesis, translator.settings.nbest, number), flush=True)
             _tell_unknown(translator.source, line)
             _draw(number, translator.source.tokens(line), hypotheses[0])
+        number += 1
 
 
 def _tell_unknown(vocabulary: "Vocabulary", line: str) -> None:
-    """Say which tokens of a line are not in the vocabulary."""
+    """Print the tokens of a line that are not in the vocabulary."""
     from data.vocabulary import UNK
 
     tokens = vocabulary.tokens(line)
@@ -186,8 +197,8 @@ def _translate_all(translator: "Translator", params: list) -> None:
 
 
 def _draw(line: int, source: list[str], hypothesis: "Hypothesis") -> None:
-    """Draw the attention of a line's best hypothesis, with --pictures; empty lines have none."""
-    if not (_PICTURES.value and hypothesis.tokens):
+    """Draw the attention of a line's best hypothesis if --pictures is given."""
+    if not (_PICTURES.value and hypothesis.tokens):  # the translation of an empty line is empty
         return
     if hypothesis.attention is None:
         raise UserError("the model of this run has no attention to draw: leave --pictures out")
@@ -205,11 +216,14 @@ def _open(name: str) -> TextIO:
 
 
 def _blocks(lines: BinaryIO, strict: bool = False) -> Iterator[list[str]]:
-    """Yield blocks of decoded lines; a line that is not UTF-8 is empty, or an error if `strict`."""
+    """Yield blocks of decoded and cleaned lines.
+
+    A line that is not UTF-8 is treated as empty, or raises UserError if `strict`.
+    """
     block = []
     for number, line in enumerate(lines, 1):
         try:
-            block.append(line.decode("utf-8").rstrip("\r\n"))
+            block.append(clean(line.decode("utf-8").rstrip("\r\n")))
         except UnicodeDecodeError as error:
             if strict:
                 raise UserError(f"{lines.name}, line {number} is not UTF-8") from None
@@ -225,7 +239,7 @@ def _blocks(lines: BinaryIO, strict: bool = False) -> Iterator[list[str]]:
 
 
 def _shown(hypothesis: "Hypothesis", nbest: int, number: int) -> str:
-    """Return the text; if there are several per line, with the line's number (from 0) and score."""
+    """Return the text; with several hypotheses per line, after the line number and the score."""
     text = hypothesis.text.replace("\n", " ")
     return f"{number}\t{hypothesis.score:.4f}\t{text}" if nbest > 1 else text
 
@@ -238,7 +252,7 @@ def _record(line: int, rank: int, source: list[str], hypothesis: "Hypothesis") -
         "source": [*source, "</s>"], "target": hypothesis.tokens,
         "attention": None if weights is None else weights.round(4).tolist(),
     }  # fmt: skip
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    return to_json(record) + "\n"
 
 
 def _read_dictionary(name: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ from absl import flags
 from jax.extend import core
 
 from errors import UserError
+from records import to_json
 from training.devices import compiled as compiled_for
 from training.devices import make_mesh
 
@@ -70,8 +71,7 @@ class Results:
     def add(self, name: str, figures: Any) -> None:
         """Add or replace the figures of one part, and write the file."""
         self.figures[name] = figures
-        text = json.dumps(self.figures, indent=2, ensure_ascii=False)
-        self._path.write_text(text + "\n", "utf-8")
+        self._path.write_text(to_json(self.figures, indent=2) + "\n", "utf-8")
 
 
 def selected_parts(parts: Iterable[str]) -> list[str]:

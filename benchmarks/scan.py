@@ -14,7 +14,6 @@ Results are written to `<scan_out>/<machine>.json` and `<scan_out>/<machine>.md`
 """
 
 import contextlib
-import json
 import os
 import platform
 import re
@@ -42,6 +41,7 @@ from models.embedding import Embed
 from models.encoders import RecurrentEncoder
 from models.recurrent import Stack
 from models.seq2seq import make_seq2seq
+from records import to_json
 from tasks.losses import class_values, cross_entropy
 from training.devices import GPU_OPTIONS
 
@@ -337,7 +337,7 @@ def main(_: list[str]) -> None:
     }
     path = Path(_OUT.value) / f"{machine}{'-ablation' if ablations else ''}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    path.write_text(to_json(results, indent=2) + "\n", "utf-8")
     path.with_suffix(".md").write_text(render(rows, ablations), "utf-8")
     print(f"\n{results['device']}, {results['versions']}\n\n{render(rows, ablations)}")
 

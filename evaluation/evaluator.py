@@ -58,7 +58,7 @@ class Evaluator:
         batches = split_batches(self.task, split, self.mesh)
         values = mean_losses([self._loss(params, batch) for batch in batches])
         loss = values["loss"]
-        perplexity = math.exp(min(loss, 700))
+        perplexity = math.inf if loss > 700 else math.exp(loss)
         return {"loss": loss, "perplexity": perplexity, "accuracy": values["accuracy"]}
 
     def forced_attention(self, params: Params, split: str) -> Iterator[tuple[int, Attentions]]:

@@ -1,7 +1,6 @@
 """What a report contains, and how the results of a task are written and printed."""
 
 import base64
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 from configs.base import Config
 from evaluation.page import write_report_page
+from records import to_json
 
 
 class Wanted(NamedTuple):
@@ -48,8 +48,7 @@ def keep(
         "split": wanted.split, "checkpoints": list(wanted.checkpoints),
         "examples": len(predictions), "scores": scores, "signatures": {"loss": loss}, **more,
     }  # fmt: skip
-    content = json.dumps(result, indent=2, ensure_ascii=False)
-    (folder / "scores.json").write_text(content + "\n", "utf-8")
+    (folder / "scores.json").write_text(to_json(result, indent=2) + "\n", "utf-8")
     (folder / "predictions.txt").write_text("".join(f"{p}\n" for p in predictions), "utf-8")
     return result
 

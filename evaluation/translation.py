@@ -1,7 +1,6 @@
 """Validation and reports of translation runs: scores, hypotheses, pictures and report.html."""
 
 import functools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from evaluation.scores import (
     token_error_rate,
     tokenised_bleu,
 )
+from records import to_json
 from tasks.task import Params
 from tasks.translation import Translation
 from training.loop import Evaluation
@@ -137,8 +137,7 @@ def _result(
 
 def _keep(folder: Path, result: dict[str, Any], translated: list[Translated]) -> None:
     """Write scores.json and hypotheses.txt."""
-    content = json.dumps(result, indent=2, ensure_ascii=False)
-    (folder / "scores.json").write_text(content + "\n", "utf-8")
+    (folder / "scores.json").write_text(to_json(result, indent=2) + "\n", "utf-8")
     lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
     (folder / "hypotheses.txt").write_text(lines, "utf-8")
 

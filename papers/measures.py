@@ -23,6 +23,8 @@ class Measure(NamedTuple):
             if part not in found:
                 return None
             found = found[part]
+        if found is None:  # the score was not a finite number
+            return None
         return self.scale * ((1 - found) if self.complement else found)
 
 

@@ -1,7 +1,6 @@
 """Write the result page of a table, which compares measured and published figures."""
 
 import itertools
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from papers.plan import Facts, Plan, facts
 from papers.scoring import Reports
 from papers.significance import significance, values
 from papers.table import Row
+from records import to_json
 
 
 def write_page(plan: Plan, reports: Reports, command: str) -> Path:
@@ -31,7 +31,7 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
     ]  # fmt: skip
     path = plan.page_folder / "page.md"
     path.write_text("\n\n".join(part.strip() for part in parts if part) + "\n", "utf-8")
-    content = json.dumps(_content(plan, reports, p, costs), indent=1, ensure_ascii=False)
+    content = to_json(_content(plan, reports, p, costs), indent=1)
     (plan.page_folder / "results.json").write_text(content + "\n", "utf-8")
     return path
 

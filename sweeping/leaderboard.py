@@ -1,7 +1,6 @@
 """Write the results of a sweep as Markdown, CSV and JSON: one row per point, best first."""
 
 import csv
-import json
 import math
 import statistics
 from collections.abc import Iterable, Sequence
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from optuna.trial import TrialState
 
 from evaluation.tables import table
+from records import to_json
 from sweeping.points import Point, changes, label, run_name, short_names
 from sweeping.settings import LOSS_UNIT
 from sweeping.study import Record
@@ -116,7 +116,7 @@ def write_leaderboard(
         for s in standings
     ]
     result = {"metric": metric, "rows": entries}
-    (folder / "leaderboard.json").write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    (folder / "leaderboard.json").write_text(to_json(result, indent=2) + "\n", "utf-8")
     return text
 
 

@@ -1,8 +1,12 @@
 """Runs the programs as a user does, each in a new process."""
 
 import os
+import pty
+import select
+import shlex
 import subprocess
 import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -48,3 +52,48 @@ def call(program, *flags, check=True, **environment):
     if check:
         assert done.returncode == 0, done.stderr
     return done
+
+
+class Conversation:
+    """A process whose input, output and controlling terminal are a pseudo-terminal."""
+
+    def __init__(self, *command):
+        self._ours, self._theirs = pty.openpty()
+        name = os.ttyname(self._theirs)
+        # The shell starts a session; the first terminal that it opens controls the session.
+        line = f"exec {shlex.join(command)} <{name} >{name} 2>&1"
+        self._process = subprocess.Popen(
+            ["sh", "-c", line], cwd=ROOT, env=ENVIRONMENT | {"TERM": "xterm"},
+            start_new_session=True,
+        )  # fmt: skip
+
+    def expect(self, text):
+        """Wait until the program has shown `text`; return everything since the last call."""
+        shown, end = b"", time.monotonic() + 300
+        while text not in shown:
+            assert self._process.poll() is None and time.monotonic() < end, shown
+            shown += self._read(1)
+        return shown
+
+    def type(self, keys, then=b"\n> "):
+        """Send keys, wait until `then` is shown, and return everything that was shown."""
+        os.write(self._ours, keys)
+        return self.expect(then)
+
+    def leave(self, keys):
+        """Send keys that end the program; return its exit status and what it still showed."""
+        os.write(self._ours, keys)
+        status, rest = self._process.wait(60), b""
+        while part := self._read(0):
+            rest += part
+        return status, rest
+
+    def _read(self, seconds):
+        ready = select.select([self._ours], [], [], seconds)[0]
+        return os.read(self._ours, 4096) if ready else b""
+
+    def close(self):
+        self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
+        os.close(self._theirs)

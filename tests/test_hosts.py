@@ -64,8 +64,10 @@ def test_hosts_stop_together_and_others_with_a_sharded_state_end_as_one_alone(
         assert code == 128 + signal.SIGINT, told
         assert "SIGINT: saved after step" in told
     assert 20 <= max(committed(tmp_path / "many")) < 40
-    for told, code in ends(start(then, [*flags, "--config.mesh.state_shards=2"], devices=2)):
+    processes = start(then, [*flags, "--config.mesh.state_shards=2"], devices=2)
+    for i, (told, code) in enumerate(ends(processes)):
         assert code == 0, told
+        assert ("Evaluate this run: python eval.py" in told) == (i == 0)  # only the first reports
     alone, together = (validations(tmp_path / name) for name in ("one", "many"))
     assert list(alone) == list(together) == [20, 40, 60]
     np.testing.assert_allclose(list(alone.values()), list(together.values()), rtol=1e-4)

@@ -1,8 +1,11 @@
 """The programs as a user runs them, each in a new process."""
 
+import contextlib
 import json
 import os
 import pty
+import re
+import signal
 import subprocess
 import sys
 
@@ -10,19 +13,25 @@ import numpy as np
 import pytest
 
 import program
-from tests.programs import ENVIRONMENT, ROOT, SMALL, call
+from terminal import clean
+from tests.programs import ENVIRONMENT, ROOT, SMALL, Conversation, call
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("run")
+    workdir = tmp_path_factory.mktemp("a run")  # a path that the shell command must quote
     flags = [*SMALL, f"--config.data.cache={workdir}/cache", f"--workdir={workdir}/run"]
     return flags, workdir / "run", call("train.py", *flags)
+
+
+def eval_command(workdir):
+    return f"Evaluate this run: python eval.py '--workdir={workdir}' --split=test"
 
 
 def test_training_leaves_a_record(run):
     flags, workdir, done = run
     assert "4 steps" in done.stderr and "validation:" in done.stderr
+    assert done.stderr.splitlines()[-1] == eval_command(workdir)
     config = json.loads((workdir / "config.json").read_text())
     assert config["model"]["attention"]["score"] == "dot" and config["train"]["steps"] == 4
     (record,) = json.loads((workdir / "run.json").read_text())
@@ -34,11 +43,22 @@ def test_training_leaves_a_record(run):
 
 def test_the_same_command_again_has_nothing_to_do_and_another_config_is_refused(run):
     flags, workdir, _ = run
-    assert "complete after 4 steps" in call("train.py", *flags).stderr
+    again = call("train.py", *flags).stderr
+    assert "complete after 4 steps" in again
+    assert again.splitlines()[-1] == eval_command(workdir)
     other = call("train.py", *flags, "--config.model.dropout=0.5", check=False)
     assert other.returncode == 1
     assert all(fact in other.stderr for fact in (str(workdir), "model.dropout: 0.0", "0.5"))
     assert len(json.loads((workdir / "run.json").read_text())) == 2
+
+
+def test_a_run_that_diverges_is_an_error(run, tmp_path):
+    flags = [*run[0][:-1], f"--workdir={tmp_path}/run", "--config.optimizer.clip_norm=0.0"]
+    done = call("train.py", *flags, "--config.optimizer.learning_rate=1e6", check=False)
+    *_, last = done.stderr.splitlines()
+    assert done.returncode == 1 and last.startswith("error: training diverged at step ")
+    assert ", perplexity inf, " in done.stderr and "Traceback" not in done.stderr
+    assert "lower optimizer.learning_rate" in last
 
 
 CLASSIFIER = """
@@ -86,6 +106,16 @@ def test_eval_scores_draws_and_compares(run, tmp_path):
     assert kept["sentences"] == 8 and kept["against"]
     assert (folder / "attention-0.png").exists() and (folder / "hypotheses.txt").exists()
     assert not (workdir / "eval").exists()
+    assert done.stdout.splitlines()[-1] == f"Report: {folder}/report.html"
+    assert (folder / "report.html").exists()
+
+
+def test_eval_without_a_report_names_the_scores(run, tmp_path):
+    folder = tmp_path / "plain"
+    flags = ("--pictures=0", "--report=False", f"--out={folder}")
+    done = call("eval.py", f"--workdir={run[1]}", *flags)
+    assert done.stdout.splitlines()[-1] == f"Scores: {folder}/scores.json"
+    assert (folder / "scores.json").exists() and not (folder / "report.html").exists()
 
 
 # Mistakes that are reported before JAX is imported.
@@ -240,17 +270,97 @@ def test_lines_are_translated_in_their_order(run, tmp_path):
     assert drawn == {f"{r['line']}.png" for r in records if r["target"]}
 
 
-def test_at_a_terminal_lines_are_asked_for_and_unknown_words_named(run, tmp_path):
+def test_terminal_input_with_redirected_output_writes_translations_only(run, tmp_path):
     ours, theirs = pty.openpty()
     command = ["translate.py", f"--workdir={run[1]}", f"--pictures={tmp_path}"]
     process = subprocess.Popen(
         [sys.executable, *command], cwd=ROOT, env=ENVIRONMENT, stdin=theirs,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    os.write(ours, b"May 3, 2020 pizza\n\x04")  # Ctrl-D ends the input
+    os.write(ours, b"\x1b[A\nMay 3, 2020 pizza\n\x04")  # Ctrl-D ends the input
     printed, messages = process.communicate(timeout=300)
-    assert process.returncode == 0 and printed.startswith(b"> ")
-    assert b"vocabulary: pizza" in messages and (tmp_path / "0.png").exists()
+    assert process.returncode == 0, messages
+    assert len(printed.splitlines()) == 1 and b">" not in printed
+    assert b"vocabulary: pizza" in messages and b"> " in messages
+    assert f"Translating with {run[1]}: ".encode() in messages
+    assert [path.name for path in tmp_path.iterdir()] == ["0.png"]
+
+
+@pytest.fixture
+def conversation(run):
+    command = (sys.executable, "translate.py", f"--workdir={run[1]}")
+    with contextlib.closing(Conversation(*command)) as conversation:
+        yield conversation
+
+
+def translations(shown):
+    """Return the lines between the echo of a typed line and the next prompt."""
+    text = re.sub(rb"\x1b\[[0-?]*[@-~]", b"", shown)
+    return [line for line in text.replace(b"\r", b"\n").split(b"\n")[1:] if line.strip(b" >")]
+
+
+def test_a_terminal_has_a_banner_line_editing_and_history(run, conversation):
+    banner = conversation.expect(b"> ")
+    assert f"Translating with {run[1]}: type one sentence per line, Ctrl-D".encode() in banner
+    first = translations(conversation.type(b"May 3, 2020\n"))
+    again = conversation.type(b"\x1b[A\n")  # the up arrow recalls the line
+    assert b"May 3, 2020" in again and translations(again) == first
+    edited = conversation.type(b"May 3, 202\x1b[D\x1b[C0\n")  # left and right arrows
+    assert b"not in the vocabulary" not in edited and translations(edited) == first
+    status, rest = conversation.leave(b"\x04")
+    assert status == 0 and b"Traceback" not in rest and b"error" not in rest
+
+
+def test_ctrl_c_leaves_the_prompt_quietly(conversation):
+    conversation.expect(b"> ")
+    status, rest = conversation.leave(b"half a sentence\x03")
+    assert status == 0 and b"Traceback" not in rest and b"interrupted" not in rest
+
+
+def test_ctrl_c_ends_a_program_that_is_busy_quietly():
+    code = (
+        "import terminal, time; terminal.leave_on_interrupt(); print(1, flush=True)\ntime.sleep(99)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"1\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60) == (b"", b"\n") and process.returncode == 0
+
+
+def test_escape_sequences_in_a_file_are_not_translated(run, tmp_path):
+    dirty = b"\x1b[1mMay 3,\x1b[0m\t2020\x00\n\x1b[A\nMay 3, 2020\n"
+    done = translate(run[1], f"--attention={tmp_path}/a.jsonl", text=dirty)
+    first, second, third = done.stdout.decode().split("\n")[:3]
+    assert first == third and second == ""
+    records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert records[0]["source"] == records[2]["source"]
+    numbers = [records[0]["score"], *np.ravel(records[0]["attention"])]
+    assert all(len(str(abs(x))) <= 11 for x in numbers)  # rounded
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("\x1b[A", ""),
+        ("a\x1b[1;5Db", "ab"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b[3~x", "x"),
+        ("\x1b]0;title\x07x", "x"),
+        ("\x1b]8;;link\x1b\\x", "x"),
+        ("\x1bOPx", "x"),
+        ("\x1b[[Ax", "x"),
+        ("\x1b(Bx", "x"),
+        ("x\x1b[", "x"),
+        ("x\x1b", "x"),
+        ("a\tb\x0cc", "a b c"),
+        ("a\x00b\x7fc\x9bd\x08", "abcd"),
+        ("naïve \u3000日本", "naïve \u3000日本"),
+    ],
+)
+def test_input_is_cleaned(typed, kept):
+    assert clean(typed) == kept
 
 
 def test_two_runs_form_an_ensemble_and_give_several_hypotheses(run):

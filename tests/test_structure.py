@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # From the bottom to the top; a module imports from its own layer and from those before it.
 LAYERS = [
-    ("errors",), ("configs",), ("data",), ("models",), ("tasks",), ("training",), ("decoding",),
-    ("evaluation",), ("experiment",), ("papers", "sweeping"), ("program",),
-    ("train", "eval", "translate", "sweep", "reproduce", "benchmarks"),
+    ("errors", "records", "terminal"), ("configs",), ("data",), ("models",), ("tasks",),
+    ("training",), ("decoding",), ("evaluation",), ("experiment",), ("papers", "sweeping"),
+    ("program",), ("train", "eval", "translate", "sweep", "reproduce", "benchmarks"),
 ]  # fmt: skip
 LAYER_OF = {name: i for i, names in enumerate(LAYERS) for name in names}
 SOURCES = sorted(

@@ -12,6 +12,7 @@ from pathlib import Path
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
+from records import to_json
 from training.hosts import first
 from training.workdir import write_whole
 
@@ -53,10 +54,11 @@ class Log:
         self._bar.update()
 
     def scalars(self, step: int, kind: str, values: dict[str, float]) -> None:
-        finite = {name: x if math.isfinite(x) else None for name, x in values.items()}
-        self._write({"step": step, "kind": kind, **finite})  # JSON has no NaN
+        """Record values of a kind, such as "train" or "valid"; NaN and infinity become null."""
+        self._write({"step": step, "kind": kind, **values})
         for name, value in values.items():
-            self._board.add_scalar(f"{kind}/{name}", value, step)
+            if math.isfinite(value):  # tensorboardX prints a warning otherwise
+                self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def facts(self, step: int, **facts: int) -> None:
         """Record what is known when a run starts or resumes."""
@@ -64,7 +66,7 @@ class Log:
 
     def _write(self, line: dict) -> None:
         line["time"] = round(time.time(), 1)
-        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._file.write(to_json(line) + "\n")
         self._file.flush()
 
     def progress(self, step: int, loss: float, per_second: float) -> None:

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +21,10 @@ from jaxtyping import Int, Key
 
 from configs.base import Config
 from data.batches import train_iterator
-from errors import Stopped, UserError, stop_signals
+from errors import Stopped, stop_signals
 from training.checkpoints import Checkpoints
 from training.devices import abstract, batch_sharding, compiled, put, replicated, state_sharding
+from training.divergence import diverged, has_diverged, none_finite, skipping_error
 from training.hosts import first, together
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule
@@ -109,6 +110,8 @@ def train(
             f"{batches.steps_per_epoch:,} steps per epoch, {steps:,} steps in all"
             + (f", resuming after step {start:,}" if start else "")
         )
+        if int(state.longest_skipped) >= config.train.max_skipped:
+            raise skipping_error(start, int(state.skipped), int(state.longest_skipped), start)
         if progress.done or start >= steps:
             logger.info(f"this run is complete after {start:,} steps: nothing to do")
         else:
@@ -177,6 +180,8 @@ class Trainer:
     state: TrainState
     progress: Progress
     reported: float = 0.0  # when throughput was last measured, in seconds
+    training_loss: float = math.nan  # mean of the last report
+    next_check: int = 0  # the first step that could exceed train.max_skipped
 
     def compile(self, step: Any, loss: Any, batches: BatchSource) -> tuple[CompiledStep, Sums]:
         """Compile the step for all batch shapes; return it and the initial sums."""
@@ -199,6 +204,7 @@ class Trainer:
         settings, start = self.config.train, int(self.state.step)
         pending: collections.deque[Dispatched] = collections.deque()
         sums, self.reported = zeros, time.monotonic()
+        self.next_check = start + settings.max_skipped - int(self.state.skipped_in_row)
         iterator = train_iterator(batches, start, lambda batch: put(batch, self.mesh))
         for number, batch in enumerate(iterator, start + 1):
             self.state, sums, counters = step(self.state, sums, batch)
@@ -230,8 +236,12 @@ class Trainer:
             step = pending.popleft()
             jax.block_until_ready(step.counters)
             self.log.advance()
+            if self.progress.first_loss is None:
+                self._record_first_loss(step)
             if step.reports:
                 self._report(step)
+            if step.number == self.next_check:
+                self._check_skipped(step)
             signal = signal or int(step.signal)
         return signal
 
@@ -249,7 +259,7 @@ class Trainer:
         return compiled(self.mesh, jnp.max)
 
     def _report(self, step: Dispatched) -> None:
-        """Log the means since the last report; stop the run if it diverged."""
+        """Log the means since the last report."""
         sums, counters = jax.device_get((step.sums, step.counters))
         values = means(sums)
         count = values.pop("count")
@@ -264,11 +274,16 @@ class Trainer:
         }
         self.log.scalars(step.number, "train", values | extra)
         self.log.progress(step.number, values["loss"], speed)
-        if counters.longest_skipped >= self.config.train.max_skipped:
-            self._stop_diverged(int(counters.longest_skipped))
+        self.training_loss = values["loss"]
+
+    def _record_first_loss(self, step: Dispatched) -> None:
+        """Record the loss of the first step that was not skipped."""
+        loss = means(jax.device_get(step.sums))["loss"]
+        if not math.isnan(loss):  # otherwise all steps were skipped, which adds nothing to the sums
+            self.progress = self.progress._replace(first_loss=loss)
 
     def _evaluate(self, number: int) -> None:
-        """Evaluate, update the progress and save a checkpoint."""
+        """Evaluate, update the progress and save a checkpoint; raise UserError on divergence."""
         params = jax.device_put(self.state.eval_params, replicated(self.mesh))
         scores, samples = self.evaluate(params)
         self.log.scalars(number, "valid", scores)
@@ -276,6 +291,7 @@ class Trainer:
         self.log.say(f"step {number:,}, validation: {shown}")
         self.log.samples(number, samples)
         metric, loss = self.config.train.eval_metric, scores["loss"]
+        self._check_divergence(number, loss)
         score = -loss if metric == "loss" else scores[metric]
         self.progress = compare(self.progress, number, score, loss)
         self._cut_rate()
@@ -297,19 +313,34 @@ class Trainer:
             self.state = dataclasses.replace(self.state, rate_scale=lowered)
             self.progress = self.progress._replace(since_rate_cut=0)
 
-    def _stop_diverged(self, in_row: int) -> NoReturn:
-        """Stop after too many skipped steps.
+    def _check_divergence(self, number: int, loss: float) -> None:
+        """Raise UserError if the losses at an evaluation are absurd, before they are saved."""
+        first_loss, last = self.progress.first_loss, self.checkpoints.latest
+        if first_loss is None:
+            if number >= self.steps:
+                raise none_finite(number)
+        elif has_diverged(first_loss, self.training_loss, loss):
+            raise diverged(number, first_loss, self.training_loss, loss, last)
+
+    def _check_skipped(self, step: Dispatched) -> None:
+        """Raise UserError if the last train.max_skipped steps were all skipped.
+
+        Reading a counter costs host time, so the next one is read at the first step that could
+        reach the limit, which is exactly the step at which it is reached.
 
         The latest checkpoint stays the last one: newer parameters led to the divergence. Only if
-        there is none, the current state is saved, some steps after the report.
+        there is none, the current state is saved, at most AHEAD steps after `step`.
         """
+        in_row, limit = int(step.counters.skipped_in_row), self.config.train.max_skipped
+        self.next_check = step.number + limit - in_row
+        if in_row < limit:
+            return
+        if not step.reports:
+            self._report(step)
         if self.checkpoints.latest is None:
             self.checkpoints.save(self.state, self.progress)
-        raise UserError(
-            f"{in_row} steps in a row had a loss or gradient that is not finite (last step "
-            f"{int(self.state.step):,}): the checkpoint of step {self.checkpoints.latest} is kept; "
-            "lower optimizer.learning_rate or optimizer.clip_norm in a new workdir"
-        )
+        skipped = int(step.counters.skipped)
+        raise skipping_error(step.number, skipped, in_row, self.checkpoints.latest)
 
 
 def compare(progress: Progress, step: int, score: float, loss: float) -> Progress:

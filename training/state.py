@@ -44,6 +44,7 @@ class Progress(NamedTuple):
     since_rate_cut: int = 0  # evaluations since best_step or the last cut of the learning rate
     count: float = 0.0  # loss terms seen so far, e.g. target tokens
     done: bool = False  # whether the run is complete
+    first_loss: float | None = None  # loss of the first training step that was not skipped
 
 
 def create_state(

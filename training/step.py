@@ -26,7 +26,7 @@ class Counters(NamedTuple):
     """Scalars of the train state after a step, in buffers that later steps do not donate."""
 
     skipped: Int[Array, ""]
-    longest_skipped: Int[Array, ""]
+    skipped_in_row: Int[Array, ""]
     learning_rate: Float[Array, ""]
 
 
@@ -72,7 +72,7 @@ def make_train_step(
         total = {name: total[name] + jnp.where(finite, x, 0) for name, x in sums.items()}
         # Skipped steps do not advance the optimizer's schedule.
         rate = jnp.asarray(schedule(new.step - 1 - new.skipped)) * new.rate_scale
-        return new, total, Counters(new.skipped, new.longest_skipped, rate)
+        return new, total, Counters(new.skipped, new.skipped_in_row, rate)
 
     # Outputs are sharded like the inputs, so that the second step does not compile again.
     out_shardings = state_sharding(mesh, like), replicated(mesh), replicated(mesh)

@@ -30,6 +30,7 @@ from typing import Any
 from configs.base import Config, base_config
 from configs.registry import MODELS
 from errors import UserError, first_line
+from records import to_json
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
 VOCABULARY_FOLDER = "vocabulary"
@@ -103,7 +104,7 @@ def _record(workdir: Path, config: Config, overrides: list[str], data: str) -> N
     path = workdir / "run.json"
     runs = _read_json(path) if path.exists() else []
     check_data(workdir, data)
-    write_whole(path, json.dumps([*runs, _this_run(overrides, data)], indent=2) + "\n")
+    write_whole(path, to_json([*runs, _this_run(overrides, data)], indent=2) + "\n")
 
 
 @contextlib.contextmanager
@@ -176,7 +177,7 @@ def write_status(workdir: Path, step: int, final: Path | None) -> None:
     status: dict[str, Any] = {"step": step, "done": final is not None}
     if final is not None:
         status["checkpoint"] = str(final.relative_to(workdir.absolute()))
-    write_whole(workdir / "status.json", json.dumps(status) + "\n")
+    write_whole(workdir / "status.json", to_json(status) + "\n")
 
 
 def is_done(workdir: Path) -> bool:

@@ -223,7 +223,7 @@ def test_only_the_state_is_donated():
         outputs.append((sums, counters))
     assert [int(sums["count"]) for sums, _ in outputs] == [8, 16, 24, 32, 32, 32, 32]
     assert [int(c.skipped) for _, c in outputs] == [0, 0, 0, 0, 1, 2, 3]
-    assert [int(c.longest_skipped) for _, c in outputs] == [0, 0, 0, 0, 1, 2, 3]
+    assert [int(c.skipped_in_row) for _, c in outputs] == [0, 0, 0, 0, 1, 2, 3]
     # Skipped steps do not advance the schedule.
     rates = [float(c.learning_rate) for _, c in outputs]
     assert rates == [1, 0.5, 0.25, 0.125, 0.125, 0.125, 0.125]

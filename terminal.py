@@ -1,0 +1,65 @@
+"""Lines that a user types at a terminal or pipes into a program."""
+
+import contextlib
+import os
+import re
+import signal
+import sys
+from typing import Any
+
+# Escape sequences of terminals (ECMA-48): CSI such as arrow keys and colors, OSC such as window
+# titles, SS3 such as function keys, and the rest; an incomplete one is removed as far as it goes.
+_ESCAPES = re.compile(
+    r"\x1b\[\[?[0-?]*[ -/]*[@-~]?"
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"
+    r"|\x1bO.?"
+    r"|\x1b[ -/]*[0-~]?"
+)
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def leave_on_interrupt() -> None:
+    """Make Ctrl-C end the program quietly with status 0, whatever the program is doing.
+
+    An exception would not do, because libraries catch some of those that interrupt them.
+    """
+
+    def leave(number: int, frame: Any) -> None:
+        with contextlib.suppress(OSError, RuntimeError):  # the output may be closed or in use
+            sys.stdout.flush()
+            os.write(sys.stderr.fileno(), b"\n")
+        os._exit(0)
+
+    signal.signal(signal.SIGINT, leave)
+
+
+def edit_lines() -> None:
+    """Give `input` line editing and a history, and accept bytes that are not UTF-8."""
+    sys.stdin.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
+    if sys.stdout.isatty():  # otherwise `input` does not use readline
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401
+
+
+def ask() -> str | None:
+    """Return the next typed line, cleaned and stripped; None at Ctrl-C or the end of the input."""
+    prompt = "> "
+    if not sys.stdout.isatty():  # the output is a file, which should hold translations only
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+        prompt = ""
+    # At the prompt, Ctrl-C is an exception, so that readline restores the terminal's settings.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return clean(input(prompt)).strip()
+    except (EOFError, KeyboardInterrupt):
+        print(file=sys.stderr)
+        return None
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def clean(line: str) -> str:
+    """Remove escape sequences and control characters; whitespace such as tabs becomes a space."""
+    line = _ESCAPES.sub("", line)
+    return _CONTROLS.sub(lambda found: " " if found[0].isspace() else "", line)

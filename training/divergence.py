@@ -1,0 +1,63 @@
+"""When a run has diverged, and the errors that report it."""
+
+from errors import UserError
+
+# A run has diverged if its losses are this many times the loss of its first training step.
+DIVERGED = 10.0
+_REMEDY = "lower optimizer.learning_rate or optimizer.clip_norm and train in a new workdir"
+
+
+def has_diverged(first: float, training: float, validation: float) -> bool:
+    """Return whether the losses at an evaluation mean that training has diverged.
+
+    `first` is the loss of the first training step, and `training` the mean since the last report.
+    Both `training` and `validation` must exceed DIVERGED × |first|: overfitting raises only the
+    validation loss, and a batch of outliers only the training loss. Losses below 1 count as 1, so
+    that a loss near zero or below, such as that of a regression, can vary freely. NaN exceeds any
+    limit.
+    """
+    limit = DIVERGED * max(abs(first), 1.0)
+    return not (training <= limit or validation <= limit)
+
+
+def diverged(
+    step: int, first: float, training: float, validation: float, kept: int | None
+) -> UserError:
+    """Return the error for a run whose losses have grown far beyond the first one.
+
+    `kept` is the step of the latest checkpoint, or None if there is none.
+    """
+    return UserError(
+        f"training diverged at step {step:,}: the training loss is {training:.4g} and the "
+        f"validation loss {validation:.4g}, but the loss of the first training step was "
+        f"{first:.4g}; {_REMEDY} ({_kept(kept)})"
+    )
+
+
+def skipping_error(step: int, skipped: int, in_row: int, kept: int | None) -> UserError:
+    """Return the error for a run that has skipped train.max_skipped steps in a row.
+
+    `skipped` of the `step` training steps were skipped, `in_row` of them consecutively.
+    """
+    if skipped == step:
+        return none_finite(step)
+    return UserError(
+        f"training diverged at step {step:,}: {in_row} consecutive training steps had a loss or "
+        f"gradient that is not finite (train.max_skipped); {_REMEDY} ({_kept(kept)})"
+    )
+
+
+def none_finite(steps: int) -> UserError:
+    """Return the error for a run whose steps have all been skipped.
+
+    The learning rate cannot be the cause, because no update was ever applied.
+    """
+    return UserError(
+        f"no training step so far had a finite loss and gradient ({steps:,} steps): check the "
+        "training data for values that are not finite or very large, lower model.init_scale, and "
+        "use model.dtype=float32 if it is bfloat16"
+    )
+
+
+def _kept(step: int | None) -> str:
+    return "no checkpoint was saved" if step is None else f"the checkpoint of step {step:,} is kept"
