@@ -102,7 +102,7 @@ def comparison_rows(comparison: dict[str, Any]) -> list[dict[str, str]]:
             {
                 "name": metric.name, "label": metric.label,
                 "this": score(this), "other": score(other),
-                "difference": f"{difference:+.2f}", "p": f"{this['p']:.3f}",
+                "difference": f"{difference:+.2f}".replace("-", "−"), "p": f"{this['p']:.3f}",
             }
         )  # fmt: skip
     return rows
