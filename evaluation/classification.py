@@ -121,7 +121,7 @@ def _for_page(text: ShownText, p: Prediction, label: str) -> dict[str, Any]:
     words = [word for part in _sentences(text) for word in part]
     rows: dict[str, np.ndarray] = {}
     if "hops" in p:
-        rows = {"all hops": p["hops"].mean(axis=0)[: len(words)]}
+        rows = {"mean of hops": p["hops"].mean(axis=0)[: len(words)]}
         rows |= {f"hop {i + 1}": hop[: len(words)] for i, hop in enumerate(p["hops"])}
     elif "sentences" in p:
         of_sentences, of_words = two_levels(text, p)

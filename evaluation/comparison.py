@@ -33,7 +33,7 @@ def check_same_split(sentences: int, hypotheses: int) -> None:
         )
 
 
-def compare(
+def compare_runs(
     task: Translation, translated: list[Translated], others: list[str], folder: Path
 ) -> dict[str, Any]:
     """Compare the best hypotheses with those of another run, whose report is in `folder`.

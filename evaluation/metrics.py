@@ -29,7 +29,9 @@ class Metric(NamedTuple):
 
     def text(self, value: float) -> str:
         """Return a stored value in the metric's unit, without the unit."""
-        return format(self.scale * value, self.form) if math.isfinite(value) else "n/a"
+        if not math.isfinite(value):
+            return "n/a"
+        return format(self.scale * value, self.form if abs(value) < 1e6 else ".4g")
 
 
 def _percent(name: str, higher_is_better: bool | None, note: str = "") -> Metric:
@@ -39,7 +41,7 @@ def _percent(name: str, higher_is_better: bool | None, note: str = "") -> Metric
 # By the keys of "scores" in scores.json, which stores fractions where the unit is %.
 METRICS = {
     "loss": Metric("Loss", "", False, form=".4g"),
-    "perplexity": Metric("Perplexity", "per token", False, form=".4g", note="exp of the loss"),
+    "perplexity": Metric("Perplexity", "per token", False, form=".3f", note="exp of the loss"),
     "accuracy": _percent("Accuracy", True),
     "bleu": Metric("BLEU", "sacreBLEU, 0–100", True),
     "tokenised_bleu": Metric("Tokenized BLEU", "0–100", True),

@@ -28,6 +28,13 @@ const hypothesis = () => example().hypotheses[state.hypothesis];
 const mapNames = () => Object.keys(hypothesis().attention);
 const weights = () => hypothesis().attention[state.map] ?? null;
 
+// Maps are named "attention" or, in a Transformer, "layer 0" (the mean of its heads) and
+// "layer 0 head 0". The "attention" of a Transformer equals the mean of its last layer.
+const isLayer = name => name.startsWith("layer ");
+const isHead = name => name.includes(" head ");
+const mapLabel = name => isHead(name) ? name.replace(" head", ", head") : isLayer(name) ? `${name}, mean of the heads` : name;
+const initialMap = names => names.filter(name => isLayer(name) && !isHead(name)).at(-1) ?? names[0] ?? "";
+
 function buildExplorer() {
   byId("examples-title").textContent = content.terms.examples;
   byId("find").oninput = buildList;
@@ -87,7 +94,7 @@ function showHypothesis(rank) {
   state.hypothesis = rank;
   state.target = state.source = null;
   const names = mapNames();
-  if (!names.includes(state.map)) state.map = names.includes("attention") ? "attention" : names[0] ?? "";
+  if (!names.includes(state.map)) state.map = initialMap(names);
   state.pinned = names.length ? hypothesis().focus : null;
   byId("instructions").hidden = !names.length;
   byId("maps").hidden = !names.length;
@@ -176,7 +183,7 @@ function buildHeatMap() {
   heat.replaceChildren();
   if (!rows) return;
   const { source } = example(), { tokens } = hypothesis();
-  byId("heat-title").textContent = `Attention weights${mapNames().length > 1 ? `: ${state.map}` : ""}`;
+  byId("heat-title").textContent = `Attention weights${isLayer(state.map) ? `: ${mapLabel(state.map)}` : ""}`;
   heat.setAttribute("aria-label", "Heat map of the attention weights: one row per target token, one column per source token");
   heat.style.gridTemplateColumns = `max-content repeat(${source.length}, var(--cell))`;
   heat.style.gridTemplateRows = `max-content repeat(${tokens.length}, 1.6rem)`;
@@ -206,12 +213,12 @@ function fitCells() {
   const heat = byId("heat"), columns = example().source.length;
   const label = largestOf([...heat.querySelectorAll(".row-label")].map(node => node.offsetWidth));
   const free = byId("maps").clientWidth - label - columns - 4;
-  heat.style.setProperty("--cell", `${Math.max(17, Math.min(34, free / columns)).toFixed(1)}px`);
+  heat.style.setProperty("--cell", `${Math.max(15, Math.min(34, free / columns)).toFixed(1)}px`);
 }
 
 // Draw all layers and heads of a Transformer as small heat maps with one common scale.
 function buildHeads() {
-  const box = byId("heads"), names = mapNames().filter(name => name.startsWith("layer "));
+  const box = byId("heads"), names = mapNames().filter(isLayer);
   box.replaceChildren();
   box.hidden = !names.length;
   const largest = largestOf(names.flatMap(name => hypothesis().attention[name].flat()));
@@ -219,17 +226,18 @@ function buildHeads() {
   for (const [layer, members] of layers) {
     add(box, "h3", layer[0].toUpperCase() + layer.slice(1));
     const row = add(box, "div", "", { className: "layer" });
+    row.style.setProperty("--heads", members.length);
     for (const name of members) addHead(row, name, largest, members.length);
   }
 }
 
 function addHead(row, name, largest, perLayer) {
-  const button = add(row, "button", "", { className: "head", type: "button", title: name });
+  const button = add(row, "button", "", { className: "head", type: "button" });
   button.dataset.map = name;
   button.tabIndex = name === state.map ? 0 : -1;
-  button.setAttribute("aria-label", name);
+  button.setAttribute("aria-label", mapLabel(name));
   paintCanvas(add(button, "canvas"), hypothesis().attention[name], largest);
-  add(button, "span", name.includes(" head ") ? name.slice(name.indexOf("head")) : "mean");
+  add(button, "span", isHead(name) ? name.slice(name.indexOf("head")) : "mean");
   button.onclick = () => showMap(name);
   button.onkeydown = event => {
     const all = [...byId("heads").querySelectorAll(".head")];
@@ -408,12 +416,14 @@ function addColumns(parent, { title, bars }) {
 }
 
 function buildAttention() {
+  const layered = content.attention.some(row => isLayer(row.name));
+  const rows = content.attention.filter(row => !layered || isLayer(row.name));
   fillTable(
     byId("attention"),
     ["Attention", "Entropy (nats)", "Effective number of attended tokens", "Source length (tokens)",
       "Weights below 0.01 (%)", "Largest weight"],
-    content.attention.map(row => [
-      row.name, round(row.entropy), round(row.effective), row.source.toFixed(1),
+    rows.map(row => [
+      mapLabel(row.name), round(row.entropy), round(row.effective), row.source.toFixed(1),
       (100 * row.small).toFixed(1), round(row.largest),
     ]),
   );

@@ -177,25 +177,25 @@ def over_passage(
     plt.close(figure)
 
 
-def two_series(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
+def two_series(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
     """Plot the gold series and the predicted one."""
     figure, axes = plt.subplots(figsize=(9, 3), layout="constrained")
-    axes.plot(gold, label="y", color="black", linewidth=1)
-    axes.plot(ours, label="predicted", color="tab:orange", linewidth=1.5, alpha=0.8)
+    axes.plot(gold, label="gold", color="black", linewidth=1)
+    axes.plot(predicted, label="predicted", color="tab:orange", linewidth=1.5, alpha=0.8)
     axes.set_xlabel("time step")
     axes.legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
-def piano_rolls(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
+def piano_rolls(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
     """Draw the notes [time, note] of a piece above the probabilities predicted for them."""
-    sounding = np.flatnonzero(gold.any(axis=0) | (ours > 0.1).any(axis=0))
+    sounding = np.flatnonzero(gold.any(axis=0) | (predicted > 0.1).any(axis=0))
     low, high = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (0, gold.shape[1] - 1)
     figure, (above, below) = plt.subplots(
         2, sharex=True, figsize=(min(16, 2 + 0.08 * len(gold)), 5), layout="constrained"
     )
-    for axes, notes, title in ((above, gold, "notes"), (below, ours, "predicted")):
+    for axes, notes, title in ((above, gold, "notes"), (below, predicted, "predicted")):
         image = notes[:, low : high + 1].T
         extent = (-0.5, len(notes) - 0.5, low - 0.5, high + 0.5)
         axes.imshow(

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from data.vocabulary import EOS, UNK
 from decoding.translator import Hypothesis, Translator
 from evaluation.charts import chart_groups, position_chart
-from evaluation.comparison import check_same_split, compare, comparison_rows, read_hypotheses
+from evaluation.comparison import check_same_split, compare_runs, comparison_rows, read_hypotheses
 from evaluation.curves import Part, by_length, by_unknown
 from evaluation.evaluator import (
     Attentions,
@@ -80,7 +80,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     parts = lengths(task, translated) | beams(task, params, mesh, wanted)
     result = _result(task, wanted, translated, scores, forced, parts)
     if wanted.against:
-        result["against"] = compare(task, translated, others, wanted.against)
+        result["against"] = compare_runs(task, translated, others, wanted.against)
     folder = wanted.folder
     _keep(folder, result, translated)
     _print(task, translated, result)

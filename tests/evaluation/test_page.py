@@ -195,6 +195,7 @@ def test_every_head_and_hypothesis_can_be_chosen(show):
     assert [head.get_attribute("data-map") for head in heads] == [
         "layer 0", "layer 0 head 0", "layer 0 head 1",
     ]  # fmt: skip
+    assert heads[0].get_attribute("aria-pressed") == "true"  # the mean of the last layer
     heads[2].click()
     assert heads[2].get_attribute("aria-pressed") == "true"
     point_at(browser, tokens(browser, "target")[0])
