@@ -154,20 +154,21 @@ def all_scores(task: Translation, translated: list[Translated], ter: bool) -> di
     """Return all scores of the hypotheses; TER, which is slow, only if `ter` is set."""
     scores = score(task, translated) | word_scores(task, translated)
     if ter:
-        ours, references = [t.best.text for t in translated], [t.references for t in translated]
-        scores["ter"] = edit_rate(ours, references, task.lowercase)
+        hypotheses = [t.best.text for t in translated]
+        references = [t.references for t in translated]
+        scores["ter"] = edit_rate(hypotheses, references, task.lowercase)
     return scores
 
 
 def word_scores(task: Translation, translated: list[Translated]) -> dict[str, float]:
     """Return the scores that are quick enough for every part of a split."""
-    ours, references = [t.best.text for t in translated], [t.references for t in translated]
-    ours_in_words = [task.scored_words(text) for text in ours]
+    hypotheses, references = [t.best.text for t in translated], [t.references for t in translated]
+    in_words = [task.scored_words(text) for text in hypotheses]
     references_in_words = [[task.scored_words(text) for text in several] for several in references]
     return {
-        "tokenised_bleu": tokenised_bleu(ours_in_words, references_in_words),
-        "exact": exact_match(ours, references, task.lowercase),
-        "token_error": token_error_rate(ours_in_words, references_in_words),
+        "tokenised_bleu": tokenised_bleu(in_words, references_in_words),
+        "exact": exact_match(hypotheses, references, task.lowercase),
+        "token_error": token_error_rate(in_words, references_in_words),
     }
 
 
@@ -233,7 +234,12 @@ def draw_hypothesis(source: list[str], hypothesis: Hypothesis, path: Path) -> No
     """Draw the attention of a translation."""
     assert hypothesis.attention is not None
     tokens = readable([*source, "</s>"]), readable(hypothesis.tokens)
-    heat_map(hypothesis.attention, *tokens, "decoded translation", path)
+    heat_map(
+        hypothesis.attention,
+        *tokens,
+        "attention weights: source tokens across, hypothesis tokens down",
+        path,
+    )
 
 
 def _sentences(
