@@ -12,8 +12,8 @@ ScoreFunction = Callable[[np.ndarray], np.ndarray | np.floating]  # [..., number
 
 
 def paired_bootstrap_p(
-    ours: Sequence[ExampleStatistics],
-    theirs: Sequence[ExampleStatistics],
+    first: Sequence[ExampleStatistics],
+    second: Sequence[ExampleStatistics],
     score: ScoreFunction,
     samples: int = 1000,
     seed: int = 12345,
@@ -24,12 +24,12 @@ def paired_bootstrap_p(
     samples whose difference is at least as far from the observed one as the observed one is from
     zero.
     """
-    counts = _sample_counts(len(ours[0]), samples, seed)
+    counts = _sample_counts(len(first[0]), samples, seed)
 
     def mean(runs: Sequence[ExampleStatistics]) -> np.ndarray:
         return np.mean([score(counts @ statistics) for statistics in runs], axis=0)
 
-    observed, *sampled = mean(ours) - mean(theirs)
+    observed, *sampled = mean(first) - mean(second)
     as_far = np.abs(np.array(sampled) - observed) >= abs(observed) - 1e-12
     return (1 + int(as_far.sum())) / (samples + 1)
 
@@ -75,8 +75,13 @@ def bleu_statistics(
 
 def bleu_score(sums: np.ndarray) -> np.ndarray | np.floating:
     """Return BLEU-4 without smoothing from the sums of `bleu_statistics`."""
-    counts, totals, ours, gold = sums[..., :4], sums[..., 4:8], sums[..., 8], sums[..., 9]
+    counts, totals, hypothesis, reference = (
+        sums[..., :4],
+        sums[..., 4:8],
+        sums[..., 8],
+        sums[..., 9],
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = np.exp(np.log(counts / totals).mean(axis=-1))
-        brevity = np.exp(np.minimum(0, 1 - gold / ours))
+        brevity = np.exp(np.minimum(0, 1 - reference / hypothesis))
     return np.nan_to_num(100 * brevity * precision)

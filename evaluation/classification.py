@@ -32,19 +32,19 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
     attended = max(wanted.pictures, wanted.page)
     losses, predicted = Predictor(task, mesh)(params, wanted.split, attended)
     texts = task.split(wanted.split)[0].texts()
-    ours = [task.labels.names[int(p["label"])] for p in predicted]
+    labels = [task.labels.names[int(p["label"])] for p in predicted]
     gold = [text["label"] for text in texts]
     lines = [
         f"{label}\t{p['p']:.4f}\t{true}"
-        for label, p, true in zip(ours, predicted, gold, strict=True)
+        for label, p, true in zip(labels, predicted, gold, strict=True)
     ]
-    scores = losses | {"error": 1 - losses["accuracy"], "macro_f1": macro_f1(ours, gold)}
+    scores = losses | {"error": 1 - losses["accuracy"], "macro_f1": macro_f1(labels, gold)}
     result = keep(
         wanted,
         scores,
         "−log p of the class",
         lines,
-        confusion=confusion(ours, gold, task.labels.names),
+        confusion=confusion(labels, gold, task.labels.names),
     )
     show(result, _samples(task, texts, predicted, 3))
     for number, (text, p) in enumerate(zip(texts, predicted, strict=True)):
@@ -53,25 +53,25 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
     if wanted.page:
         model = task.config.model
         title = f"{model.name}: {corpus_name(task.config.data)}"
-        rows = "sentences" if model.name == "han" else "hops"
-        terms = {"examples": "Texts", "source": "text", "target": rows}
-        shown = zip(texts[: wanted.page], predicted, ours, strict=False)
+        rows = "Sentences (weight)" if model.name == "han" else "Attention hops"
+        terms = {"examples": "Classified texts", "source": "Text", "target": rows}
+        shown = zip(texts[: wanted.page], predicted, labels, strict=False)
         write_report(wanted, result, title, terms, [_for_page(*x) for x in shown])
 
 
-def macro_f1(ours: list[str], gold: list[str]) -> float:
+def macro_f1(labels: list[str], gold: list[str]) -> float:
     """Return the mean F1 of all classes that occur in `gold`."""
     scores = []
     for name in sorted(set(gold)):
-        hits = sum(o == g == name for o, g in zip(ours, gold, strict=True))
-        scores.append(2 * hits / max(1, ours.count(name) + gold.count(name)))
+        hits = sum(o == g == name for o, g in zip(labels, gold, strict=True))
+        scores.append(2 * hits / max(1, labels.count(name) + gold.count(name)))
     return float(np.mean(scores))
 
 
-def confusion(ours: list[str], gold: list[str], names: list[str]) -> dict[str, dict[str, int]]:
+def confusion(labels: list[str], gold: list[str], names: list[str]) -> dict[str, dict[str, int]]:
     """Count predictions by gold class and predicted class."""
     table = {name: dict.fromkeys(names, 0) for name in names}
-    for label, true in zip(ours, gold, strict=True):
+    for label, true in zip(labels, gold, strict=True):
         table[true][label] += 1
     return table
 
@@ -87,7 +87,7 @@ def _samples(
     return [
         {
             "text": shorten(" ".join(word for part in _sentences(texts[i]) for word in part), 200),
-            "ours": task.labels.names[int(predicted[i]["label"])],
+            "prediction": task.labels.names[int(predicted[i]["label"])],
             "gold": texts[i]["label"],
         }
         for i in evenly(len(texts), count)
@@ -116,12 +116,12 @@ def _draw(
         highlighted(_sentences(text), of_words, of_sentences, title, path)
 
 
-def _for_page(text: ShownText, p: Prediction, ours: str) -> dict[str, Any]:
+def _for_page(text: ShownText, p: Prediction, label: str) -> dict[str, Any]:
     """Return an example of report.html: rows of weights for hops, or for a document's sentences."""
     words = [word for part in _sentences(text) for word in part]
     rows: dict[str, np.ndarray] = {}
     if "hops" in p:
-        rows = {"all hops": p["hops"].mean(axis=0)[: len(words)]}
+        rows = {"mean of hops": p["hops"].mean(axis=0)[: len(words)]}
         rows |= {f"hop {i + 1}": hop[: len(words)] for i, hop in enumerate(p["hops"])}
     elif "sentences" in p:
         of_sentences, of_words = two_levels(text, p)
@@ -134,8 +134,12 @@ def _for_page(text: ShownText, p: Prediction, ours: str) -> dict[str, Any]:
             row[start : start + len(in_sentence)] = in_sentence
             rows[f"sentence {i + 1} ({weight:.2f})"] = row
             start += len(in_sentence)
+    weights = [row.round(4).tolist() for row in rows.values()]
     hypothesis = {
-        "text": ours, "tokens": list(rows), "score": float(p["p"]),
-        "attention": {"attention": [row.round(4).tolist() for row in rows.values()]},
+        "text": label, "tokens": list(rows), "score": float(p["p"]),
+        "attention": {"attention": weights} if weights else {}, "focus": 0,
     }  # fmt: skip
-    return {"text": [" ".join(words), text["label"]], "source": words, "hypotheses": [hypothesis]}
+    return {
+        "text": " ".join(words), "reference": text["label"], "correct": label == text["label"],
+        "source": words, "hypotheses": [hypothesis],
+    }  # fmt: skip

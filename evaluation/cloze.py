@@ -47,7 +47,11 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
             over_passage(rows(q, p), q["passage"], set(q["candidates"]), title, path)
     if wanted.page:
         title = f"{task.config.model.reader}: {corpus_name(task.config.data)}"
-        terms = {"examples": "Questions", "source": "passage", "target": "query"}
+        terms = {
+            "examples": "Cloze questions",
+            "source": "Passage",
+            "target": "Query tokens (weight β)",
+        }
         shown = zip(questions[: wanted.page], predicted, strict=False)
         write_report(wanted, result, title, terms, [_for_page(q, p) for q, p in shown])
 
@@ -83,7 +87,7 @@ def _samples(
     return [
         {
             "query": " ".join(questions[i]["query"]),
-            "ours": answer(questions[i], predicted[i]),
+            "prediction": answer(questions[i], predicted[i]),
             "gold": questions[i]["answer"],
         }
         for i in evenly(len(questions), count)
@@ -97,6 +101,10 @@ def _for_page(question: ShownQuestion, p: Prediction) -> dict[str, Any]:
         "text": answer(question, p),
         "tokens": list(weights), "score": float(p["p"]),
         "attention": {"attention": [row.round(4).tolist() for row in weights.values()]},
+        "focus": 0,
     }  # fmt: skip
-    text = [" ".join(question["query"]), question["answer"]]
-    return {"text": text, "source": question["passage"], "hypotheses": [hypothesis]}
+    return {
+        "text": " ".join(question["query"]), "reference": question["answer"],
+        "correct": hypothesis["text"] == question["answer"],
+        "source": question["passage"], "hypotheses": [hypothesis],
+    }  # fmt: skip

@@ -140,4 +140,4 @@ def score(task: Translation, translated: list[Translated]) -> dict[str, float]:
 def sample(task: Translation, t: Translated) -> dict[str, str]:
     """Return the source, the best hypothesis and the references as text."""
     source = task.source.surface(t.pair.source)
-    return {"source": source, "ours": t.best.text, "reference": " | ".join(t.references)}
+    return {"source": source, "hypothesis": t.best.text, "reference": " | ".join(t.references)}

@@ -30,9 +30,9 @@ def make_evaluate(task: Labelling, mesh: Mesh) -> Evaluate:
     def describe(split: str, predicted: list[Prediction], count: int) -> Evaluation:
         if task.kind != "classes":
             return Evaluation({})
-        ours, gold = label_names(task, split, predicted)
+        labels, gold = label_names(task, split, predicted)
         return Evaluation(
-            _additional_scores(task, ours, gold), _samples(task, split, ours, gold, count)
+            _additional_scores(task, labels, gold), _samples(task, split, labels, gold, count)
         )
 
     return predictions.make_evaluate(task, mesh, describe)
@@ -44,17 +44,17 @@ def label_names(
     """Return the names of the predicted and of the gold classes."""
     known = np.array(task.prepared.vocabularies["label"].names)
     gold = [known[example["label"]].tolist() for example in _examples(task, split)]
-    ours = [
-        known[prediction["label"][: len(labels)]].tolist()
-        for prediction, labels in zip(predicted, gold, strict=True)
+    labels = [
+        known[prediction["label"][: len(true)]].tolist()
+        for prediction, true in zip(predicted, gold, strict=True)
     ]
-    return ours, gold
+    return labels, gold
 
 
-def _additional_scores(task: Labelling, ours: LabelNames, gold: LabelNames) -> dict[str, float]:
+def _additional_scores(task: Labelling, labels: LabelNames, gold: LabelNames) -> dict[str, float]:
     """Return the scores of chunks; empty if the labels are not chunks."""
     types = task.prepared.vocabularies["label"].chunks
-    return chunk_scores(gold, ours, types) if types else {}
+    return chunk_scores(gold, labels, types) if types else {}
 
 
 def _examples(task: Labelling, split: str) -> Any:
@@ -63,7 +63,7 @@ def _examples(task: Labelling, split: str) -> Any:
     return examples.examples(np.arange(len(examples)))
 
 
-def chunk_scores(gold: LabelNames, ours: LabelNames, types: list[str]) -> dict[str, float]:
+def chunk_scores(gold: LabelNames, labels: LabelNames, types: list[str]) -> dict[str, float]:
     """Return precision, recall and F1 of chunks, as conlleval computes them.
 
     A chunk is correct if both of its boundaries and its type are.
@@ -71,7 +71,7 @@ def chunk_scores(gold: LabelNames, ours: LabelNames, types: list[str]) -> dict[s
     require_packages("chunk F1", "nervaluate")
     from nervaluate import Evaluator
 
-    strict = Evaluator(gold, ours, tags=types, loader="list").evaluate()["overall"]["strict"]
+    strict = Evaluator(gold, labels, tags=types, loader="list").evaluate()["overall"]["strict"]
     return {name: float(getattr(strict, name)) for name in ("precision", "recall", "f1")}
 
 
@@ -87,33 +87,37 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         if wanted.page:
             write_report(wanted, result, title)
         return
-    ours, gold = label_names(task, wanted.split, predicted)
+    labels, gold = label_names(task, wanted.split, predicted)
     texts = task.split(wanted.split)[0].texts()
     lines = [
         "".join(
             f"{' '.join(row)}\n"
-            for row in zip(text.get("word", ["-"] * len(labels)), true, labels, strict=True)
+            for row in zip(text.get("word", ["-"] * len(guess)), true, guess, strict=True)
         )
-        for text, labels, true in zip(texts, ours, gold, strict=True)
+        for text, guess, true in zip(texts, labels, gold, strict=True)
     ]
-    scores = losses | _additional_scores(task, ours, gold)
+    scores = losses | _additional_scores(task, labels, gold)
     result = keep(wanted, scores, LOSSES[task.kind], lines)
-    show(result, _samples(task, wanted.split, ours, gold, 3))
+    show(result, _samples(task, wanted.split, labels, gold, 3))
     if "word" not in texts[0]:
         _draw(task, wanted, predicted)
     if wanted.page:
-        shown = zip(texts, ours, gold, strict=True) if "word" in texts[0] else ()
-        terms = {"examples": "Sequences", "source": "words", "target": "labels (gold where wrong)"}
+        shown = zip(texts, labels, gold, strict=True) if "word" in texts[0] else ()
+        terms = {"examples": "Labeled sentences", "source": "Words and predicted labels"}
         examples = [_for_page(*x) for x in itertools.islice(shown, wanted.page)]
         write_report(wanted, result, title, terms, examples)
 
 
 def _samples(
-    task: Labelling, split: str, ours: LabelNames, gold: LabelNames, count: int
+    task: Labelling, split: str, labels: LabelNames, gold: LabelNames, count: int
 ) -> list[dict[str, str]]:
     texts = task.split(split)[0].texts()
     return [
-        {"words": " ".join(texts[i]["word"]), "ours": " ".join(ours[i]), "gold": " ".join(gold[i])}
+        {
+            "words": " ".join(texts[i]["word"]),
+            "prediction": " ".join(labels[i]),
+            "gold": " ".join(gold[i]),
+        }
         for i in evenly(len(texts), count)
         if "word" in texts[i]
     ]
@@ -142,13 +146,15 @@ def _draw(task: Labelling, wanted: Wanted, predicted: list[Prediction]) -> None:
             two_series(gold.ravel(), prediction["label"][: len(gold)].ravel(), path)
 
 
-def _for_page(text: dict[str, list[str]], ours: Sequence[str], gold: Sequence[str]) -> dict:
+def _for_page(text: dict[str, list[str]], labels: Sequence[str], gold: Sequence[str]) -> dict:
     """Return an example of report.html."""
-    pairs = list(zip(ours, gold, strict=True))
+    pairs = list(zip(labels, gold, strict=True))
     right = sum(label == true for label, true in pairs)
     hypothesis = {
-        "text": f"{right} of {len(pairs)} correct", "score": None, "attention": {},
-        "tokens": [label if label == true else f"{label} ({true})" for label, true in pairs],
+        "text": f"{right} of {len(pairs)} labels correct", "score": None, "attention": {},
+        "focus": 0, "tokens": list(labels), "gold": list(gold),
     }  # fmt: skip
-    text_of = [" ".join(text["word"]), " ".join(gold)]
-    return {"text": text_of, "source": text["word"], "hypotheses": [hypothesis]}
+    return {
+        "text": " ".join(text["word"]), "reference": "", "correct": right == len(pairs),
+        "source": text["word"], "hypotheses": [hypothesis],
+    }  # fmt: skip

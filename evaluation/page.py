@@ -1,21 +1,54 @@
 """The report of eval.py as one HTML page that needs no network access."""
 
+import base64
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from records import to_json
 
-_TEMPLATE = Path(__file__).with_name("page.html")
+_FOLDER = Path(__file__).parent
 
 
-def write_report_page(path: Path, content: dict[str, Any]) -> None:
-    """Write the page.
+class ReportPage(NamedTuple):
+    """The content of report.html, in the order of the page. The page leaves out what is empty."""
 
-    `content` has the keys title, about, scores, terms, pictures, curves, selection, positions and
-    sentences.
-    """
-    content = content | {"about": f"{content['about']}; {path.parent}"}  # tells many pages apart
-    text = to_json(content, compact=True)
-    text = text.replace("<", "\\u003c")  # a sentence must not close the script or open a comment
-    page = _TEMPLATE.read_text("utf-8").replace("/*DATA*/", text)
-    path.write_text(page, "utf-8")
+    title: str
+    about: str  # one line below the title
+    # Labels of the explorer: "examples", "source", "target", "prediction", "score", "reference".
+    terms: dict[str, str]
+    # Each example has "text" (a line of the list of examples), "reference", "correct", "source"
+    # (tokens) and "hypotheses", best first. Each hypothesis has "text", "tokens", "score",
+    # "attention" (weights [target][source] by name) and "focus" (the token to highlight first).
+    # A labelling hypothesis has "gold" (one label per token) instead of attention.
+    examples: list[dict[str, Any]]
+    opening: int  # number of the example to show first
+    scores: list[dict[str, str]]  # see metrics.describe_scores
+    comparison: dict[str, Any] | None = None  # "run", "rows" and "sentences": see comparison.py
+    chart_groups: list[dict[str, Any]] = []  # see charts.chart_groups
+    attention: list[dict[str, Any]] = []  # AttentionSummary fields and "name"
+    positions: dict[str, Any] | None = None  # see charts.position_chart
+    confusion: dict[str, dict[str, int]] = {}  # counts by gold class and predicted class
+    pictures: list[tuple[str, str]] = []  # file name and data URL
+
+
+def write_report_page(path: Path, page: ReportPage) -> None:
+    """Write page.html with the content, the style and the script in one file."""
+    # The folder distinguishes the pages of several runs.
+    content = page._asdict() | {"about": f"{page.about} · {path.parent}"}
+    data = to_json(content, compact=True)
+    data = data.replace("<", "\\u003c")  # a sentence must not close the script or open a comment
+    text = (_FOLDER / "page.html").read_text("utf-8")
+    # The data comes last, so that no sentence is mistaken for a placeholder.
+    for name, part in (
+        ("STYLE", (_FOLDER / "page.css").read_text("utf-8")),
+        ("SCRIPT", (_FOLDER / "page.js").read_text("utf-8")),
+        ("DATA", data),
+    ):
+        text = text.replace(f"/*{name}*/", part)
+    path.write_text(text, "utf-8")
+
+
+def inline_picture(picture: Path) -> tuple[str, str]:
+    """Return a picture's name and its content as a data URL, so that the page is one file."""
+    data = base64.b64encode(picture.read_bytes()).decode()
+    return picture.name, f"data:image/png;base64,{data}"

@@ -11,6 +11,8 @@ import numpy as np
 matplotlib.use("Agg")
 from matplotlib import font_manager
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator
 
@@ -22,32 +24,46 @@ _FALLBACKS = (
 _installed = set(font_manager.get_font_names())
 plt.rcParams["font.family"] = ["DejaVu Sans", *(font for font in _FALLBACKS if font in _installed)]
 ACROSS = 40  # words per line in a picture of a text
+# From weight 0 to the largest weight, as on the report page.
+WEIGHT_COLORS = LinearSegmentedColormap.from_list("weights", ["#f4f1ec", "#eea36a", "#b8410b"])
 warnings.filterwarnings("ignore", "Glyph .* missing from font")  # missing glyphs are boxes
 
 
 def heat_map(
     weights: np.ndarray, source: list[str], target: list[str], title: str, path: Path
 ) -> None:
-    """Draw weights [target, source] as a grey-scale image; white is 1."""
+    """Draw weights [target, source] between 0 and 1: source tokens across, target tokens down."""
     width, height = 0.34 * len(source) + 1.6, 0.34 * len(target) + 1.4
     figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
-    image = axes.imshow(weights, cmap="gray", vmin=0, vmax=1)
+    image = axes.imshow(weights, cmap=WEIGHT_COLORS, vmin=0, vmax=1)
+    _separate_cells(axes, *weights.shape)
     axes.set_xticks(
         range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor", parse_math=False
     )
     axes.set_yticks(range(len(target)), target, parse_math=False)
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=9)
-    axes.set_xlabel(title, fontsize=8)
-    # The colour bar is as high as the matrix, however wide that is.
+    axes.set_xlabel(title, fontsize=9, labelpad=8)
+    # The color bar is as high as the matrix, however wide that is.
     beside = axes.inset_axes((1 + 0.2 / width, 0, 0.15 / width, 1))
-    figure.colorbar(image, cax=beside)
-    figure.savefig(path, dpi=150)
+    bar = figure.colorbar(image, cax=beside)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, labelsize=8)
+    figure.savefig(path, dpi=150, bbox_inches="tight", pad_inches=0.12)
     plt.close(figure)
 
 
+def _separate_cells(axes: Axes, rows: int, columns: int) -> None:
+    """Draw thin lines between the cells of an image, and none around it."""
+    axes.spines[:].set_visible(False)
+    axes.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=1)
+    axes.tick_params(which="minor", length=0)
+
+
 def over_text(hops: np.ndarray, words: list[str], title: str, path: Path) -> None:
-    """Draw weights [hop, word] in lines of at most ACROSS words; white is the largest weight."""
+    """Draw weights [hop, word] in lines of at most ACROSS words; darkest is the largest weight."""
     across, largest = min(ACROSS, len(words)), float(hops.max())
     starts = range(0, len(words), ACROSS)
     high = 0.34 * len(hops) + 0.8
@@ -59,7 +75,7 @@ def over_text(hops: np.ndarray, words: list[str], title: str, path: Path) -> Non
         line = words[start : start + across]
         part = np.full((len(hops), across), np.nan)  # the last line may be shorter
         part[:, : len(line)] = hops[:, start : start + across]
-        axes.imshow(part, cmap="gray", vmin=0, vmax=largest)
+        axes.imshow(part, cmap=WEIGHT_COLORS, vmin=0, vmax=largest)
         axes.set_xticks(
             range(len(line)), line, rotation=60, ha="left", rotation_mode="anchor", parse_math=False
         )
@@ -68,7 +84,7 @@ def over_text(hops: np.ndarray, words: list[str], title: str, path: Path) -> Non
         axes.tick_params(length=0, labelsize=9)
         axes.spines[:].set_visible(False)
         axes.add_patch(Rectangle((-0.5, -0.5), len(line), len(hops), fill=False, clip_on=False))
-    figure.supxlabel(f"{title}; white is {largest:.2f}", fontsize=8)
+    figure.supxlabel(f"{title}; the darkest cell is {largest:.2f}", fontsize=8)
     figure.savefig(path, dpi=150, bbox_inches="tight")
     plt.close(figure)
 
@@ -81,7 +97,7 @@ def heat_maps(
     title: str,
     path: Path,
 ) -> None:
-    """Draw several heat maps in a grid, each under its name; white is the largest weight of all."""
+    """Draw several heat maps in a grid, each under its name, with one scale for all of them."""
     largest = max(float(w.max()) for w in weights.values())
     columns = len(weights) // rows
     width, height = 0.2 * len(source) + 0.3, 0.2 * len(target) + 0.4
@@ -95,10 +111,10 @@ def heat_maps(
         },
     )  # fmt: skip
     for axes, (name, picture) in zip(grid.flat, weights.items(), strict=True):
-        axes.imshow(picture, cmap="gray", vmin=0, vmax=largest)
+        axes.imshow(picture, cmap=WEIGHT_COLORS, vmin=0, vmax=largest)
         axes.set_title(name, fontsize=8 * smaller)
         axes.tick_params(length=0, labelsize=6 * smaller)
-    figure.suptitle(f"{title}; white is {largest:.2f}", fontsize=8, y=0.02, va="bottom")
+    figure.suptitle(f"{title}; the darkest cell is {largest:.2f}", fontsize=8, y=0.02, va="bottom")
     for axes in grid[:, 0]:
         axes.set_yticks(range(len(target)), target, parse_math=False)
     for axes in grid[-1]:
@@ -155,13 +171,13 @@ def highlighted(
 def over_passage(
     rows: dict[str, np.ndarray], passage: list[str], marked: set[str], title: str, path: Path
 ) -> None:
-    """Draw named rows of weights over a long passage; white is a row's largest weight.
+    """Draw named rows of weights over a long passage; darkest is a row's largest weight.
 
     Only the `marked` words are written below the rows. Words that are too close share one tick.
     """
     weights = np.stack([row / max(float(row.max()), 1e-9) for row in rows.values()])
     figure, axes = plt.subplots(figsize=(18, 0.24 * len(rows) + 1.8), layout="constrained")
-    axes.imshow(weights, cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axes.imshow(weights, cmap=WEIGHT_COLORS, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     places: list[int] = []
     labels: list[str] = []
     for i, word in enumerate(passage):
@@ -172,30 +188,30 @@ def over_passage(
             labels.append(word)
     axes.set_xticks(places, labels, rotation=90, fontsize=7, parse_math=False)
     axes.set_yticks(range(len(rows)), list(rows), fontsize=8, parse_math=False)
-    axes.set_title(f"{title}; white is a row's largest weight", fontsize=9, parse_math=False)
+    axes.set_title(f"{title}; darkest is a row's largest weight", fontsize=9, parse_math=False)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
-def two_series(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
+def two_series(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
     """Plot the gold series and the predicted one."""
     figure, axes = plt.subplots(figsize=(9, 3), layout="constrained")
-    axes.plot(gold, label="y", color="black", linewidth=1)
-    axes.plot(ours, label="predicted", color="tab:orange", linewidth=1.5, alpha=0.8)
+    axes.plot(gold, label="gold", color="black", linewidth=1)
+    axes.plot(predicted, label="predicted", color="tab:orange", linewidth=1.5, alpha=0.8)
     axes.set_xlabel("time step")
     axes.legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
-def piano_rolls(gold: np.ndarray, ours: np.ndarray, path: Path) -> None:
+def piano_rolls(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
     """Draw the notes [time, note] of a piece above the probabilities predicted for them."""
-    sounding = np.flatnonzero(gold.any(axis=0) | (ours > 0.1).any(axis=0))
+    sounding = np.flatnonzero(gold.any(axis=0) | (predicted > 0.1).any(axis=0))
     low, high = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (0, gold.shape[1] - 1)
     figure, (above, below) = plt.subplots(
         2, sharex=True, figsize=(min(16, 2 + 0.08 * len(gold)), 5), layout="constrained"
     )
-    for axes, notes, title in ((above, gold, "notes"), (below, ours, "predicted")):
+    for axes, notes, title in ((above, gold, "notes"), (below, predicted, "predicted")):
         image = notes[:, low : high + 1].T
         extent = (-0.5, len(notes) - 0.5, low - 0.5, high + 0.5)
         axes.imshow(

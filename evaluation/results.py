@@ -1,21 +1,22 @@
-"""What a report contains, and how the results of a task are written and printed."""
+"""Options of a report, and writing and printing the results of tasks other than translation."""
 
-import base64
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from configs.base import Config
-from evaluation.page import write_report_page
+from evaluation.explorer import opening_example
+from evaluation.metrics import describe_scores, print_scores
+from evaluation.page import ReportPage, inline_picture, write_report_page
 from records import to_json
 
 
 class Wanted(NamedTuple):
-    """What a report contains."""
+    """The options of a report."""
 
     split: str
-    folder: Path  # where it is written
+    folder: Path  # the report is written to this folder
     pictures: int  # number of examples that are drawn as PNG files
     page: int  # number of examples in report.html; 0: no page
     # Training steps of the checkpoints that are averaged; for an ensemble, one list per member.
@@ -28,7 +29,7 @@ class Wanted(NamedTuple):
 
 
 def corpus_name(data: Config) -> str:
-    """Return a corpus' name in a catalogue, the name of its folder and files, or its format."""
+    """Return the catalog name of a corpus, the name of its folder and files, or its format."""
     files = re.sub(r"{split}|\.\w+$", "", data.files).strip("._-") if data.dir else ""
     return data.get("name") or f"{Path(data.dir).name} {files}".strip() or data.corpus
 
@@ -56,10 +57,9 @@ def keep(
 def show(result: dict[str, Any], samples: Sequence[dict[str, str]]) -> None:
     """Print samples, the checkpoints and the scores."""
     for sample in samples:
-        print("\n".join(f"{name:>15}: {text}" for name, text in sample.items()), end="\n\n")
-    print(f"{'checkpoint':>15}: {', '.join(map(str, result['checkpoints']))}")
-    for name, value in result["scores"].items():
-        print(f"{name:>15}: {value:#.4g}  {result['signatures'].get(name, '')}".rstrip())
+        print("\n".join(f"{name:>22}: {text}" for name, text in sample.items()), end="\n\n")
+    print(f"{'checkpoint':>22}: {', '.join(map(str, result['checkpoints']))}")
+    print_scores(result["scores"], result["signatures"])
 
 
 def write_report(
@@ -69,23 +69,21 @@ def write_report(
     terms: dict[str, str] | None = None,
     examples: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """Write report.html: scores, pictures, and examples with rows of weights over their words."""
-    about = f"{result['examples']:,} examples, checkpoint {', '.join(map(str, wanted.checkpoints))}"
-    scores = [
-        {"name": name, "value": value, "signature": result["signatures"].get(name, "")}
-        for name, value in result["scores"].items()
-    ]
-    pictures = sorted(wanted.folder.glob("*-[0-9]*.png"))
-    content = {
-        "title": f"{title}, {wanted.split}", "about": about, "scores": scores,
-        "terms": {"reference": "gold", "first": 0, **(terms or {})},
-        "pictures": [_inline(picture) for picture in pictures],
-        "curves": {}, "selection": [], "positions": [], "sentences": list(examples),
-    }  # fmt: skip
-    write_report_page(wanted.folder / "report.html", content)
+    """Write report.html: examples with rows of weights over their tokens, scores, and pictures.
 
-
-def _inline(picture: Path) -> tuple[str, str]:
-    """Return a picture's name and its content as a data URL, so that the page is one file."""
-    data = base64.b64encode(picture.read_bytes()).decode()
-    return picture.name, f"data:image/png;base64,{data}"
+    Pictures are shown only without examples, because the page draws the attention of examples.
+    """
+    checkpoints = ", ".join(map(str, wanted.checkpoints))
+    pictures = [] if examples else sorted(wanted.folder.glob("*-[0-9]*.png"))
+    page = ReportPage(
+        title=f"{title}, {wanted.split}",
+        about=f"{result['examples']:,} examples · checkpoint {checkpoints}",
+        terms={"prediction": "Prediction", "score": "probability", "reference": "Gold"}
+        | (terms or {}),
+        examples=list(examples),
+        opening=opening_example(examples),
+        scores=describe_scores(result["scores"], result["signatures"]),
+        confusion=result.get("confusion", {}),
+        pictures=[inline_picture(picture) for picture in pictures],
+    )
+    write_report_page(wanted.folder / "report.html", page)

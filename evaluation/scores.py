@@ -53,6 +53,12 @@ def edit_rate(hypotheses: Sequence[str], references: References, lowercase: bool
     return metric.corpus_score(hypotheses, _streams(references)).score
 
 
+def sentence_chrf(hypothesis: str, references: Sequence[str], lowercase: bool = False) -> float:
+    """Return the chrF (0–100) of one sentence."""
+    metric = _metrics(lowercase)["chrf"]
+    return metric.sentence_score(hypothesis, list(references)).score
+
+
 def tokenised_bleu(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> float:
@@ -94,14 +100,15 @@ def paired_bootstrap(
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Compare systems with the first one by paired bootstrap (Koehn 2004, by sacreBLEU).
 
-    Return, by metric and system, the score, the half width of its 95 % confidence interval
-    ("interval"), and the p-value of the difference from the first system ("p").
+    Return, by metric ("bleu" and "chrf") and system, the score, the half width of its 95 %
+    confidence interval ("interval"), and the p-value of the difference from the first system ("p").
     """
     test = PairedTest(
         [(name, list(texts)) for name, texts in systems.items()], _metrics(lowercase),
         _streams(references), test_type="bs", n_samples=samples,
     )  # fmt: skip
     scores: Any = test()[1]
+    columns = [results for name, results in scores.items() if name != "System"]
 
     def p(result: Any, first: Any) -> float:
         # sacreBLEU gives the first system none, and equal systems the smallest possible p-value.
@@ -116,8 +123,7 @@ def paired_bootstrap(
             }
             for name, result in zip(systems, results, strict=True)
         }
-        for metric, results in scores.items()
-        if metric != "System"
+        for metric, results in zip(_metrics(lowercase), columns, strict=True)
     }
 
 

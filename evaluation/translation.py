@@ -10,9 +10,11 @@ from jax.sharding import Mesh
 
 from data.vocabulary import EOS, UNK
 from decoding.translator import Hypothesis, Translator
-from errors import UserError
+from evaluation.charts import chart_groups, position_chart
+from evaluation.comparison import check_same_split, compare_runs, comparison_rows, read_hypotheses
 from evaluation.curves import Part, by_length, by_unknown
 from evaluation.evaluator import (
+    Attentions,
     Evaluator,
     Translated,
     references,
@@ -20,14 +22,15 @@ from evaluation.evaluator import (
     score,
     translate_split,
 )
+from evaluation.explorer import focus_token, opening_example
 from evaluation.forced_attention import ForcedAttention, readable
-from evaluation.page import write_report_page
+from evaluation.metrics import METRICS, describe_scores, print_scores
+from evaluation.page import ReportPage, write_report_page
 from evaluation.pictures import heat_map
 from evaluation.results import Wanted
 from evaluation.scores import (
     edit_rate,
     exact_match,
-    paired_bootstrap,
     signatures,
     token_error_rate,
     tokenised_bleu,
@@ -37,6 +40,10 @@ from tasks.task import Params
 from tasks.translation import Translation
 from training.loop import Evaluation
 
+LOSS_NOTES = {
+    "loss": "−log p per token in nats, teacher forcing",
+    "accuracy": "next token, teacher forcing",
+}
 Parts = dict[str, list[Part]]  # scores of parts of a split, by the criterion that divides it
 
 
@@ -61,9 +68,9 @@ def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluatio
 def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     """Score a split, print the scores, and write the report."""
     evaluator = Evaluator(task, mesh, wanted.decode)
-    theirs = read_hypotheses(wanted.against) if wanted.against else []
+    others = read_hypotheses(wanted.against) if wanted.against else []
     if wanted.against:
-        _check_same_split(len(references(task, wanted.split)), len(theirs))
+        check_same_split(len(references(task, wanted.split)), len(others))
     translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
     scores = evaluator.losses(params, wanted.split) | all_scores(task, translated, wanted.ter)
     drawn = [t.pair for t in translated[: wanted.pictures]]
@@ -73,7 +80,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     parts = lengths(task, translated) | beams(task, params, mesh, wanted)
     result = _result(task, wanted, translated, scores, forced, parts)
     if wanted.against:
-        result["against"] = compared(task, translated, theirs)
+        result["against"] = compare_runs(task, translated, others, wanted.against)
     folder = wanted.folder
     _keep(folder, result, translated)
     _print(task, translated, result)
@@ -146,45 +153,22 @@ def all_scores(task: Translation, translated: list[Translated], ter: bool) -> di
     """Return all scores of the hypotheses; TER, which is slow, only if `ter` is set."""
     scores = score(task, translated) | word_scores(task, translated)
     if ter:
-        ours, references = [t.best.text for t in translated], [t.references for t in translated]
-        scores["ter"] = edit_rate(ours, references, task.lowercase)
+        hypotheses = [t.best.text for t in translated]
+        references = [t.references for t in translated]
+        scores["ter"] = edit_rate(hypotheses, references, task.lowercase)
     return scores
 
 
 def word_scores(task: Translation, translated: list[Translated]) -> dict[str, float]:
     """Return the scores that are quick enough for every part of a split."""
-    ours, references = [t.best.text for t in translated], [t.references for t in translated]
-    ours_in_words = [task.scored_words(text) for text in ours]
+    hypotheses, references = [t.best.text for t in translated], [t.references for t in translated]
+    in_words = [task.scored_words(text) for text in hypotheses]
     references_in_words = [[task.scored_words(text) for text in several] for several in references]
     return {
-        "tokenised_bleu": tokenised_bleu(ours_in_words, references_in_words),
-        "exact": exact_match(ours, references, task.lowercase),
-        "token_error": token_error_rate(ours_in_words, references_in_words),
+        "tokenised_bleu": tokenised_bleu(in_words, references_in_words),
+        "exact": exact_match(hypotheses, references, task.lowercase),
+        "token_error": token_error_rate(in_words, references_in_words),
     }
-
-
-def read_hypotheses(folder: Path) -> list[str]:
-    """Read the hypotheses of a report, one per sentence."""
-    try:
-        return (folder / "hypotheses.txt").read_text("utf-8").split("\n")[:-1]
-    except OSError:
-        raise UserError(
-            f"{folder} has no hypotheses.txt: name a translation run that eval.py has scored"
-        ) from None
-
-
-def _check_same_split(ours: int, theirs: int) -> None:
-    if ours != theirs:
-        raise UserError(
-            f"the other run has {theirs:,} hypotheses and this split {ours:,} sentences: compare "
-            "runs on the same corpus and split"
-        )
-
-
-def compared(task: Translation, translated: list[Translated], theirs: list[str]) -> dict[str, Any]:
-    """Compare with another run's hypotheses by paired bootstrap; by metric and system."""
-    ours, references = [t.best.text for t in translated], [t.references for t in translated]
-    return paired_bootstrap({"other": theirs, "ours": ours}, references, task.lowercase)
 
 
 def lengths(task: Translation, translated: list[Translated]) -> Parts:
@@ -212,28 +196,28 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
     """Print samples, the checkpoints, the scores and all comparisons."""
     for t in translated[:: max(1, len(translated) // 5)][:5]:
         print(
-            "\n".join(f"{name:>15}: {text}" for name, text in sample(task, t).items()), end="\n\n"
+            "\n".join(f"{name:>22}: {text}" for name, text in sample(task, t).items()), end="\n\n"
         )
     steps = ", ".join(map(str, result["checkpoints"]))
-    print(f"{'checkpoint':>15}: {steps}, beam {result['decode']['beam']}")
-    for name, value in result["scores"].items():
-        print(f"{name:>15}: {value:.4f}  {result['signatures'].get(name, '')}".rstrip())
+    print(f"{'checkpoint':>22}: {steps}, beam {result['decode']['beam']}")
+    print_scores(result["scores"], LOSS_NOTES | result["signatures"])
     summary = result["attention"].get("attention")
     if summary:
         print(
-            f"{'attention':>15}: {summary['effective']:.2f} effective of {summary['source']:.1f} "
+            f"{'attention':>22}: {summary['effective']:.2f} effective of {summary['source']:.1f} "
             f"tokens, largest weight {summary['largest']:.2f}, {summary['small']:.0%} of the "
             "weights under .01"
         )
-    for metric, systems in result.get("against", {}).items():
-        ours, other = systems["ours"], systems["other"]
+    for row in comparison_rows(result["against"]) if "against" in result else []:
         print(
-            f"{metric:>15}: {ours['score']:.2f} ± {ours['interval']:.2f}, the other run "
-            f"{other['score']:.2f} ± {other['interval']:.2f}, p = {ours['p']:.3f} (bootstrap)"
+            f"{row['name']:>22}: {row['this']}, other run {row['other']}, difference "
+            f"{row['difference']}, p = {row['p']} (paired bootstrap)"
         )
     for part in result["curves"].get("beam width", []):
-        values = ", ".join(f"{name} {value:.2f}" for name, value in part["scores"].items())
-        print(f"{'beam ' + part['label']:>15}: {values}")
+        values = ", ".join(
+            f"{METRICS[key].name} {METRICS[key].text(x)}" for key, x in part["scores"].items()
+        )
+        print(f"{'beam ' + part['label']:>22}: {values}")
 
 
 def _draw(task: Translation, translated: list[Translated], folder: Path, count: int) -> None:
@@ -249,7 +233,12 @@ def draw_hypothesis(source: list[str], hypothesis: Hypothesis, path: Path) -> No
     """Draw the attention of a translation."""
     assert hypothesis.attention is not None
     tokens = readable([*source, "</s>"]), readable(hypothesis.tokens)
-    heat_map(hypothesis.attention, *tokens, "decoded translation", path)
+    heat_map(
+        hypothesis.attention,
+        *tokens,
+        "attention weights: source tokens across, hypothesis tokens down",
+        path,
+    )
 
 
 def _sentences(
@@ -261,55 +250,59 @@ def _sentences(
     sources = [np.array([*task.source.encode(t.pair.source), EOS]) for t, _ in flat]
     named = evaluator.attention_of(params, sources, [h.ids for _, h in flat])
     entries = iter(named)
-    return [
-        {
-            "text": [task.source.surface(t.pair.source), " | ".join(t.references)],
-            "source": readable([*task.source.tokens(t.pair.source), "</s>"]),
-            "hypotheses": [
-                {
-                    "text": h.text, "tokens": readable(h.tokens), "score": h.score,
-                    "attention": {
-                        name: weights.round(3).tolist() for name, weights in next(entries).items()
-                    },
-                }
-                for h in t.hypotheses
-            ],
-        }
-        for t in translated
-    ]  # fmt: skip
+    sentences = []
+    for t in translated:
+        tokens = readable([*task.source.tokens(t.pair.source), "</s>"])
+        sentences.append(
+            {
+                "text": task.source.surface(t.pair.source),
+                "reference": " | ".join(t.references), "correct": t.best.text in t.references,
+                "source": tokens,
+                "hypotheses": [_page_hypothesis(h, tokens, next(entries)) for h in t.hypotheses],
+            }
+        )  # fmt: skip
+    return sentences
+
+
+def _page_hypothesis(h: Hypothesis, source: list[str], named: Attentions) -> dict[str, Any]:
+    """Return a hypothesis of report.html with its attention by name."""
+    tokens = readable(h.tokens)
+    return {
+        "text": h.text, "tokens": tokens, "score": h.score,
+        "attention": {name: weights.round(3).tolist() for name, weights in named.items()},
+        "focus": focus_token(named["attention"], source, tokens) if named else 0,
+    }  # fmt: skip
 
 
 def page_content(
     task: Translation,
     result: dict[str, Any],
     sentences: list[dict[str, Any]],
-) -> dict[str, Any]:
+) -> ReportPage:
     """Return the content of report.html."""
     data, model = task.config.data, task.config.model
     decode, name = result["decode"], model.name
     if name == "seq2seq":
         parts = [model.decoder.type, model.attention.align, model.attention.score]
         name = parts[0] if model.attention.align == "none" else ", ".join(parts)
-    return {
-        "title": f"{name}: {data.corpus} {data.source}–{data.target}, {result['split']}",
-        "about": (
-            f"{result['sentences']:,} sentences, checkpoint "
-            f"{', '.join(map(str, result['checkpoints']))}, beam {decode['beam']}, "
+    against = result.get("against")
+    return ReportPage(
+        title=f"{name}: {data.corpus} {data.source}–{data.target}, {result['split']}",
+        about=(
+            f"{result['sentences']:,} sentences · checkpoint "
+            f"{', '.join(map(str, result['checkpoints']))} · beam {decode['beam']} · "
             f"length penalty {decode['length_penalty']}"
         ),
-        "scores": [
-            {"name": name, "value": value, "signature": result["signatures"].get(name, "")}
-            for name, value in result["scores"].items()
-        ],
-        "terms": {
-            "examples": "Translations",
-            "source": "source",
-            "target": "translation",
-            "reference": "reference",
+        terms={
+            "examples": "Translations", "source": "Source tokens", "target": "Hypothesis tokens",
+            "prediction": "Hypothesis", "score": "log-probability with penalties",
+            "reference": "Reference",
         },
-        "pictures": [],  # the page draws the attention itself
-        "curves": result["curves"],
-        "selection": [{"name": name, **s} for name, s in result["attention"].items()],
-        "positions": result["attention_by_position"],
-        "sentences": sentences,
-    }
+        examples=sentences,
+        opening=opening_example(sentences),
+        scores=describe_scores(result["scores"], LOSS_NOTES | result["signatures"]),
+        comparison=against and against | {"rows": comparison_rows(against)},
+        chart_groups=chart_groups(result["curves"]),
+        attention=[{"name": name, **s} for name, s in result["attention"].items()],
+        positions=position_chart(result["attention_by_position"]),
+    )  # fmt: skip

@@ -100,7 +100,7 @@ def test_eval_scores_draws_and_compares(run, tmp_path):
         "eval.py", f"--workdir={workdir}", "--split=test", "--pictures=1", f"--out={folder}",
         f"--against={other}",
     )  # fmt: skip
-    for name in ("perplexity", "bleu", "chrf", "exact", "version:"):
+    for name in ("Perplexity", "BLEU", "chrF", "Exact match", "version:"):
         assert name in done.stdout
     kept = json.loads((folder / "scores.json").read_text())
     assert kept["sentences"] == 8 and kept["against"]

@@ -14,6 +14,7 @@ from configs.registry import TASKS, resolve
 from errors import UserError
 from evaluation.classification import confusion, macro_f1
 from evaluation.labelling import chunk_scores
+from evaluation.metrics import METRICS
 from evaluation.predictions import Predictor, mean_losses
 from evaluation.results import Wanted
 from experiment import score_run, train_run
@@ -71,11 +72,13 @@ def test_a_run_from_corpus_to_page(name, tmp_path, alone):
     count = len(task.prepared.split("test"))
     assert (written.count("") if config.task == "labelling" else len(written)) == count
     page = content(workdir / "report.html")
-    assert len(page["pictures"]) == (name in PICTURES)
-    assert len(page["sentences"]) == (0 if name in ("series", "music") else 3)
-    for sentence in page["sentences"]:
-        for rows in sentence["hypotheses"][0]["attention"].values():
-            assert {len(row) for row in rows} <= {len(sentence["source"])}
+    pictured = name in ("series", "music")  # the page draws the attention of other examples itself
+    assert len(page["pictures"]) == pictured
+    assert len(page["examples"]) == (0 if pictured else 3)
+    assert {score["name"] for score in page["scores"]} == {METRICS[key].name for key in scores}
+    for example in page["examples"]:
+        for rows in example["hypotheses"][0]["attention"].values():
+            assert {len(row) for row in rows} <= {len(example["source"])}
 
 
 def test_predictions_come_in_the_corpus_order_from_several_devices(tmp_path, mesh):

@@ -1,62 +1,97 @@
-"""The report in a real browser: pointing at a word highlights the words it attends to."""
+"""The report page in a real browser: the explorer, keyboard use, narrow screens and dark mode."""
 
+import json
+import re
 import shutil
 
+import numpy as np
 import pytest
 
-from evaluation.page import write_report_page
+from evaluation.page import ReportPage, write_report_page
 
 DRIVER, BROWSER = shutil.which("chromedriver"), shutil.which("chromium")
 needs_browser = pytest.mark.skipif(
     not (DRIVER and BROWSER), reason="no chromium and chromedriver on this machine"
 )
+WEIGHTS = [[0.7, 0.2, 0.1], [0.0, 0.05, 0.95]]
+HOSTILE = "the </script> <!--<script> <img src=x onerror=fail()> cat"
 
 
-def content():
-    weights = [[0.7, 0.2, 0.1], [0.0, 0.05, 0.95]]
-    scores = {"tokenised_bleu": 33.0, "exact": 0.5}
-    selection = {
-        "entropy": 0.5, "effective": 1.6, "small": 0.3, "largest": 0.8, "source": 3.0, "words": 40,
-    }  # fmt: skip
-    return {
-        "title": "luong2015: dates", "about": "2 sentences", "pictures": [],
-        "terms": {"examples": "Translations", "source": "source", "target": "ours",
-                  "reference": "reference"},
-        "scores": [{"name": "bleu", "value": 33.3, "signature": "case:mixed"}],
-        "curves": {"source length": [
-            {"label": "1–5", "sentences": 2, "scores": scores},
-            {"label": "6–10", "sentences": 2, "scores": scores},
-        ]},
-        "selection": [{"name": "attention", **selection}], "positions": [selection] * 2,
-        "sentences": [
+def hypothesis(tokens, score, named, focus=0):
+    return {"text": " ".join(tokens[:-1]), "tokens": tokens, "score": score,
+            "attention": named, "focus": focus}  # fmt: skip
+
+
+def make_page(**changes):
+    """A page with all of its parts: two translations, one of a Transformer with two heads."""
+    head = {"layer 0": WEIGHTS, "layer 0 head 0": WEIGHTS, "layer 0 head 1": WEIGHTS[::-1]}
+    heads = {"attention": WEIGHTS, **head}
+    bars = [
+        {"label": label, "value": value, "text": f"{value:.2f}", "note": "2 sentences"}
+        for label, value in (("1–5", 33.0), ("over 30", 11.0))
+    ]
+    chart = {"title": "Tokenized BLEU (0–100, higher is better)", "bars": bars}
+    summary = {"name": "attention", "entropy": 0.5, "effective": 1.6, "small": 0.3,
+               "largest": 0.8, "source": 3.0, "words": 40}  # fmt: skip
+    comparison = {"name": "BLEU", "label": "BLEU (0–100, higher is better)", "this": "33.30 ± 1.00",
+                  "other": "30.00 ± 1.00", "difference": "+3.30", "p": "0.012"}  # fmt: skip
+    different = {"source": HOSTILE, "reference": "die Katze", "this": "Katze", "other": "Hund",
+                 "chrf_this": 60.0, "chrf_other": 5.0}  # fmt: skip
+    page = ReportPage(
+        title="luong2015: dates",
+        about="2 sentences",
+        terms={"examples": "Translations", "source": "Source tokens", "target": "Hypothesis tokens",
+               "prediction": "Hypothesis", "score": "log-probability", "reference": "Reference"},
+        examples=[
             {
-                "text": ["the </script> <!--<script> cat", "die Katze"],
+                "text": "猫がいる", "reference": "هناك قطة", "correct": True,
+                "source": ["猫", "が", "</s>"],
+                "hypotheses": [hypothesis(["هناك", "قطة"], -1.0, {"attention": WEIGHTS})],
+            },
+            {
+                "text": HOSTILE, "reference": "die Katze", "correct": False,
                 "source": ["the", "cat", "</s>"],
                 "hypotheses": [
-                    {"text": "Katze", "tokens": ["Katze", "</s>"], "score": -0.1,
-                     "attention": {"attention": weights, "layer 0 head 1": weights[::-1]}},
-                    {"text": "Hund", "tokens": ["Hund", "</s>"], "score": -3.2,
-                     "attention": {"attention": weights[::-1], "layer 0 head 1": weights}},
+                    hypothesis(["Katze", "</s>"], -0.1, heads, focus=1),
+                    hypothesis(["Hund", "</s>"], -3.2, {"attention": WEIGHTS[::-1]}),
                 ],
             },
-            {
-                "text": ["猫がいる", "هناك قطة"],
-                "source": ["猫", "が", "</s>"],
-                "hypotheses": [{"text": "هناك قطة", "tokens": ["هناك", "قطة"], "score": -1.0,
-                                "attention": {"attention": weights}}],
-            },
         ],
-    }  # fmt: skip
+        opening=1,
+        scores=[{"name": "BLEU", "unit": "sacreBLEU, 0–100", "direction": "higher is better",
+                 "value": "33.30", "signature": "case:mixed|" * 8},
+                {"name": "Exact match", "unit": "%", "direction": "higher is better",
+                 "value": "50.00", "signature": ""}],
+        comparison={"run": "runs/other/eval/test", "rows": [comparison], "sentences": [different]},
+        chart_groups=[
+            {"title": "Scores by source length in tokens", "charts": [chart], "notes": []},
+            {"title": "Scores by beam width", "charts": [],
+             "notes": ["Exact match is 0.00 % in every bucket."]},
+        ],
+        attention=[summary],
+        positions={"title": "Effective number of attended tokens by target position", "bars": bars},
+        confusion={"good": {"good": 3, "bad": 1}, "bad": {"good": 0, "bad": 4}},
+    )  # fmt: skip
+    return page._replace(**changes)
 
 
 def test_a_sentence_cannot_break_the_page(tmp_path):
-    write_report_page(tmp_path / "report.html", content())
+    write_report_page(tmp_path / "report.html", make_page())
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert page.count("</script>") == 2 and "http" not in page.replace("http-equiv", "")
+    assert page.count("</script>") == 2 and "http" not in page
+    assert not re.search(r"/\*[A-Z]+\*/", page)  # all placeholders are filled
+    data = json.loads(page.split('type="application/json">')[1].split("</script>")[0])
+    assert data["examples"][1]["text"] == HOSTILE and data["about"].endswith(str(tmp_path))
+
+
+def test_the_page_contains_no_number_that_json_lacks(tmp_path):
+    page = make_page(attention=[{"entropy": float(np.nan)}])
+    write_report_page(tmp_path / "report.html", page)
+    assert "NaN" not in (tmp_path / "report.html").read_text("utf-8").split('id="data"')[1]
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
+def driver(tmp_path_factory):
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -65,72 +100,187 @@ def browser(tmp_path_factory):
     profile = tmp_path_factory.mktemp("profile")
     for flag in (
         "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
-        "--window-size=1200,1600",
         "--disable-background-networking", "--disable-component-update", "--disable-sync",
         f"--user-data-dir={profile}",
     ):  # fmt: skip
         options.add_argument(flag)
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    folder = tmp_path_factory.mktemp("page")
-    write_report_page(folder / "report.html", content())
-    driver.get((folder / "report.html").as_uri())
     yield driver
     driver.quit()
 
 
-def words(browser, side):
-    return browser.find_elements("css selector", f"#{side} .word")
+@pytest.fixture
+def show(driver, tmp_path):
+    """A function that opens a page at a width and in a color scheme."""
+
+    def open_page(page=None, width=1400, scheme="light"):
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        write_report_page(tmp_path / "report.html", page or make_page())
+        driver.get((tmp_path / "report.html").as_uri())
+        return driver
+
+    yield open_page
+    assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def tokens(browser, side):
+    return browser.find_elements("css selector", f"#{side} .token")
+
+
+def texts(browser, side):
+    return [token.text.split("\n")[0] for token in tokens(browser, side)]
 
 
 def weights(browser, side="source"):
-    found = [word.get_attribute("data-weight") for word in words(browser, side)]
+    found = [token.get_attribute("data-weight") for token in tokens(browser, side)]
     return [float(weight) for weight in found if weight]
 
 
-@needs_browser
-def test_pointing_at_a_word_highlights_what_it_attends_to(browser):
+def marked(browser, selector):
+    """The numbers of the marked elements among those that the selector finds."""
+    found = browser.find_elements("css selector", selector)
+    return [i for i, node in enumerate(found) if "marked" in node.get_attribute("class").split()]
+
+
+def point_at(browser, element):
     from selenium.webdriver import ActionChains
 
-    assert weights(browser) == []
-    ActionChains(browser).move_to_element(words(browser, "target")[0]).perform()
+    ActionChains(browser).move_to_element(element).perform()
+
+
+@needs_browser
+def test_the_page_opens_with_the_chosen_sentence_and_one_pinned_token(show):
+    browser = show()
+    assert texts(browser, "source") == ["the", "cat", "</s>"]
+    assert weights(browser) == [0.0, 0.05, 0.95]  # of the second target token
+    assert marked(browser, "#target .token") == marked(browser, "#heat .row-label") == [1]
+    headings = [node.text for node in browser.find_elements("css selector", "h2")]
+    assert headings[:2] == ["Translations", "Scores"]
+    readout = browser.find_element("id", "readout").text
+    assert readout == "“</s>” gives its largest weight, 0.95, to “</s>”."
+    frame = browser.find_element("id", "row-frame").rect
+    row = browser.find_elements("css selector", "#heat .cell")[3].rect
+    assert abs(frame["y"] - row["y"]) <= 2 and abs(frame["height"] - row["height"]) <= 4
+
+
+@needs_browser
+def test_pointing_at_a_token_or_cell_shows_its_weights(show):
+    browser = show()
+    point_at(browser, tokens(browser, "target")[0])
     assert weights(browser) == [0.7, 0.2, 0.1]
-    lit = words(browser, "source")[0].value_of_css_property("background-color")
-    assert lit != words(browser, "source")[2].value_of_css_property("background-color")
-    ActionChains(browser).move_to_element(words(browser, "source")[2]).perform()
-    assert weights(browser, "target") == [0.1, 0.95]  # the target words that attend to it
+    lit, dim = (
+        tokens(browser, "source")[i].value_of_css_property("background-color") for i in (0, 2)
+    )
+    assert lit != dim and marked(browser, "#heat .row-label") == [0]
+    point_at(browser, tokens(browser, "source")[2])
+    assert weights(browser, "target") == [0.1, 0.95]  # of the target tokens that attend to it
+    assert marked(browser, "#heat .column-label") == [2]
+    cells = browser.find_elements("css selector", "#heat .cell")
+    assert len(cells) == 6
+    point_at(browser, cells[4])  # the second target token and the second source token
+    assert weights(browser) == [0.0, 0.05, 0.95]
+    assert marked(browser, "#source .token") == [1] and marked(browser, "#target .token") == [1]
+    assert browser.find_element("id", "readout").text == "“</s>” gives the weight 0.05 to “cat”."
 
 
 @needs_browser
-def test_every_head_and_hypothesis_can_be_chosen(browser):
-    from selenium.webdriver import ActionChains
+def test_every_head_and_hypothesis_can_be_chosen(show):
     from selenium.webdriver.support.ui import Select
 
-    Select(browser.find_element("id", "map")).select_by_value("layer 0 head 1")
-    ActionChains(browser).move_to_element(words(browser, "target")[0]).perform()
+    browser = show()
+    heads = browser.find_elements("css selector", "#heads .head")
+    assert [head.get_attribute("data-map") for head in heads] == [
+        "layer 0", "layer 0 head 0", "layer 0 head 1",
+    ]  # fmt: skip
+    assert heads[0].get_attribute("aria-pressed") == "true"  # the mean of the last layer
+    heads[2].click()
+    assert heads[2].get_attribute("aria-pressed") == "true"
+    point_at(browser, tokens(browser, "target")[0])
     assert weights(browser) == [0.0, 0.05, 0.95]
     Select(browser.find_element("id", "hypothesis")).select_by_index(1)
-    assert [word.text.split("\n")[0] for word in words(browser, "target")] == ["Hund", "</s>"]
-    ActionChains(browser).move_to_element(words(browser, "target")[1]).perform()
-    assert weights(browser) == [0.0, 0.05, 0.95]
+    assert texts(browser, "target") == ["Hund", "</s>"]
+    assert weights(browser) == [0.0, 0.05, 0.95]  # the first token is pinned
+    assert not browser.find_element("id", "heads").is_displayed()
 
 
 @needs_browser
-def test_the_page_can_be_used_by_keyboard(browser):
+def test_the_page_can_be_used_by_keyboard(show):
     from selenium.webdriver import Keys
 
-    sentences = browser.find_element("id", "list")
-    sentences.send_keys(Keys.ARROW_DOWN)
-    assert [word.text.split("\n")[0] for word in words(browser, "source")] == ["猫", "が", "</s>"]
-    words(browser, "target")[0].send_keys(Keys.ARROW_LEFT)  # Arabic is written from right to left
-    assert browser.switch_to.active_element == words(browser, "target")[1]
+    browser = show()
+    heads = browser.find_elements("css selector", "#heads .head")
+    heads[0].send_keys(Keys.ARROW_RIGHT)
+    assert browser.switch_to.active_element == heads[1]
+    examples = browser.find_element("id", "list")
+    examples.send_keys(Keys.ARROW_UP)
+    assert texts(browser, "source") == ["猫", "が", "</s>"]
+    tokens(browser, "target")[0].send_keys(Keys.ARROW_LEFT)  # Arabic runs from right to left
+    assert browser.switch_to.active_element == tokens(browser, "target")[1]
     assert weights(browser) == [0.0, 0.05, 0.95]
     browser.switch_to.active_element.send_keys(Keys.ENTER)
-    sentences.send_keys("")  # moves the focus: the selected word stays highlighted
+    examples.send_keys("")  # moves the focus: the pinned token stays highlighted
     assert weights(browser) == [0.0, 0.05, 0.95]
+    browser.find_element("id", "find").send_keys("katze")
+    assert len(browser.find_elements("css selector", "#list li")) == 1
 
 
 @needs_browser
-def test_the_page_has_no_errors(browser):
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-    assert len(browser.find_elements("css selector", "#curves svg")) == 2
-    assert len(browser.find_elements("css selector", "#selection tr")) == 2
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_page_is_readable(show, width, scheme):
+    long = [f"word{i}" for i in range(60)]
+    example = make_page().examples[1] | {
+        "source": long,
+        "hypotheses": [hypothesis(long, -1.0, {"attention": np.eye(60).tolist()})],
+    }
+    browser = show(make_page(examples=[example], opening=0), width, scheme)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    script = "return document.querySelector('#heat .column-label').getBoundingClientRect().width"
+    assert browser.execute_script(script) >= 12  # pixels: labels do not overlap
+    for selector in ("body", ".muted", "#source .token", ".row-label.marked", "th", "dt"):
+        assert contrast(browser, selector) >= 4.5, selector  # WCAG AA
+    assert len(browser.find_elements("css selector", ".bars .bar")) == 2
+    assert len(browser.find_elements("css selector", "#attention tr")) == 2
+    text = browser.execute_script("return document.querySelector('main').innerText")
+    for part in ("33.30 ± 1.00", "+3.30", "0.012", "higher is better", "50.00 %", "chrF 60.0",
+                 "Exact match is 0.00 % in every bucket."):  # fmt: skip
+        assert part in text
+
+
+# Draws the color of the text and of all backgrounds behind it, from the page to the element.
+CONTRAST = """
+const node = document.querySelector(arguments[0]), stack = [];
+for (let n = node; n; n = n.parentElement) stack.unshift(getComputedStyle(n).backgroundColor);
+const pen = new OffscreenCanvas(1, 1).getContext("2d");
+const luminance = colors => {
+  for (const color of colors) { pen.fillStyle = color; pen.fillRect(0, 0, 1, 1); }
+  const [r, g, b] = [...pen.getImageData(0, 0, 1, 1).data].map(
+    x => (x /= 255) <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
+  return .2126 * r + .7152 * g + .0722 * b;
+};
+return [luminance(stack), luminance([...stack, getComputedStyle(node).color])];
+"""
+
+
+def contrast(browser, selector):
+    """The contrast ratio of an element's text, as WCAG defines it."""
+    low, high = sorted(browser.execute_script(CONTRAST, selector))
+    return (high + 0.05) / (low + 0.05)
+
+
+@needs_browser
+def test_labels_and_missing_parts(show):
+    label = hypothesis(["B-NP", "O"], None, {}) | {"gold": ["B-NP", "B-VP"]}
+    example = {"text": "cats sleep", "reference": "", "correct": False,
+               "source": ["cats", "sleep"], "hypotheses": [label]}  # fmt: skip
+    page = make_page(examples=[example], opening=0, comparison=None, chart_groups=[], attention=[],
+                     confusion={}, positions=None)  # fmt: skip
+    browser = show(page, 390)
+    shown = [token.text.split("\n") for token in tokens(browser, "source")]
+    assert shown == [["cats", "B-NP"], ["sleep", "O, gold B-VP"]]
+    headings = [node.text for node in browser.find_elements("css selector", "h2")]
+    assert headings == ["Translations", "Scores"]
+    assert not browser.find_element("id", "maps").is_displayed()

@@ -83,7 +83,7 @@ def test_the_bootstrap_tells_a_real_difference_from_chance():
 
     systems = {"base": corrupted(0.2, 1), "alike": corrupted(0.2, 2), "worse": corrupted(0.4, 3)}
     systems["same"] = systems["base"]
-    bleu = paired_bootstrap(systems, [[r] for r in references], samples=200)["BLEU"]
+    bleu = paired_bootstrap(systems, [[r] for r in references], samples=200)["bleu"]
     assert bleu["worse"]["p"] < 0.01 < 0.05 < bleu["alike"]["p"]
     assert bleu["base"]["p"] == bleu["same"]["p"] == 1
     assert bleu["worse"]["score"] < bleu["base"]["score"]

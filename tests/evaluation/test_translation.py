@@ -122,9 +122,15 @@ def test_a_report_contains_all_scores_and_comparisons(params, tiny_task, mesh, t
     names = {"perplexity", "bleu", "tokenised_bleu", "chrf", "ter", "exact", "token_error"}
     assert names <= kept["scores"].keys()
     assert kept["decode"]["beam"] == 1
-    assert {"score", "interval", "p"} <= kept["against"]["BLEU"]["ours"].keys()
+    against = kept["against"]
+    assert against["run"] == str(other) and against["scores"].keys() == {"bleu", "chrf", "exact"}
+    assert {"score", "interval", "p"} <= against["scores"]["bleu"]["this"].keys()
+    assert all(row["other"] == "Mai" != row["this"] for row in against["sentences"])
     assert [part["label"] for part in kept["curves"]["beam width"]] == ["1", "2"]
     assert sum(part["sentences"] for part in kept["curves"]["source length"]) == 12
     assert (tmp_path / "hypotheses.txt").read_text().count("\n") == 12
     assert (tmp_path / "attention-0.png").read_bytes().startswith(b"\x89PNG")
-    assert kept["signatures"]["bleu"] in capsys.readouterr().out
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert str(other) in page and "Scores by beam width" in page
+    printed = capsys.readouterr().out
+    assert kept["signatures"]["bleu"] in printed and "p = " in printed and "ours" not in printed

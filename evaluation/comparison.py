@@ -1,0 +1,108 @@
+"""The comparison of a translation run with another one, for eval.py --against."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from errors import UserError
+from evaluation.bootstrap import mean_score, mean_statistics, paired_bootstrap_p
+from evaluation.evaluator import Translated
+from evaluation.metrics import metric_of
+from evaluation.scores import exact_matches, paired_bootstrap, sentence_chrf
+from tasks.translation import Translation
+
+MOST_DIFFERENT = 5  # sentences per direction that are shown
+
+
+def read_hypotheses(folder: Path) -> list[str]:
+    """Read the hypotheses of a report, one per sentence."""
+    try:
+        return (folder / "hypotheses.txt").read_text("utf-8").split("\n")[:-1]
+    except OSError:
+        raise UserError(
+            f"{folder} has no hypotheses.txt: name a translation run that eval.py has scored"
+        ) from None
+
+
+def check_same_split(sentences: int, hypotheses: int) -> None:
+    """Raise an error if the other run has hypotheses for a different number of sentences."""
+    if sentences != hypotheses:
+        raise UserError(
+            f"the other run has {hypotheses:,} hypotheses and this split {sentences:,} sentences: "
+            "compare runs on the same corpus and split"
+        )
+
+
+def compare_runs(
+    task: Translation, translated: list[Translated], others: list[str], folder: Path
+) -> dict[str, Any]:
+    """Compare the best hypotheses with those of another run, whose report is in `folder`.
+
+    "scores" has, by metric and for "this" and the "other" run, the score, the half width of its
+    95 % confidence interval and the p-value of the paired bootstrap. "sentences" has the sentences
+    whose chrF differs most.
+    """
+    hypotheses = [t.best.text for t in translated]
+    references = [t.references for t in translated]
+    scores: dict[str, Any] = paired_bootstrap(
+        {"other": others, "this": hypotheses}, references, task.lowercase
+    )
+    matches = {
+        name: exact_matches(texts, references, task.lowercase)
+        for name, texts in (("other", others), ("this", hypotheses))
+    }
+    statistics = {name: [mean_statistics(values)] for name, values in matches.items()}
+    p = paired_bootstrap_p(statistics["this"], statistics["other"], mean_score)
+    scores["exact"] = {
+        name: {"score": sum(values) / len(values), "interval": None, "p": p}
+        for name, values in matches.items()
+    }
+    sentences = _most_different(task, translated, others)
+    return {"run": str(folder), "scores": scores, "sentences": sentences}
+
+
+def _most_different(
+    task: Translation, translated: list[Translated], others: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the sentences in which one run's chrF exceeds the other's most, best first."""
+    rows = []
+    for t, other in zip(translated, others, strict=True):
+        if t.best.text != other:
+            both = [sentence_chrf(x, t.references, task.lowercase) for x in (t.best.text, other)]
+            rows.append(
+                {
+                    "source": task.source.surface(t.pair.source),
+                    "reference": " | ".join(t.references),
+                    "this": t.best.text, "other": other,
+                    "chrf_this": both[0], "chrf_other": both[1],
+                }
+            )  # fmt: skip
+
+    def gain(row: dict[str, Any]) -> float:
+        return row["chrf_this"] - row["chrf_other"]
+
+    rows.sort(key=gain, reverse=True)
+    better = [row for row in rows if gain(row) > 0][:MOST_DIFFERENT]
+    worse = [row for row in rows if gain(row) < 0][-MOST_DIFFERENT:]
+    return better + worse
+
+
+def comparison_rows(comparison: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the scores of a comparison as text: one row per metric."""
+    rows = []
+    for key, runs in comparison["scores"].items():
+        metric, this, other = metric_of(key), runs["this"], runs["other"]
+
+        def score(run: dict[str, Any], metric: Any = metric) -> str:
+            interval = "" if run["interval"] is None else f" ± {metric.text(run['interval'])}"
+            return metric.text(run["score"]) + interval
+
+        difference = metric.scale * (this["score"] - other["score"])
+        rows.append(
+            {
+                "name": metric.name, "label": metric.label,
+                "this": score(this), "other": score(other),
+                "difference": f"{difference:+.2f}".replace("-", "−"), "p": f"{this['p']:.3f}",
+            }
+        )  # fmt: skip
+    return rows

@@ -1,0 +1,62 @@
+"""The choice of the example and of the token with which report.html opens."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+MODERATE = range(8, 25)  # source tokens of an example that fits on a screen and is not trivial
+
+
+def focus_token(weights: np.ndarray, source: Sequence[str], target: Sequence[str]) -> int:
+    """Return the target position to highlight first, given attention weights [target, source].
+
+    Reordering is easy to see where attention clearly moves backward. The longest token of these
+    positions is chosen, or position 0 if attention never moves backward.
+    """
+    places, movements = _backward_movements(weights, source, target)
+    clear = places[movements > movements.max(initial=0) / 2].tolist()
+    return max(clear, key=lambda t: len(target[t]), default=0)
+
+
+def opening_example(examples: Sequence[Mapping[str, Any]]) -> int:
+    """Return the number of the example with which the page opens.
+
+    Examples of moderate length with a correct prediction come first, then other examples of
+    moderate length, then all others. Among equals, the example is chosen whose best hypothesis has
+    the most backward movements of attention, so that the page opens with reordering.
+    """
+
+    def interest(i: int) -> tuple[bool, bool, float]:
+        example, best = examples[i], examples[i]["hypotheses"][0]
+        moderate = len(example["source"]) in MODERATE
+        total = 0.0
+        if best["attention"]:
+            weights = np.array(best["attention"]["attention"])
+            movements = _backward_movements(weights, example["source"], best["tokens"])[1]
+            total = float(movements.sum())
+        return moderate, moderate and example["correct"], total
+
+    return max(range(len(examples)), key=interest, default=0)
+
+
+def _backward_movements(
+    weights: np.ndarray, source: Sequence[str], target: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return target positions and the strength of the backward movement of attention to each.
+
+    Attention moves backward if the heaviest source position of a target token lies before that of
+    the preceding one. The strength is the smaller of the two weights, and 0 for other movements.
+    Target tokens that are punctuation or </s> are skipped, and movements to such source tokens do
+    not count, because the attention of punctuation is often arbitrary.
+    """
+    heaviest, largest = weights.argmax(axis=1), weights.max(axis=1)
+    places = np.flatnonzero(_are_words(target))
+    smaller = np.minimum(largest[places][1:], largest[places][:-1])
+    backward = np.diff(heaviest[places]) < 0
+    counted = backward & np.array(_are_words(source))[heaviest[places][1:]]
+    return places[1:], np.where(counted, smaller, 0)
+
+
+def _are_words(tokens: Sequence[str]) -> list[bool]:
+    return [token != "</s>" and any(map(str.isalnum, token)) for token in tokens]

@@ -1,0 +1,94 @@
+"""The names, units and directions of scores, for everything that shows scores to people."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Metric(NamedTuple):
+    """How a score is shown. `scale` converts the stored value to the unit."""
+
+    name: str
+    unit: str = ""
+    higher_is_better: bool | None = None  # None: the score does not rate the model
+    scale: float = 1.0
+    form: str = ".2f"
+    note: str = ""  # how the score is computed, if it has no signature
+
+    @property
+    def direction(self) -> str:
+        """Return "higher is better", "lower is better", or nothing."""
+        words = {True: "higher is better", False: "lower is better", None: ""}
+        return words[self.higher_is_better]
+
+    @property
+    def label(self) -> str:
+        """Return the name with unit and direction, such as "BLEU (0–100, higher is better)"."""
+        details = ", ".join(filter(None, (self.unit, self.direction)))
+        return f"{self.name} ({details})" if details else self.name
+
+    def text(self, value: float) -> str:
+        """Return a stored value in the metric's unit, without the unit."""
+        if not math.isfinite(value):
+            return "n/a"
+        return format(self.scale * value, self.form if abs(value) < 1e6 else ".4g")
+
+
+def _percent(name: str, higher_is_better: bool | None, note: str = "") -> Metric:
+    return Metric(name, "%", higher_is_better, scale=100, note=note)
+
+
+# By the keys of "scores" in scores.json, which stores fractions where the unit is %.
+METRICS = {
+    "loss": Metric("Loss", "", False, form=".4g"),
+    "perplexity": Metric("Perplexity", "per token", False, form=".3f", note="exp of the loss"),
+    "accuracy": _percent("Accuracy", True),
+    "bleu": Metric("BLEU", "sacreBLEU, 0–100", True),
+    "tokenised_bleu": Metric("Tokenized BLEU", "0–100", True),
+    "chrf": Metric("chrF", "sacreBLEU, 0–100", True),
+    "ter": Metric("TER", "edits per 100 reference words", False),
+    "exact": _percent("Exact match", True, "hypotheses that equal a reference"),
+    "token_error": _percent("Token error rate", False, "edits per reference token"),
+    "alignment_error": _percent("Alignment error rate", False, "teacher-forced attention"),
+    "precision": _percent("Chunk precision", True),
+    "recall": _percent("Chunk recall", True),
+    "f1": _percent("Chunk F1", True),
+    "error": _percent("Error rate", False),
+    "macro_f1": _percent("Macro F1", True, "mean F1 of the classes"),
+    "most_frequent": _percent("Baseline accuracy", None, "the most frequent candidate"),
+}
+
+
+def metric_of(key: str) -> Metric:
+    """Return the metric of a score; a score that METRICS lacks is shown under its key."""
+    return METRICS.get(key, Metric(key, form=".4g"))
+
+
+def describe_scores(
+    scores: Mapping[str, float], signatures: Mapping[str, str]
+) -> list[dict[str, str]]:
+    """Return the rows of a table of scores: name, unit, direction, value and signature.
+
+    A score without a signature has a note about its computation instead.
+    """
+    rows = []
+    for key, value in scores.items():
+        metric = metric_of(key)
+        rows.append(
+            {
+                "name": metric.name, "unit": metric.unit, "direction": metric.direction,
+                "value": metric.text(value), "signature": signatures.get(key, metric.note),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def print_scores(scores: Mapping[str, float], signatures: Mapping[str, str]) -> None:
+    """Print one line per score: name, value, unit, direction and signature."""
+    for key, value in scores.items():
+        metric = metric_of(key)
+        details = metric.label.removeprefix(metric.name).strip()
+        line = (
+            f"{metric.name:>22}: {metric.text(value)} {details}  {signatures.get(key, metric.note)}"
+        )
+        print(line.rstrip())

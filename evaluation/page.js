@@ -1,0 +1,465 @@
+"use strict";
+// Builds the page from the content that evaluation/page.py has written into it. All text of the
+// content is inserted with textContent, so that no sentence is interpreted as HTML.
+
+const byId = id => document.getElementById(id);
+const content = JSON.parse(byId("data").textContent);
+
+// Append a new element to `parent` and return it. `properties` are DOM properties.
+function add(parent, tag, text = "", properties = {}) {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.textContent = text;
+  parent.append(node);
+  return node;
+}
+
+const round = value => (value ?? 0).toFixed(2).replace("-", "−");
+const largestOf = values => Math.max(...values.map(value => value ?? 0), 1e-9);
+
+
+// ---- Explorer ----------------------------------------------------------------------------------
+
+// The chosen example, hypothesis and attention map; the pinned target token; and the token or cell
+// under the pointer or with the focus.
+const state = { example: 0, hypothesis: 0, map: "", pinned: null, target: null, source: null };
+
+const example = () => content.examples[state.example];
+const hypothesis = () => example().hypotheses[state.hypothesis];
+const mapNames = () => Object.keys(hypothesis().attention);
+const weights = () => hypothesis().attention[state.map] ?? null;
+
+// Maps are named "attention" or, in a Transformer, "layer 0" (the mean of its heads) and
+// "layer 0 head 0". The "attention" of a Transformer equals the mean of its last layer.
+const isLayer = name => name.startsWith("layer ");
+const isHead = name => name.includes(" head ");
+const mapLabel = name => isHead(name) ? name.replace(" head", ", head") : isLayer(name) ? `${name}, mean of the heads` : name;
+const initialMap = names => names.filter(name => isLayer(name) && !isHead(name)).at(-1) ?? names[0] ?? "";
+
+function buildExplorer() {
+  byId("examples-title").textContent = content.terms.examples;
+  byId("find").oninput = buildList;
+  byId("list").onkeydown = moveInList;
+  byId("hypothesis").onchange = event => showHypothesis(Number(event.target.value));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", buildHeads);
+  buildList();
+  showExample(content.opening);
+}
+
+function buildList() {
+  const wanted = byId("find").value.toLowerCase();
+  const matches = ({ text, reference }) => `${text} ${reference}`.toLowerCase().includes(wanted);
+  byId("list").replaceChildren();
+  content.examples.forEach((item, i) => {
+    if (!matches(item)) return;
+    const line = add(byId("list"), "li", item.text, { id: `example-${i}`, title: item.text });
+    line.setAttribute("role", "option");
+    line.dir = "auto";
+    line.onclick = () => showExample(i);
+  });
+  markInList();
+}
+
+function markInList() {
+  const list = byId("list"), chosen = byId(`example-${state.example}`);
+  for (const line of list.children) line.setAttribute("aria-selected", line === chosen);
+  list.setAttribute("aria-activedescendant", chosen ? chosen.id : "");
+  if (!chosen) return;
+  // Scroll the list only: scrollIntoView would also scroll the page.
+  const top = chosen.offsetTop - list.scrollTop, bottom = top + chosen.offsetHeight;
+  if (top < 0 || bottom > list.clientHeight) list.scrollTop += top - list.clientHeight / 2;
+}
+
+function moveInList(event) {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step) return;
+  const lines = [...byId("list").children];
+  const next = lines[lines.findIndex(line => line.id === `example-${state.example}`) + step];
+  if (next) next.click();
+  event.preventDefault();
+}
+
+function showExample(number) {
+  state.example = number;
+  markInList();
+  const { hypotheses } = example();
+  byId("hypothesis-label").hidden = hypotheses.length < 2;
+  byId("hypothesis").replaceChildren();
+  hypotheses.forEach(({ score }, rank) => {
+    add(byId("hypothesis"), "option", `${rank + 1} of ${hypotheses.length} (${round(score)})`, { value: rank });
+  });
+  showHypothesis(0);
+}
+
+function showHypothesis(rank) {
+  state.hypothesis = rank;
+  state.target = state.source = null;
+  const names = mapNames();
+  if (!names.includes(state.map)) state.map = initialMap(names);
+  state.pinned = names.length ? hypothesis().focus : null;
+  byId("instructions").hidden = !names.length;
+  byId("maps").hidden = !names.length;
+  buildTexts();
+  buildTokens();
+  buildHeatMap();
+  buildHeads();
+  highlight();
+}
+
+function buildTexts() {
+  const { terms } = content, { text, score } = hypothesis();
+  byId("texts").replaceChildren();
+  const line = (term, value) => {
+    add(byId("texts"), "dt", term);
+    return add(byId("texts"), "dd", value, { dir: "auto" });
+  };
+  const prediction = line(terms.prediction, text);
+  if (score !== null) add(prediction, "small", `  (${terms.score} ${round(score)})`);
+  if (example().reference) line(terms.reference, example().reference);
+}
+
+function buildTokens() {
+  const { gold, tokens } = hypothesis();
+  byId("source-title").textContent = content.terms.source;
+  byId("target-title").textContent = content.terms.target ?? "";
+  byId("target-title").hidden = byId("target").hidden = Boolean(gold) || !tokens.length;
+  for (const side of ["source", "target"]) byId(side).classList.toggle("plain", !mapNames().length);
+  if (gold) {
+    buildLabels(tokens, gold);
+  } else {
+    fillTokens("source", example().source);
+    fillTokens("target", tokens);
+  }
+}
+
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
+
+function fillTokens(side, tokens) {
+  const box = byId(side);
+  box.replaceChildren();
+  box.dir = RIGHT_TO_LEFT.test(tokens.join("")) ? "rtl" : "ltr";  // dir=auto ignores <bdi>
+  tokens.forEach((token, i) => {
+    const node = add(box, "span", "", { className: "token", tabIndex: i ? -1 : 0 });
+    add(node, "bdi", token);
+    add(node, "small");
+    if (!mapNames().length) return;
+    node.setAttribute("role", "button");
+    node.onmouseenter = node.onfocus = () => point({ [side]: i });
+    node.onmouseleave = node.onblur = () => point({});
+    if (side === "target") node.onclick = () => pin(i);
+    node.onkeydown = event => {
+      const direction = box.dir === "rtl" ? -1 : 1;
+      moveFocus(event, [...box.children], i, { ArrowRight: direction, ArrowLeft: -direction });
+      if (event.key === "Enter" || event.key === " ") {
+        node.click();
+        event.preventDefault();
+      }
+    };
+  });
+}
+
+// Show each word above its predicted label; a wrong label is followed by the gold label.
+function buildLabels(labels, gold) {
+  const box = byId("source");
+  box.replaceChildren();
+  example().source.forEach((word, i) => {
+    const wrong = labels[i] !== gold[i];
+    const node = add(box, "span", "", { className: wrong ? "token labeled wrong" : "token labeled" });
+    add(node, "bdi", word);
+    add(node, "small", wrong ? `${labels[i]}, gold ${gold[i]}` : labels[i]);
+  });
+}
+
+// Move the focus from item `i` by the step that `steps` has for the pressed key.
+function moveFocus(event, items, i, steps) {
+  const next = { Home: 0, End: items.length - 1 }[event.key] ?? i + steps[event.key];
+  if (!items[next]) return;
+  items.forEach((item, j) => { item.tabIndex = j === next ? 0 : -1; });
+  items[next].focus();
+  event.preventDefault();
+}
+
+function buildHeatMap() {
+  const heat = byId("heat"), rows = weights();
+  heat.replaceChildren();
+  if (!rows) return;
+  const { source } = example(), { tokens } = hypothesis();
+  byId("heat-title").textContent = `Attention weights${isLayer(state.map) ? `: ${mapLabel(state.map)}` : ""}`;
+  heat.setAttribute("aria-label", "Heat map of the attention weights: one row per target token, one column per source token");
+  heat.style.gridTemplateColumns = `max-content repeat(${source.length}, var(--cell))`;
+  heat.style.gridTemplateRows = `max-content repeat(${tokens.length}, 1.6rem)`;
+  const largest = largestOf(rows.flat());
+  byId("largest").textContent = round(largest);
+  add(heat, "span");
+  source.forEach(token => add(heat, "bdi", token, { className: "column-label", title: token }));
+  tokens.forEach((token, t) => {
+    const label = add(heat, "bdi", token, { className: "row-label", title: token });
+    label.onmouseenter = () => point({ target: t });
+    label.onclick = () => pin(t);
+    rows[t].forEach((weight, s) => {
+      const cell = add(heat, "span", "", { className: "cell" });
+      cell.style.setProperty("--shade", (100 * (weight ?? 0) / largest).toFixed(1));
+      cell.onmouseenter = () => point({ target: t, source: s });
+      cell.onclick = () => pin(t);
+    });
+  });
+  heat.onmouseleave = () => point({});
+  add(heat, "span", "", { id: "row-frame", className: "frame" });
+  add(heat, "span", "", { id: "column-frame", className: "frame" });
+  fitCells();
+}
+
+// Cells are as wide as the page allows, but wide enough for the labels; wider maps scroll.
+function fitCells() {
+  const heat = byId("heat"), columns = example().source.length;
+  const label = largestOf([...heat.querySelectorAll(".row-label")].map(node => node.offsetWidth));
+  const free = byId("maps").clientWidth - label - columns - 4;
+  heat.style.setProperty("--cell", `${Math.max(15, Math.min(34, free / columns)).toFixed(1)}px`);
+}
+
+// Draw all layers and heads of a Transformer as small heat maps with one common scale.
+function buildHeads() {
+  const box = byId("heads"), names = mapNames().filter(isLayer);
+  box.replaceChildren();
+  box.hidden = !names.length;
+  const largest = largestOf(names.flatMap(name => hypothesis().attention[name].flat()));
+  const layers = Map.groupBy(names, name => name.split(" head ")[0]);
+  for (const [layer, members] of layers) {
+    add(box, "h3", layer[0].toUpperCase() + layer.slice(1));
+    const row = add(box, "div", "", { className: "layer" });
+    row.style.setProperty("--heads", members.length);
+    for (const name of members) addHead(row, name, largest, members.length);
+  }
+}
+
+function addHead(row, name, largest, perLayer) {
+  const button = add(row, "button", "", { className: "head", type: "button" });
+  button.dataset.map = name;
+  button.tabIndex = name === state.map ? 0 : -1;
+  button.setAttribute("aria-label", mapLabel(name));
+  paintCanvas(add(button, "canvas"), hypothesis().attention[name], largest);
+  add(button, "span", isHead(name) ? name.slice(name.indexOf("head")) : "mean");
+  button.onclick = () => showMap(name);
+  button.onkeydown = event => {
+    const all = [...byId("heads").querySelectorAll(".head")];
+    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: perLayer, ArrowUp: -perLayer };
+    moveFocus(event, all, all.indexOf(button), steps);
+  };
+}
+
+function paintCanvas(canvas, rows, largest) {
+  canvas.width = rows[0].length;
+  canvas.height = rows.length;
+  const pen = canvas.getContext("2d");
+  pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--heat");
+  rows.forEach((row, t) => row.forEach((weight, s) => {
+    pen.globalAlpha = (weight ?? 0) / largest;
+    pen.fillRect(s, t, 1, 1);
+  }));
+}
+
+function showMap(name) {
+  state.map = name;
+  buildHeatMap();
+  highlight();
+}
+
+function point({ target = null, source = null }) {
+  Object.assign(state, { target, source });
+  highlight();
+}
+
+function pin(target) {
+  state.pinned = state.pinned === target ? null : target;
+  highlight();
+}
+
+// Show the weights of the token that is pointed at, or else of the pinned token.
+function highlight() {
+  const rows = weights();
+  if (!rows) return;
+  const column = state.source;
+  const row = state.target ?? (column === null ? state.pinned : null);
+  shade("source", row === null ? null : rows[row]);
+  shade("target", row === null && column !== null ? rows.map(weights => weights[column]) : null);
+  mark("target", row);
+  mark("source", column);
+  [...byId("target").children].forEach((node, t) => node.setAttribute("aria-pressed", t === state.pinned));
+  byId("heads").querySelectorAll(".head").forEach(node => {
+    node.setAttribute("aria-pressed", node.dataset.map === state.map);
+  });
+  byId("readout").textContent = describe(rows, row, column);
+}
+
+// Shade the tokens of one side relative to the largest weight, and write the weights below them.
+function shade(side, values) {
+  const largest = values ? largestOf(values) : 1;
+  [...byId(side).children].forEach((node, i) => {
+    const weight = values ? values[i] ?? 0 : null;
+    node.style.setProperty("--shade", weight === null ? 0 : (100 * weight / largest).toFixed(1));
+    node.dataset.weight = weight ?? "";
+    node.lastChild.textContent = weight === null || weight < .005 ? "" : round(weight);
+  });
+}
+
+// Mark a token, its label in the heat map, and its row (target) or column (source).
+function mark(side, chosen) {
+  const labels = byId("heat").querySelectorAll(side === "target" ? ".row-label" : ".column-label");
+  [byId(side).children, labels].forEach(nodes => {
+    [...nodes].forEach((node, i) => node.classList.toggle("marked", i === chosen));
+  });
+  const frame = byId(side === "target" ? "row-frame" : "column-frame");
+  frame.hidden = chosen === null;
+  // The first row and the first column of the grid are labels.
+  const rows = weights().length + 2, columns = example().source.length + 2, start = chosen + 2;
+  frame.style.gridArea = side === "target"
+    ? `${start} / 2 / ${start + 1} / ${columns}`
+    : `2 / ${start} / ${rows} / ${start + 1}`;
+}
+
+function describe(rows, row, column) {
+  const target = t => `“${hypothesis().tokens[t]}”`, source = s => `“${example().source[s]}”`;
+  const heaviest = values => values.indexOf(Math.max(...values));
+  if (row !== null && column !== null)
+    return `${target(row)} gives the weight ${round(rows[row][column])} to ${source(column)}.`;
+  if (row !== null) {
+    const s = heaviest(rows[row]);
+    return `${target(row)} gives its largest weight, ${round(rows[row][s])}, to ${source(s)}.`;
+  }
+  if (column !== null) {
+    const values = rows.map(weights => weights[column]), t = heaviest(values);
+    return `${source(column)} receives its largest weight, ${round(values[t])}, from ${target(t)}.`;
+  }
+  return "";
+}
+
+
+// ---- Tables and charts -------------------------------------------------------------------------
+
+// Fill a table. A cell is a text, or [text, note] to show a note below the text.
+function fillTable(table, head, rows) {
+  const top = add(table, "tr");
+  head.forEach(name => add(top, "th", name));
+  for (const row of rows) {
+    const line = add(table, "tr");
+    for (const cell of row) {
+      const [text, note] = [cell].flat();
+      const node = add(line, "td", text);
+      if (note) add(node, "small", note);
+    }
+  }
+}
+
+function buildScores() {
+  const withUnit = ({ value, unit }) => unit === "%" ? `${value} %` : value;
+  const name = ({ name, unit }) => unit && unit !== "%" ? `${name} (${unit})` : name;
+  const rows = content.scores.map(score => [
+    [name(score), score.signature], withUnit(score), score.direction,
+  ]);
+  fillTable(byId("scores"), ["Score", "Value", "Direction"], rows);
+}
+
+function buildComparison() {
+  const { run, rows, sentences } = content.comparison;
+  byId("other-run").textContent = run;
+  fillTable(
+    byId("comparison"),
+    ["Score", "This run", "Other run", "Difference", "p"],
+    rows.map(row => [row.label, row.this, row.other, row.difference, row.p]),
+  );
+  byId("differences-part").hidden = !sentences.length;
+  for (const sentence of sentences) {
+    const list = add(add(byId("differences"), "div", "", { className: "difference" }), "dl");
+    for (const [term, text, chrf] of [
+      ["Source", sentence.source], ["Reference", sentence.reference],
+      ["This run", sentence.this, sentence.chrf_this],
+      ["Other run", sentence.other, sentence.chrf_other],
+    ]) {
+      add(list, "dt", term);
+      const node = add(list, "dd", text, { dir: "auto" });
+      if (chrf !== undefined) add(node, "small", `  (chrF ${chrf.toFixed(1)})`);
+    }
+  }
+}
+
+function buildChartGroup({ title, charts, notes }) {
+  const section = add(byId("chart-groups"), "section");
+  add(section, "h2", title);
+  const box = add(section, "div", "", { className: "charts" });
+  charts.forEach(chart => addBars(box, chart));
+  if (notes.length) add(section, "p", notes.join(" "), { className: "muted" });
+}
+
+function addBars(parent, { title, bars }) {
+  const chart = add(parent, "div", "", { className: "chart" });
+  add(chart, "h3", title);
+  const box = add(chart, "div", "", { className: "bars" });
+  const largest = largestOf(bars.map(bar => bar.value));
+  for (const { label, value, text, note } of bars) {
+    add(box, "span", label);
+    add(add(box, "div"), "div", "", { className: "bar" }).style.width = `${100 * value / largest}%`;
+    add(add(box, "span", text, { className: "value" }), "small", ` · ${note}`);
+  }
+}
+
+function addColumns(parent, { title, bars }) {
+  const chart = add(parent, "div", "", { className: "chart" });
+  add(chart, "h3", title);
+  const box = add(chart, "div", "", { className: "columns" });
+  const largest = largestOf(bars.map(bar => bar.value));
+  const every = Math.ceil(bars.length / 12);  // more labels would overlap on a narrow screen
+  bars.forEach(({ label, value, text, note }, i) => {
+    const column = add(box, "div", "", { title: `position ${label}: ${text}, ${note}` });
+    add(column, "span", i % every ? "" : text);
+    add(column, "div", "", { className: "bar" }).style.height = `${75 * value / largest}%`;
+    add(column, "span", i % every ? "" : label);
+  });
+}
+
+function buildAttention() {
+  const layered = content.attention.some(row => isLayer(row.name));
+  const rows = content.attention.filter(row => !layered || isLayer(row.name));
+  fillTable(
+    byId("attention"),
+    ["Attention", "Entropy (nats)", "Effective number of attended tokens", "Source length (tokens)",
+      "Weights below 0.01 (%)", "Largest weight"],
+    rows.map(row => [
+      mapLabel(row.name), round(row.entropy), round(row.effective), row.source.toFixed(1),
+      (100 * row.small).toFixed(1), round(row.largest),
+    ]),
+  );
+  if (content.positions) addColumns(byId("positions"), content.positions);
+}
+
+function buildConfusion() {
+  const names = Object.keys(content.confusion), table = byId("confusion");
+  fillTable(table, ["", ...names], names.map(gold => [gold, ...Object.values(content.confusion[gold]).map(String)]));
+  names.forEach((gold, i) => {
+    const counts = Object.values(content.confusion[gold]), total = counts.reduce((a, b) => a + b, 0);
+    counts.forEach((count, j) => {
+      const cell = table.rows[i + 1].cells[j + 1];
+      cell.className = "count";
+      cell.style.setProperty("--shade", (100 * count / Math.max(1, total)).toFixed(1));
+    });
+  });
+}
+
+function buildPictures() {
+  content.pictures.forEach(([name, source]) => add(byId("pictures"), "img", "", { src: source, alt: name }));
+}
+
+// Build a part of the page, or remove its section if there is nothing to show.
+function buildPart(section, present, build) {
+  if (present) build();
+  else byId(section).remove();
+}
+
+byId("title").textContent = document.title = content.title;
+byId("about").textContent = content.about;
+buildPart("explorer", content.examples.length, buildExplorer);
+buildPart("scores-section", content.scores.length, buildScores);
+buildPart("comparison-section", content.comparison, buildComparison);
+content.chart_groups.forEach(buildChartGroup);
+buildPart("attention-section", content.attention.length, buildAttention);
+buildPart("confusion-section", Object.keys(content.confusion).length, buildConfusion);
+buildPart("pictures-section", content.pictures.length, buildPictures);
+window.addEventListener("resize", () => content.examples.length && weights() && fitCells());
