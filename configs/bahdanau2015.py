@@ -1,19 +1,24 @@
 """Bahdanau, Cho & Bengio 2015, NMT by Jointly Learning to Align and Translate.
 
     python train.py --config=configs/bahdanau2015.py:data=dates --workdir=runs/bahdanau
+    python eval.py --workdir=runs/bahdanau
 
-Arguments:
-    data   any translation corpus of configs/datasets.py
-    align  alignment
-    score  score; concat is the paper's
+These commands take about two minutes on two CPU cores and reach an exact match of 100 %
+(docs/results/dates.md).
+
+Arguments (the first value is the default):
+    data   dates, or another translation corpus of configs/datasets.py
+    align  alignment: global, local_m, local_p or hard
+    score  attention score: concat (the paper's), dot, scaled_dot, general or location
     size   tiny, small or paper
 
-Attention comes before the recurrent step, over a bidirectional GRU. `paper` is RNNsearch-50: 1000
-units in each direction, embeddings 620, maxout 500, vocabulary 30k, Adadelta (ρ .95, ε 1e-6),
-gradient norm 1, batch 80, and the paper's initial parameters. The paper reports 26.75 BLEU on
-WMT'14 En–Fr (28.45 after longer training) and 17.82 for the same model without attention.
+The encoder is a bidirectional GRU, and the decoder attends to it before each recurrent step.
+`paper` is RNNsearch-50: 1000 units in each direction, embeddings of 620, maxout of 500, a
+vocabulary of 30,000 words, Adadelta (ρ = 0.95, ε = 1e-6), gradients clipped to norm 1, batches of
+80 sentences, and the paper's initial parameters. The paper reports 26.75 BLEU on WMT'14
+English–French (28.45 after longer training), and 17.82 BLEU for the same model without attention.
 
-Results: docs/results (bahdanau2015.table1, multi30k.english).
+Result pages in docs/results: bahdanau2015.table1, multi30k.english, multi30k.german.
 """
 
 from configs import recipes
@@ -23,6 +28,7 @@ from configs.datasets import DATASETS, use_dataset
 
 
 def get_config(arguments: str = "") -> Config:
+    """Return the config for the arguments listed above."""
     args = parse(
         arguments,
         data=DATASETS["translation"],

@@ -1,18 +1,23 @@
 """Cho et al. 2014, Learning Phrase Representations using RNN Encoder–Decoder.
 
     python train.py --config=configs/cho2014.py:data=dates --workdir=runs/cho
+    python eval.py --workdir=runs/cho
 
-Arguments:
-    data  any translation corpus of configs/datasets.py
+These commands take about two minutes on two CPU cores and reach an exact match of 99.9 %
+(docs/results/dates.md).
+
+Arguments (the first value is the default):
+    data  dates, or another translation corpus of configs/datasets.py
     size  tiny, small or paper
 
-This paper introduced the GRU. The encoder's last state c is read at every time step of the decoder,
-whose initial state is tanh(V c); the output layer is maxout over (h, y, c). `paper`: 1000 units,
-maxout 500, Adadelta (ρ .95, ε 1e-6), batch 64, vocabulary 15k (this recipe is from memory of the
-paper). The paper reports 33.87 BLEU on En–Fr when rescoring Moses (33.30 without it), and no figure
-for the network as a translator by itself.
+This paper introduced the GRU. The model has no attention: the decoder reads the final encoder state
+c at every time step, its initial state is tanh(V c), and its output layer is a maxout over the
+state, the previous token and c. `paper` has 1000 units, a maxout of 500, a vocabulary of 15,000
+words, Adadelta (ρ = 0.95, ε = 1e-6) and batches of 64 sentences; this recipe is from memory of the
+paper. The paper reports 33.87 BLEU on English–French for Moses rescored by the network (33.30 for
+Moses alone), and no score for the network as a translator.
 
-Results: docs/results (bahdanau2015.table1, multi30k.english).
+Result pages in docs/results: bahdanau2015.table1, multi30k.english.
 """
 
 from configs import recipes
@@ -22,6 +27,7 @@ from configs.datasets import DATASETS, use_dataset
 
 
 def get_config(arguments: str = "") -> Config:
+    """Return the config for the arguments listed above."""
     args = parse(arguments, data=DATASETS["translation"], size=SIZES)
     config = base_config("seq2seq")
     use_dataset(config, args["data"])

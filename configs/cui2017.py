@@ -2,17 +2,22 @@
 
     python train.py --config=configs/cui2017.py:data=novels_ne,size=small \
         --config.data.dir=path/to/cloze --workdir=runs/cloze
+    python eval.py --workdir=runs/cloze
 
-Arguments:
-    data    any cloze corpus of configs/datasets.py
-    reader  reader; attention_sum is the baseline of Kadlec 2016
+These commands take about two minutes on one H200 and reach an accuracy of 49.7 % (mean of three
+seeds, docs/results/cui2017.readers). The candidate that occurs most often in the passage is correct
+in 32.2 % of the questions.
+
+Arguments (the first value is the default):
+    data    novels_ne, or another cloze corpus of configs/datasets.py
+    reader  attention_over_attention, or attention_sum (the baseline, Kadlec et al. 2016)
     size    tiny, small or paper
 
 The candidates of novels_ne, and the unknown words of novels_cn, get ids that are drawn at random
-for each question (--config.data.anonymous), so that names cannot be memorized. The sizes of `paper`
-are from memory of the paper.
+for each question, so that the model cannot memorize names (--config.data.anonymous). The sizes of
+`paper` are from memory of the paper.
 
-Results: docs/results (cui2017.readers).
+Result pages in docs/results: cui2017.readers; `tiny` is in tiny.md.
 """
 
 from configs.arguments import parse
@@ -22,6 +27,7 @@ from configs.recipes import set_cosine
 
 
 def get_config(arguments: str = "") -> Config:
+    """Return the config for the arguments listed above."""
     args = parse(
         arguments,
         data=DATASETS["cloze"],

@@ -1,19 +1,25 @@
 """Mino et al. 2017, Key-value Attention Mechanism for Neural Machine Translation.
 
     python train.py --config=configs/mino2017.py:keys=split,data=dates --workdir=runs/mino
+    python eval.py --workdir=runs/mino
 
-Arguments:
-    data   any translation corpus of configs/datasets.py
-    keys   split, zero or none
-    score  score; `zero` needs general or concat
+These commands take about two minutes on two CPU cores and reach an exact match of 100 %
+(docs/results/dates.md).
+
+Arguments (the first value is the default):
+    data   dates, or another translation corpus of configs/datasets.py
+    keys   split, none or zero
+    score  attention score: general, dot, scaled_dot, concat or location; keys=zero needs general
+           or concat
     size   tiny or small
 
-Each encoder state is split into two halves: one is scored, the other makes the context. `zero` is
-the unsplit network whose parameters start as in the split one, with part of the matrices at zero;
-`none` is the ordinary model of the same size. The paper's figures and its recipe were not
-available, so there is no size=paper.
+The model is that of luong2015.py. With keys=split, each encoder state is split into two halves:
+keys, which are scored, and values, which make up the context. keys=zero does not split the states,
+but starts from the same parameters as the split network: the corresponding part of the matrices is
+zero. keys=none is the ordinary model of the same size. There is no size=paper, because the paper's
+recipe and scores were not available.
 
-Results: docs/results (luong2015.table6).
+Result pages in docs/results: luong2015.table6.
 """
 
 from configs import luong2015
@@ -25,6 +31,7 @@ SIZES = ("tiny", "small")
 
 
 def get_config(arguments: str = "") -> Config:
+    """Return the config for the arguments listed above."""
     args = parse(
         arguments,
         data=DATASETS["translation"],

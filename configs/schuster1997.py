@@ -1,28 +1,37 @@
 """Schuster & Paliwal 1997, Bidirectional Recurrent Neural Networks.
 
     python train.py --config=configs/schuster1997.py:network=brnn,data=series --workdir=runs/brnn
+    python eval.py --workdir=runs/brnn
 
-Arguments:
-    data     any labelling corpus of configs/datasets.py
-    network  network; music, where the next frame is predicted, needs `forward`
-    cell     cell of the recurrent networks
+These commands take half a minute on two CPU cores and reach a mean squared error of about 4e-5
+(docs/results/schuster1997.series). `python reproduce.py schuster1997.series` compares all networks.
+
+Arguments (the first value is the default):
+    data     series, or another labelling corpus of configs/datasets.py
+    network  brnn, mlp, tdnn, forward, backward or merged; music needs forward, its default
+    cell     cell of the recurrent networks: elman, lstm or gru
     size     tiny or small
 
-Delays are --config.model.forward_delay and --config.model.backward_delay, the window of mlp and
-tdnn is --config.model.window. `python reproduce.py schuster1997.series` compares all networks. The
-series' recipe is the same in both sizes; of columns and music, `tiny` is a smaller one for CPUs.
+--config.model.forward_delay and --config.model.backward_delay set the delays of networks of one
+direction, and --config.model.window sets the window of mlp and tdnn. The series have one recipe for
+both sizes. For text columns and music, `tiny` is a smaller recipe for CPUs.
 
-CoNLL-2000's parts of speech are read beside words, suffixes and letters. It has no validation
-split, so one sentence in twenty is held out. Its test text has a label (I-LST) that the training
-text lacks: every kind of chunk that can begin (B-) can also continue (I-); other new labels are
-errors.
+Chunking of CoNLL-2000 and prediction of the next frame of music:
 
     python train.py --config=configs/schuster1997.py:data=conll2000,cell=lstm,size=small \
         --config.data.dir=path/to/conll2000 --workdir=runs/conll
     python train.py --config=configs/schuster1997.py:data=nottingham,cell=gru,size=small \
         --config.data.dir=path/to/polymusic --workdir=runs/nottingham
 
-Results: docs/results (schuster1997.series, schuster1997.classes, bai2018.jsb, bai2018.nottingham).
+The first takes five minutes on one H200 and reaches an F1 of 93.7 % (docs/results/conll2000.md).
+The network reads words, part-of-speech tags, suffixes and characters. CoNLL-2000 has no validation
+split, so one training sentence in twenty is held out. Its test split has a label, I-LST, that the
+training split lacks: every chunk type with a label B- therefore gets the label I-, too. Any other
+label that is not in the training split is an error. The second takes about three minutes and
+reaches −log p = 3.31 per frame (docs/results/bai2018.nottingham).
+
+Result pages in docs/results: schuster1997.series, schuster1997.classes, conll2000.md, bai2018.jsb,
+bai2018.nottingham.
 """
 
 from configs.arguments import parse
@@ -32,6 +41,7 @@ from configs.recipes import set_cosine
 
 
 def get_config(arguments: str = "") -> Config:
+    """Return the config for the arguments listed above."""
     music = any(f"data={name}" in arguments for name in _MUSIC)
     args = parse(
         arguments,
@@ -86,7 +96,7 @@ def _music(config: Config) -> None:
 
 
 def _jsb(config: Config) -> None:
-    """JSB is so small that it needs more regularization."""
+    """Use a smaller model and more dropout than for other music: JSB is a small corpus."""
     _music(config)
     config.model.features, config.model.dropout = 256, 0.3
     config.optimizer.learning_rate = 0.003

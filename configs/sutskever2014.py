@@ -1,20 +1,25 @@
 """Sutskever, Vinyals & Le 2014, Sequence to Sequence Learning with Neural Networks.
 
     python train.py --config=configs/sutskever2014.py:data=dates --workdir=runs/sutskever
+    python eval.py --workdir=runs/sutskever
 
-Arguments:
-    data     any translation corpus of configs/datasets.py
+These commands take about four minutes on two CPU cores and reach an exact match of 99.3 %
+(docs/results/dates.md).
+
+Arguments (the first value is the default):
+    data     dates, or another translation corpus of configs/datasets.py
     reverse  yes or no: read the source from its end
     size     tiny, small or paper
 
-There is no attention: a deep LSTM reads the source from its end, and each layer's final state is
-the initial state of the decoder's layer. `paper` is the paper's recipe: 4 × 1000 LSTM,
-U(−.08, .08), SGD .7, halved every half epoch from epoch 5 on, 7.5 epochs, batch 128, gradient norm
-5 (vocabularies of 160k and 80k are from memory of the paper). The paper reports 30.59 BLEU on
-WMT'14 En–Fr (one model, reversed, beam 12) and 26.17 without reversal. The paper's reversed source
-ends in <EOS>; here </s> stays the last token of the sentence, so it is read first.
+The model has no attention: a deep LSTM encodes the source, and the final state of each layer is the
+initial state of the same layer of the decoder. `paper` is the paper's recipe: a 4 × 1000 LSTM,
+initial parameters from U(−0.08, 0.08), SGD with a learning rate of 0.7 that is halved every half
+epoch after the fifth, 7.5 epochs, batches of 128 sentences, gradients clipped to norm 5; the
+vocabularies of 160,000 and 80,000 words are from memory of the paper. The paper reports 30.59 BLEU
+on WMT'14 English–French (one model, reversed source, beam 12) and 26.17 without reversal. The
+paper's reversed source ends in <EOS>; here </s> is reversed with the sentence, so it is read first.
 
-Results: docs/results (multi30k.english).
+Result pages in docs/results: multi30k.english.
 """
 
 from configs import recipes
@@ -24,6 +29,7 @@ from configs.datasets import DATASETS, use_dataset
 
 
 def get_config(arguments: str = "") -> Config:
+    """Return the config for the arguments listed above."""
     args = parse(arguments, data=DATASETS["translation"], reverse=recipes.YES_NO, size=SIZES)
     config = base_config("seq2seq")
     use_dataset(config, args["data"])

@@ -2,18 +2,22 @@
 
     python train.py --config=configs/toshniwal2016.py:align=local_m,size=small \
         --config.data.dir=path/to/cmudict --workdir=runs/cmudict
+    python eval.py --workdir=runs/cmudict
 
-Arguments:
-    data   cmudict, or any other translation corpus of configs/datasets.py
-    align  alignment
+These commands take about three minutes on one H200 and reach a word error rate of 21.4 % (mean of
+three seeds, docs/results/toshniwal2016.cmudict).
+
+Arguments (the first value is the default):
+    data   cmudict, or another translation corpus of configs/datasets.py
+    align  alignment: global, none, local_m, local_p or hard
     size   tiny or small
 
-Luong's attention over a bidirectional encoder converts spelling to phonemes (CMUdict). The paper's
-own recipe was not available.
-The paper reports word error rates of 21.69, 21.39 and 22.83 % for global, local-m and local-p
-attention (from memory of the paper), and 20.24 % for an ensemble of five.
+The model of luong2015.py, with a bidirectional encoder, converts the spelling of a word to
+phonemes. There is no size=paper, because the paper's recipe was not available. The paper reports
+word error rates of 21.69, 21.39 and 22.83 % for global, local-m and local-p attention (from memory
+of the paper), and 20.24 % for an ensemble of five models.
 
-Results: docs/results (toshniwal2016.cmudict).
+Result pages in docs/results: toshniwal2016.cmudict.
 """
 
 from configs import luong2015, recipes
@@ -23,6 +27,7 @@ from configs.datasets import DATASETS
 
 
 def get_config(arguments: str = "") -> Config:
+    """Return the config for the arguments listed above."""
     args = parse(
         arguments,
         data=dict.fromkeys(["cmudict", *DATASETS["translation"]]),
@@ -40,7 +45,7 @@ def _tiny(config: Config) -> None:
 
 
 def _small(config: Config) -> None:
-    """Words are short and many, so batches are large."""
+    """A wider model, and large batches because words are short."""
     config.model.encoder.features = config.model.decoder.features = 1024
     recipes.read_both_ways(config)
     config.data.batch_size, config.data.buckets = 512, 4

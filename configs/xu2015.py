@@ -1,21 +1,26 @@
 """Xu et al. 2015, Show, Attend and Tell: hard attention, and doubly stochastic soft attention.
 
     python train.py --config=configs/xu2015.py:attention=hard,data=dates --workdir=runs/xu
+    python eval.py --workdir=runs/xu
 
-Arguments:
-    data       any translation corpus of configs/datasets.py
+These commands take two to three minutes on two CPU cores and reach an exact match of 100 %
+(docs/results/dates.md).
+
+Arguments (the first value is the default):
+    data       dates, or another translation corpus of configs/datasets.py
     attention  hard or soft
     size       tiny, small or paper
 
-The paper captions images; here its two kinds of attention translate, in Bahdanau's model. `hard`
-reads one sampled source position per time step and is trained with REINFORCE: a moving-average
-baseline, an entropy bonus, and the expectation instead of a sample in half of the sentences. `soft`
-adds the doubly stochastic penalty. `paper` has the sizes of the authors' captioning code
-(github.com/kelvinxu/arctic-captions, evaluate_coco.py): 1 × 1800 LSTM over annotations of 512 (here
-a bidirectional encoder of 256 in each direction), embeddings 512, 10k words, Adam 2e-4, batch 64,
-dropout .5, λ = 1. There is no published figure for translation.
+The paper generates captions of images. Here its two kinds of attention are used for translation, in
+the model of bahdanau2015.py. Hard attention reads one sampled source position per time step and is
+trained with REINFORCE: with a moving-average baseline, an entropy bonus, and the expectation
+instead of a sample in half of the sentences. Soft attention is trained with the doubly stochastic
+penalty. `paper` has the sizes of the authors' captioning code (github.com/kelvinxu/arctic-captions,
+evaluate_coco.py): an LSTM of 1800 units over annotations of 512 (here a bidirectional encoder with
+256 units in each direction), embeddings of 512, 10,000 words, Adam with a learning rate of 2e-4,
+batches of 64, dropout of 0.5, λ = 1. The paper has no score for translation.
 
-Results: docs/results (luong2015.table6).
+Result pages in docs/results: luong2015.table6.
 """
 
 from configs import bahdanau2015, recipes
@@ -27,6 +32,7 @@ SIZES = tuple(bahdanau2015.SIZES)
 
 
 def get_config(arguments: str = "") -> Config:
+    """Return the config for the arguments listed above."""
     args = parse(
         arguments,
         data=DATASETS["translation"],

@@ -2,16 +2,20 @@
 
     python train.py --config=configs/yang2016.py:data=imdb,size=small \
         --config.data.dir=path/to/imdb --workdir=runs/imdb
+    python eval.py --workdir=runs/imdb
 
-Arguments:
-    data  any classification corpus of configs/datasets.py
+These commands take one to two minutes on one H200 and reach an error rate of 10.7 % (mean of three
+seeds, docs/results/yang2016.flat).
+
+Arguments (the first value is the default):
+    data  sst2, or another classification corpus of configs/datasets.py
     size  tiny, small or paper
 
-Documents are read up to 40 sentences of 60 words (`tiny`: 12 of 30). The paper reports 49.4 %
-accuracy on an IMDB corpus with ten ratings, which is not the one of configs/datasets.py. The recipe
-of `paper` is from memory of the paper.
+The model reads the first 40 sentences of a document, and the first 60 words of each sentence
+(`tiny`: 12 sentences, 30 words). The paper reports an accuracy of 49.4 % on another IMDB corpus,
+with ten ratings. The recipe of `paper` is from memory of the paper.
 
-Results: docs/results (yang2016.flat).
+Result pages in docs/results: yang2016.flat; `tiny` is in tiny.md.
 """
 
 from configs.arguments import parse
@@ -21,6 +25,7 @@ from configs.recipes import set_cosine
 
 
 def get_config(arguments: str = "") -> Config:
+    """Return the config for the arguments listed above."""
     args = parse(arguments, data=DATASETS["classification"], size=SIZES)
     config = base_config("han")
     use_dataset(config, args["data"])
@@ -56,7 +61,7 @@ def _paper(config: Config) -> None:
     config.data.batch_size = 64
     config.data.vocab.min_count = 5
     config.optimizer.name, config.optimizer.momentum = "momentum", 0.9
-    config.optimizer.learning_rate = 0.1  # the paper chose its own by grid search
+    config.optimizer.learning_rate = 0.1  # the paper chose its rate by grid search
     config.train.epochs = 20.0
 
 
