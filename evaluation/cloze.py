@@ -49,6 +49,7 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         title = f"{task.config.model.reader}: {corpus_name(task.config.data)}"
         terms = {
             "examples": "Cloze questions",
+            "text": "Query",
             "source": "Passage",
             "target": "Query tokens (weight β)",
         }
@@ -70,8 +71,8 @@ def answer(question: ShownQuestion, p: Prediction) -> str:
 def rows(question: ShownQuestion, p: Prediction) -> dict[str, Float[np.ndarray, "passage"]]:
     """Return rows of weights over the passage, by label (Cui 2017).
 
-    The first is s, which is summed over the occurrences of a candidate; then α of every query word,
-    with the word's weight β in its label.
+    The first row is s, which the reader sums over the occurrences of each candidate. The other rows
+    are α of the query words, with the weight β of each word in its label.
     """
     length = len(question["passage"])
     weights = {"answer (s)": p["s"][:length]}

@@ -1,5 +1,7 @@
-"""Scores of parts of a split: by source length (Bahdanau 2015, Figure 2; Luong 2015, Figure 6) and
-by the number of unknown source words."""
+"""Scores of parts of a split, by source length or by number of unknown source tokens.
+
+Bahdanau 2015 (Figure 2) and Luong 2015 (Figure 6) show BLEU by source length.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +18,7 @@ class Part(NamedTuple):
 def by_length(
     items: Sequence[Any], lengths: Sequence[int], score: Callable[[list[Any]], dict[str, float]]
 ) -> list[Part]:
-    """Score the items by length, in bins of 5 words if all are short, otherwise of 10.
+    """Score the items by length, in bins of 5 tokens if all have at most 40 tokens, else of 10.
 
     The last bin is open-ended. Empty bins are left out.
     """
@@ -34,7 +36,7 @@ def by_length(
 def by_unknown(
     items: Sequence[Any], unknown: Sequence[int], score: Callable[[list[Any]], dict[str, float]]
 ) -> list[Part]:
-    """Score the items by their number of unknown words: 0, 1, 2, and 3 or more."""
+    """Score the items by their number of unknown tokens: 0, 1, 2, and 3 or more."""
     numbers = {"0": range(1), "1": range(1, 2), "2": range(2, 3), "3 or more": range(3, 10_000)}
     bins = [
         (label, [x for x, n in zip(items, unknown, strict=True) if n in counts])

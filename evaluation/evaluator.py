@@ -19,7 +19,9 @@ from tasks.task import Params
 from tasks.translation import Translation
 from training.devices import compiled, put
 
-Attentions = dict[str, Float[np.ndarray, "t s"]]  # weights [target, source] of a sentence by name
+Attentions = dict[
+    str, Float[np.ndarray, "t s"]
+]  # weights [target, source] of one sentence, by name
 
 
 class Translated(NamedTuple):
@@ -101,7 +103,7 @@ class Evaluator:
                 yield i, {name: weights[row, :t, :s] for name, weights in named.items()}
 
     def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
-        """Translate every sentence of the split once, in the corpus' order."""
+        """Translate every sentence of the split once, in the order of the corpus."""
         return translate_split(self.translator, [params], self.task, split, attention)
 
 
@@ -112,7 +114,7 @@ def translate_split(
     split: str,
     attention: bool = False,
 ) -> list[Translated]:
-    """Translate every sentence of the split once, in the corpus' order."""
+    """Translate every sentence of the split once, in the order of the corpus."""
     together = references(task, split)
     found = translator.in_order(params, [pair.source for pair, _ in together], attention)
     return [

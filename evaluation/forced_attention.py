@@ -62,6 +62,7 @@ class ForcedAttention:
         }
 
     def by_position(self) -> list[dict[str, float]]:
+        """Return attention statistics by target position; empty for a model without attention."""
         statistics = self.statistics.get("attention")
         return [s._asdict() for s in statistics.by_position()] if statistics else []
 

@@ -14,6 +14,7 @@ function add(parent, tag, text = "", properties = {}) {
 }
 
 const round = value => (value ?? 0).toFixed(2).replace("-", "−");
+const weightText = weight => weight > 0 && weight < .01 ? weight.toFixed(4) : round(weight);
 const largestOf = values => Math.max(...values.map(value => value ?? 0), 1e-9);
 
 
@@ -112,6 +113,7 @@ function buildTexts() {
     add(byId("texts"), "dt", term);
     return add(byId("texts"), "dd", value, { dir: "auto" });
   };
+  if (terms.text) line(terms.text, example().text);
   const prediction = line(terms.prediction, text);
   if (score !== null) add(prediction, "small", `  (${terms.score} ${round(score)})`);
   if (example().reference) line(terms.reference, example().reference);
@@ -188,8 +190,8 @@ function buildHeatMap() {
   heat.style.gridTemplateColumns = `max-content repeat(${source.length}, var(--cell))`;
   heat.style.gridTemplateRows = `max-content repeat(${tokens.length}, 1.6rem)`;
   const largest = largestOf(rows.flat());
-  byId("largest").textContent = round(largest);
-  add(heat, "span");
+  byId("largest").textContent = weightText(largest);
+  add(heat, "span", "", { className: "corner" });
   source.forEach(token => add(heat, "bdi", token, { className: "column-label", title: token }));
   tokens.forEach((token, t) => {
     const label = add(heat, "bdi", token, { className: "row-label", title: token });
@@ -320,14 +322,14 @@ function describe(rows, row, column) {
   const target = t => `“${hypothesis().tokens[t]}”`, source = s => `“${example().source[s]}”`;
   const heaviest = values => values.indexOf(Math.max(...values));
   if (row !== null && column !== null)
-    return `${target(row)} gives the weight ${round(rows[row][column])} to ${source(column)}.`;
+    return `${target(row)} gives the weight ${weightText(rows[row][column])} to ${source(column)}.`;
   if (row !== null) {
     const s = heaviest(rows[row]);
-    return `${target(row)} gives its largest weight, ${round(rows[row][s])}, to ${source(s)}.`;
+    return `${target(row)} gives its largest weight, ${weightText(rows[row][s])}, to ${source(s)}.`;
   }
   if (column !== null) {
     const values = rows.map(weights => weights[column]), t = heaviest(values);
-    return `${source(column)} receives its largest weight, ${round(values[t])}, from ${target(t)}.`;
+    return `${source(column)} receives its largest weight, ${weightText(values[t])}, from ${target(t)}.`;
   }
   return "";
 }

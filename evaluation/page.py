@@ -14,7 +14,8 @@ class ReportPage(NamedTuple):
 
     title: str
     about: str  # one line below the title
-    # Labels of the explorer: "examples", "source", "target", "prediction", "score", "reference".
+    # Labels of the explorer: "examples", "source", "target", "prediction", "score", "reference",
+    # and "text" if the text of an example is shown above its prediction.
     terms: dict[str, str]
     # Each example has "text" (a line of the list of examples), "reference", "correct", "source"
     # (tokens) and "hypotheses", best first. Each hypothesis has "text", "tokens", "score",

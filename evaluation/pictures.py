@@ -226,7 +226,7 @@ def piano_rolls(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
 def joined(
     named: Mapping[str, tuple[Sequence[str], Sequence[float]]], across: str, up: str, path: Path
 ) -> None:
-    """Plot values at labelled positions, joined by lines."""
+    """Plot values at labeled positions, joined by lines."""
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for name, (labels, values) in named.items():
         axes.plot(labels, values, marker="o", label=name)

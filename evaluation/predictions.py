@@ -54,7 +54,7 @@ class Predictor:
     def __call__(
         self, params: Params, split: str, attended: int = 0
     ) -> tuple[dict[str, float], list[Prediction]]:
-        """Return the mean losses, and the prediction of every example in the corpus' order.
+        """Return the mean losses, and the prediction of every example in the order of the corpus.
 
         Predictions include padding. Those of the first `attended` examples include attention.
         """

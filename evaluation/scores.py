@@ -45,7 +45,7 @@ def exact_matches(hypotheses: Sequence[str], references: References, lowercase: 
 
 
 def edit_rate(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> float:
-    """Return TER (0–100): edits, including shifts of phrases, per reference word.
+    """Return TER: edits, including shifts of phrases, per 100 reference words.
 
     It is by far the slowest of the scores.
     """

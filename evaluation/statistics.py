@@ -1,4 +1,4 @@
-"""Attention statistics: how strongly attention selects a few source words."""
+"""Attention statistics: how strongly attention concentrates on a few source tokens."""
 
 from typing import NamedTuple
 
@@ -8,14 +8,18 @@ SMALL = 0.01  # a smaller weight counts as near zero
 
 
 class AttentionSummary(NamedTuple):
-    """Means over target words. Weights are normalised to sum to 1 before they are measured."""
+    """Means over target tokens, including </s>.
 
-    entropy: float  # in nats
-    effective: float  # e^entropy: the number of evenly attended words with the same entropy
-    small: float  # fraction of the weights under SMALL
+    The weights of each target token are normalized to sum to 1. Each statistic is computed for each
+    target token and then averaged: `effective` is the mean of exp(entropy), not exp of the mean.
+    """
+
+    entropy: float  # −Σ p ln p over source tokens, in nats
+    effective: float  # exp(entropy): as many equally attended tokens would have this entropy
+    small: float  # fraction of the weights below SMALL
     largest: float  # the largest weight
-    source: float  # source length
-    words: int  # number of target words measured
+    source: float  # number of source tokens, including </s>
+    words: int  # number of target tokens measured
 
 
 class AttentionStatistics:
@@ -29,7 +33,7 @@ class AttentionStatistics:
         self._rows.append(rows)
 
     def overall(self) -> AttentionSummary:
-        """Return the means over all target words."""
+        """Return the means over all target tokens."""
         return _mean(np.concatenate(self._rows))
 
     def by_position(self, least: int = 20) -> list[AttentionSummary]:
@@ -49,9 +53,9 @@ class AttentionStatistics:
 def measure(weights: np.ndarray) -> np.ndarray:
     """Measure attention weights [..., target, source].
 
-    The last axis of the result has, for every target word, the entropy, the effective number of
-    words, the fraction of small weights, the largest weight and the source length. They are NaN for
-    words whose weights are all zero (an empty window).
+    The last axis of the result has, for every target token, the entropy, the effective number of
+    attended tokens, the fraction of small weights, the largest weight and the source length. They
+    are NaN for tokens whose weights are all zero (an empty window of local attention).
     """
     totals = weights.sum(axis=-1, keepdims=True)
     p = (weights / np.where(totals > 0, totals, np.nan)).astype(float)

@@ -84,7 +84,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     folder = wanted.folder
     _keep(folder, result, translated)
     _print(task, translated, result)
-    for pattern in ("attention-*.png", "heads-*.png", "report.html"):  # an earlier report's
+    for pattern in ("attention-*.png", "heads-*.png", "report.html"):  # of an earlier report
         for old in folder.glob(pattern):
             old.unlink()
     _draw(task, translated, folder, wanted.pictures)
@@ -97,7 +97,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
 def report_ensemble(
     tasks: list[Translation], params: list[Params], mesh: Mesh, wanted: Wanted
 ) -> None:
-    """Score an ensemble, whose attention is the mean of its models'."""
+    """Score an ensemble; its attention is the mean of the attention of its models."""
     task, translator = tasks[0], Translator(tasks, mesh, wanted.decode)
     translated = translate_split(translator, params, task, wanted.split)
     forced = ForcedAttention(task, task.pairs(wanted.split))
@@ -204,9 +204,9 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
     summary = result["attention"].get("attention")
     if summary:
         print(
-            f"{'attention':>22}: {summary['effective']:.2f} effective of {summary['source']:.1f} "
-            f"tokens, largest weight {summary['largest']:.2f}, {summary['small']:.0%} of the "
-            "weights under .01"
+            f"{'attention':>22}: {summary['effective']:.2f} effective attended tokens of "
+            f"{summary['source']:.1f}, largest weight {summary['largest']:.2f}, "
+            f"{summary['small']:.0%} of the weights below 0.01"
         )
     for row in comparison_rows(result["against"]) if "against" in result else []:
         print(

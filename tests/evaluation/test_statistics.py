@@ -19,7 +19,7 @@ def test_statistics_match_values_computed_by_hand():
     assert (got.source, got.words) == (4, 2)
 
 
-def test_weights_are_normalised_and_empty_rows_left_out():
+def test_weights_are_normalized_and_empty_rows_left_out():
     statistics = AttentionStatistics()
     statistics.add(measure(np.array([[0.2, 0.2], [0.0, 0.0]])))
     got = statistics.overall()
