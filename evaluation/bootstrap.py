@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from evaluation.scores import TOKENISED
+from evaluation.scores import TOKENIZED
 
 ExampleStatistics = np.ndarray  # [examples, numbers]; a score is a function of the column sums
 ScoreFunction = Callable[[np.ndarray], np.ndarray | np.floating]  # [..., numbers] to [...]
@@ -68,7 +68,7 @@ def bleu_statistics(
     rows = []
     for words, several in zip(hypotheses, references, strict=True):
         gold = [[" ".join(reference)] for reference in several]
-        found = TOKENISED.corpus_score([" ".join(words)], gold)
+        found = TOKENIZED.corpus_score([" ".join(words)], gold)
         rows.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
     return np.array(rows, float)
 

@@ -44,7 +44,7 @@ METRICS = {
     "perplexity": Metric("Perplexity", "per token", False, form=".3f", note="exp of the loss"),
     "accuracy": _percent("Accuracy", True),
     "bleu": Metric("BLEU", "sacreBLEU, 0–100", True),
-    "tokenised_bleu": Metric("Tokenized BLEU", "0–100", True),
+    "tokenized_bleu": Metric("Tokenized BLEU", "0–100", True),
     "chrf": Metric("chrF", "sacreBLEU, 0–100", True),
     "ter": Metric("TER", "edits per 100 reference words", False),
     "exact": _percent("Exact match", True, "hypotheses that equal a reference"),

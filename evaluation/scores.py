@@ -59,13 +59,13 @@ def sentence_chrf(hypothesis: str, references: Sequence[str], lowercase: bool = 
     return metric.sentence_score(hypothesis, list(references)).score
 
 
-def tokenised_bleu(
+def tokenized_bleu(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> float:
     """Return lowercased BLEU-4 over the given words (multi-bleu.perl -lc), as many papers do."""
     joined = [" ".join(words) for words in hypotheses]
     streams = _streams([[" ".join(words) for words in several] for several in references])
-    return TOKENISED.corpus_score(joined, streams).score
+    return TOKENIZED.corpus_score(joined, streams).score
 
 
 def token_error_rate(
@@ -86,7 +86,7 @@ def token_error_rate(
 def signatures(lowercase: bool = False, references: int = 1) -> dict[str, str]:
     """Return sacreBLEU's signatures: references, tokenization, case, version."""
     ter = sacrebleu.TER(case_sensitive=not lowercase)
-    metrics = _metrics(lowercase) | {"tokenised_bleu": TOKENISED, "ter": ter}
+    metrics = _metrics(lowercase) | {"tokenized_bleu": TOKENIZED, "ter": ter}
     for metric in metrics.values():
         metric.corpus_score(["a"], [["a"]] * references)
     return {name: str(metric.get_signature()) for name, metric in metrics.items()}
@@ -133,9 +133,9 @@ def _streams(references: References) -> Any:
 
 
 def _metrics(lowercase: bool) -> dict[str, Metric]:
-    # force: do not warn about tokenized text, for which tokenised_bleu is the score to read.
+    # force: do not warn about tokenized text, for which tokenized_bleu is the score to read.
     bleu = sacrebleu.BLEU(lowercase, force=True)
     return {"bleu": bleu, "chrf": sacrebleu.CHRF(lowercase=lowercase)}
 
 
-TOKENISED = sacrebleu.BLEU(lowercase=True, tokenize="none", force=True, smooth_method="none")
+TOKENIZED = sacrebleu.BLEU(lowercase=True, tokenize="none", force=True, smooth_method="none")

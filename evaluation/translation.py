@@ -33,7 +33,7 @@ from evaluation.scores import (
     exact_match,
     signatures,
     token_error_rate,
-    tokenised_bleu,
+    tokenized_bleu,
 )
 from records import to_json
 from tasks.task import Params
@@ -165,7 +165,7 @@ def word_scores(task: Translation, translated: list[Translated]) -> dict[str, fl
     in_words = [task.scored_words(text) for text in hypotheses]
     references_in_words = [[task.scored_words(text) for text in several] for several in references]
     return {
-        "tokenised_bleu": tokenised_bleu(in_words, references_in_words),
+        "tokenized_bleu": tokenized_bleu(in_words, references_in_words),
         "exact": exact_match(hypotheses, references, task.lowercase),
         "token_error": token_error_rate(in_words, references_in_words),
     }

@@ -22,8 +22,8 @@ def mean_curve(by_seed: Mapping[int, Report]) -> list[Part]:
     curves = [[Part(**part) for part in r["curves"]["source length"]] for r in by_seed.values()]
     bins = []
     for several in zip(*curves, strict=True):
-        bleu = statistics.mean(part.scores["tokenised_bleu"] for part in several)
-        bins.append(several[0]._replace(scores={"tokenised_bleu": bleu}))
+        bleu = statistics.mean(part.scores["tokenized_bleu"] for part in several)
+        bins.append(several[0]._replace(scores={"tokenized_bleu": bleu}))
     return [part for part in bins if part.sentences >= MIN_SENTENCES]
 
 
@@ -33,7 +33,7 @@ def bleu_by_length(plan: Plan, reports: Reports) -> str:
     for name, by_seed in reports.items():
         parts = mean_curve(by_seed)
         labels = [f"{part.label}\n{part.sentences}" for part in parts]
-        drawn[name] = labels, [part.scores["tokenised_bleu"] for part in parts]
+        drawn[name] = labels, [part.scores["tokenized_bleu"] for part in parts]
     across = f"source length in tokens (second line: number of sentences, at least {MIN_SENTENCES})"
     joined(drawn, across, "tokenized BLEU", plan.page_folder / "lengths.png")
     return "![tokenized BLEU by source length](lengths.png)\n"

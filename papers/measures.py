@@ -29,7 +29,7 @@ class Measure(NamedTuple):
 
 
 MEASURES = {
-    "tokenised_bleu": Measure("tokenized BLEU", ("scores", "tokenised_bleu")),
+    "tokenized_bleu": Measure("tokenized BLEU", ("scores", "tokenized_bleu")),
     "bleu": Measure("BLEU", ("scores", "bleu")),
     "perplexity": Measure("perplexity", ("scores", "perplexity"), True),
     "wer": Measure("word error rate, %", ("scores", "exact"), True, ".2f", 100, complement=True),

@@ -44,8 +44,8 @@ def significance(plan: Plan, reports: Reports) -> dict[str, str]:
     if not measured:
         return {}
     task = plan.config(plan.table.rows[0]).task
-    if task == "translation" and name in ("tokenised_bleu", "wer"):
-        score = bleu_score if name == "tokenised_bleu" else mean_score
+    if task == "translation" and name in ("tokenized_bleu", "wer"):
+        score = bleu_score if name == "tokenized_bleu" else mean_score
         examples = _translations(plan, reports, measured, name)
     elif task in ("classification", "cloze"):
         score, examples = mean_score, {row.name: _answers(plan, reports, row) for row in measured}

@@ -6,14 +6,14 @@ SHORT = 12  # longest training sentence in words, instead of 30: captions are sh
 
 
 def _row(name: str, config: str, longest: int, bleu: float) -> Row:
-    return Row(name, {}, {"data.max_length": longest}, {"tokenised_bleu": bleu}, config=config)
+    return Row(name, {}, {"data.max_length": longest}, {"tokenized_bleu": bleu}, config=config)
 
 
 TABLE1 = Table(
     title="Bahdanau 2015, Table 1 and Figure 2: a fixed vector against attention",
     source="Table 1, WMT'14 English–French, newstest2014, all sentences, tokenized BLEU",
     config="bahdanau2015",
-    measures=("tokenised_bleu", "bleu", "perplexity", "aer"),
+    measures=("tokenized_bleu", "bleu", "perplexity", "aer"),
     data=("multi30k_en_de", "multi30k_de_en", "dates"),
     minutes=1.5,
     differs="The paper's -30 models are trained on sentences of up to 30 words, the models here on "

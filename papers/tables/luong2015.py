@@ -4,7 +4,7 @@ import dataclasses
 
 from papers.table import Row, Table
 
-_MEASURES = ("tokenised_bleu", "bleu", "perplexity", "aer")
+_MEASURES = ("tokenized_bleu", "bleu", "perplexity", "aer")
 # A bidirectional encoder with the same total number of features, for size=small.
 BIDIRECTIONAL = {"model.encoder.bidirectional": True, "model.encoder.features": 256}
 _TO_GERMAN = ("multi30k_en_de", "multi30k_de_en", "wmt14_en_de", "dates")
@@ -29,13 +29,13 @@ _REPLACED = {"replace_unknown": True}
 
 def _published(*figures: float) -> dict[str, float]:
     """Return the published perplexity and BLEU by name; later figures may be left out."""
-    return dict(zip(("perplexity", "tokenised_bleu"), figures, strict=False))
+    return dict(zip(("perplexity", "tokenized_bleu"), figures, strict=False))
 
 
 _NO_ATTENTION = Row("+ dropout", _PLAIN, {}, _published(8.1, 14.0))
-_REPLACING = Row("+ unknown words replaced", _BEST, {}, {"tokenised_bleu": 20.9},
+_REPLACING = Row("+ unknown words replaced", _BEST, {}, {"tokenized_bleu": 20.9},
                  decode=_REPLACED)  # fmt: skip
-_ENSEMBLE = Row("ensemble, unknown words replaced", _BEST, {}, {"tokenised_bleu": 23.0},
+_ENSEMBLE = Row("ensemble, unknown words replaced", _BEST, {}, {"tokenized_bleu": 23.0},
                 decode=_REPLACED, ensemble=True)  # fmt: skip
 TABLE1 = Table(
     title="Luong 2015, Table 1: cumulative improvements",
@@ -73,7 +73,7 @@ TABLE3 = Table(
             _published(12.7, 19.1)),
         Row("+ feed", _LOCATION | _NO_DROPOUT, {}, _published(10.9, 20.1)),
         Row("+ global (dot) + drop + feed", _DOT, {}, _published(9.7, 22.8)),
-        Row("+ unknown words replaced", _DOT, {}, {"tokenised_bleu": 24.9},
+        Row("+ unknown words replaced", _DOT, {}, {"tokenized_bleu": 24.9},
             decode=_REPLACED),
     ),
 )  # fmt: skip
@@ -125,7 +125,7 @@ TABLE6 = Table(
     title="Luong 2015, Table 6: alignment error of every kind of attention",
     source="Table 6, 508 English–German Europarl sentences of RWTH; the Berkeley aligner had 32 %",
     config="luong2015",
-    measures=("aer", "effective", "largest", "small", "tokenised_bleu"),
+    measures=("aer", "effective", "largest", "small", "tokenized_bleu"),
     data=("europarl_es_en", "bible_grc_eng"),
     minutes=1.0,
     sizes=("small",),
@@ -158,7 +158,7 @@ FIGURE6 = Table(
     title="Luong 2015, Figure 6: BLEU by sentence length",
     source=f"Figure 6, a plot; the figures for the whole test set are from Table 1, {_NEWS}",
     config="luong2015",
-    measures=("tokenised_bleu", "perplexity"),
+    measures=("tokenized_bleu", "perplexity"),
     data=_TO_GERMAN,
     sizes=("small", "paper"),
     minutes=1.5,

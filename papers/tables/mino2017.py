@@ -7,7 +7,7 @@ KEYS = Table(
     source="a claim in the text: an unsplit network with some weights initialized to zero comes "
     "close to the split one; the paper's figures were not available",
     config="mino2017",
-    measures=("tokenised_bleu", "bleu", "perplexity", "aer"),
+    measures=("tokenized_bleu", "bleu", "perplexity", "aer"),
     data=("multi30k_de_en", "multi30k_en_de", "dates"),
     minutes=1.5,
     sizes=("small", "tiny"),

@@ -8,7 +8,7 @@ GERMAN = Table(
     title="Multi30k, English to German, byte-pair encoding",
     source="Transformer-Tiny of LividWo/Revisit-MMT, test2016, tokenized lowercased BLEU, beam 5",
     config="luong2015",
-    measures=("tokenised_bleu", "bleu", "perplexity"),
+    measures=("tokenized_bleu", "bleu", "perplexity"),
     data=("multi30k_bpe_en_de", "multi30k_bpe_de_en"),
     minutes=1.7,
     same_data=True,
@@ -18,7 +18,7 @@ GERMAN = Table(
     rows=(
         Row("Luong 2015, global (general), bidirectional encoder", {}, BIDIRECTIONAL, decode=BEAM),
         Row("Bahdanau 2015", config="bahdanau2015", decode=BEAM),
-        Row("Transformer", {"norm": "pre"}, {}, {"tokenised_bleu": 41.02},
+        Row("Transformer", {"norm": "pre"}, {}, {"tokenized_bleu": 41.02},
             config="vaswani2017", checkpoint="average"),
     ),
 )  # fmt: skip
@@ -27,18 +27,18 @@ ENGLISH = Table(
     source="a popular tutorial series (bentrevett's pytorch-seq2seq), test2016, BLEU with the "
     "tutorial's tokenization",
     config="luong2015",
-    measures=("tokenised_bleu", "bleu", "perplexity"),
+    measures=("tokenized_bleu", "bleu", "perplexity"),
     data=("multi30k_de_en",),
     minutes=2.0,
     same_data=True,
     sizes=("small",),
     differs="Model sizes, recipes and the tokenization for BLEU differ from the tutorial's.",
     rows=(
-        Row("LSTM seq2seq", {}, {}, {"tokenised_bleu": 13.76}, config="sutskever2014"),
-        Row("GRU encoder–decoder", {}, {}, {"tokenised_bleu": 20.61}, config="cho2014"),
-        Row("Bahdanau", {}, {}, {"tokenised_bleu": 28.30}, config="bahdanau2015"),
+        Row("LSTM seq2seq", {}, {}, {"tokenized_bleu": 13.76}, config="sutskever2014"),
+        Row("GRU encoder–decoder", {}, {}, {"tokenized_bleu": 20.61}, config="cho2014"),
+        Row("Bahdanau", {}, {}, {"tokenized_bleu": 28.30}, config="bahdanau2015"),
         Row("Luong, global (general)"),
-        Row("Transformer", {"norm": "pre"}, {}, {"tokenised_bleu": 36.52},
+        Row("Transformer", {"norm": "pre"}, {}, {"tokenized_bleu": 36.52},
             config="vaswani2017", decode={"beam": 1}),
     ),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from papers.table import Row, Table
 
-_MEASURES = ("tokenised_bleu", "bleu", "perplexity")
+_MEASURES = ("tokenized_bleu", "bleu", "perplexity")
 _DATA = ("multi30k_en_de", "multi30k_de_en", "dates")
 _SIZE = (
     "The paper's models have 4 layers of 1000 units and are trained on 12 M sentences; size=small "
@@ -11,7 +11,7 @@ _SIZE = (
 
 
 def _row(name: str, beam: int, bleu: float, reverse: str = "yes", ensemble: bool = False) -> Row:
-    published = {"tokenised_bleu": bleu}
+    published = {"tokenized_bleu": bleu}
     if not ensemble:
         published["perplexity"] = 4.7 if reverse == "yes" else 5.8
     return Row(
@@ -49,7 +49,7 @@ DEPTH = Table(
     title="Sutskever 2014, §3.4: depth",
     source="§3.4, a claim in the text: each additional layer lowers the perplexity by nearly 10 %",
     config="sutskever2014",
-    measures=("perplexity", "tokenised_bleu", "bleu"),
+    measures=("perplexity", "tokenized_bleu", "bleu"),
     data=_DATA,
     minutes=1.5,
     differs=_SIZE,

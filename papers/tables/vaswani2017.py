@@ -4,7 +4,7 @@ from papers.table import Row, Table
 
 
 def _row(name: str, variant: str, bleu: float, perplexity: float | None = None) -> Row:
-    published = {"tokenised_bleu": bleu} | ({"perplexity": perplexity} if perplexity else {})
+    published = {"tokenized_bleu": bleu} | ({"perplexity": perplexity} if perplexity else {})
     return Row(name, {"variant": variant, "norm": "pre"}, {}, published, checkpoint="average")
 
 
@@ -13,7 +13,7 @@ TABLE3 = Table(
     title="Vaswani 2017, Table 3: variations on the Transformer",
     source="Table 3, English–German, newstest2013 (dev), BLEU",
     config="vaswani2017",
-    measures=("tokenised_bleu", "bleu", "perplexity", "aer"),
+    measures=("tokenized_bleu", "bleu", "perplexity", "aer"),
     data=("multi30k_bpe_en_de", "multi30k_bpe_de_en", "dates"),
     minutes=3.0,
     sizes=("small", "paper"),

@@ -10,7 +10,7 @@ from evaluation.bootstrap import (
     mean_statistics,
     paired_bootstrap_p,
 )
-from evaluation.scores import tokenised_bleu
+from evaluation.scores import tokenized_bleu
 
 RNG = np.random.default_rng(0)
 
@@ -47,5 +47,5 @@ def test_summed_statistics_give_corpus_bleu():
     gold = [[list(RNG.choice(words, 9))] for _ in range(30)]
     ours = [[w if RNG.random() < 0.8 else "z" for w in reference] for (reference,) in gold]
     found = bleu_score(bleu_statistics(ours, gold).sum(axis=0))
-    assert found == pytest.approx(tokenised_bleu(ours, gold))
+    assert found == pytest.approx(tokenized_bleu(ours, gold))
     assert bleu_score(np.zeros(10)) == 0

@@ -32,9 +32,9 @@ def part(label, **scores):
 
 def test_tied_charts_are_sentences_and_single_buckets_are_left_out():
     curves = {
-        "source length": [part("1–5", exact=0.0, tokenised_bleu=30.0),
-                          part("6–10", exact=0.0, tokenised_bleu=20.0)],
-        "unknown source words": [part("0", exact=0.0, tokenised_bleu=25.0)],
+        "source length": [part("1–5", exact=0.0, tokenized_bleu=30.0),
+                          part("6–10", exact=0.0, tokenized_bleu=20.0)],
+        "unknown source words": [part("0", exact=0.0, tokenized_bleu=25.0)],
     }  # fmt: skip
     (group,) = chart_groups(curves)
     assert group["title"] == "Scores by source length in tokens"

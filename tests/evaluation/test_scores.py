@@ -10,7 +10,7 @@ from evaluation.scores import (
     signatures,
     text_scores,
     token_error_rate,
-    tokenised_bleu,
+    tokenized_bleu,
 )
 
 
@@ -37,16 +37,16 @@ def test_a_hypothesis_may_match_any_of_its_references():
     assert scores["bleu"] == pytest.approx(100)
 
 
-def test_tokenised_bleu_does_not_tokenize_and_ignores_case():
+def test_tokenized_bleu_does_not_tokenize_and_ignores_case():
     hypothesis, reference = (
         ["Ein", "Hund", ",", "der", "läuft", "!"],
         ["ein", "Hund", ",", "der", "rennt", "!"],
     )
     # 5, 3, 2 and 1 n-grams of 6, 5, 4 and 3 are in the reference; lengths are equal
     expected = 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
-    np.testing.assert_allclose(tokenised_bleu([hypothesis], [[reference]]), expected)
-    assert "case:lc" in signatures()["tokenised_bleu"]
-    assert "tok:none" in signatures()["tokenised_bleu"]
+    np.testing.assert_allclose(tokenized_bleu([hypothesis], [[reference]]), expected)
+    assert "case:lc" in signatures()["tokenized_bleu"]
+    assert "tok:none" in signatures()["tokenized_bleu"]
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_a_report_contains_all_scores_and_comparisons(params, tiny_task, mesh, t
     report(tiny_task, params, mesh, wanted(decode, tmp_path, beams=[1, 2], against=other))
     kept = json.loads((tmp_path / "scores.json").read_text())
     assert kept["checkpoints"] == [7] and kept["sentences"] == 12
-    names = {"perplexity", "bleu", "tokenised_bleu", "chrf", "ter", "exact", "token_error"}
+    names = {"perplexity", "bleu", "tokenized_bleu", "chrf", "ter", "exact", "token_error"}
     assert names <= kept["scores"].keys()
     assert kept["decode"]["beam"] == 1
     against = kept["against"]

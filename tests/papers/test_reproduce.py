@@ -23,10 +23,10 @@ TABLE = Table(
     title="One model, decoded in two ways",
     source="nowhere",
     config="luong2015",
-    measures=("tokenised_bleu", "bleu", "perplexity"),
+    measures=("tokenized_bleu", "bleu", "perplexity"),
     rows=(
-        Row("greedy", _DOT, {}, {"tokenised_bleu": 20.0}),
-        Row("ensemble, beam 2", _DOT, {}, {"tokenised_bleu": 21.0}, decode={"beam": 2},
+        Row("greedy", _DOT, {}, {"tokenized_bleu": 20.0}),
+        Row("ensemble, beam 2", _DOT, {}, {"tokenized_bleu": 21.0}, decode={"beam": 2},
             ensemble=True),
     ),
     data=("dates",),
