@@ -14,11 +14,11 @@ class UserError(Exception):
 
 
 class Stopped(Exception):
-    """A signal has stopped the program; its state is saved."""
+    """Raised when a signal has stopped the program and its state is saved."""
 
     def __init__(self, number: int, saved: str):
         name = signal.Signals(number).name
-        super().__init__(f"{name}: {saved}; the same command continues from here")
+        super().__init__(f"{name}: {saved}; run the same command again to continue")
         self.number = number
 
 
@@ -40,7 +40,7 @@ def require_packages(user: str, *names: str) -> None:
 
 @contextlib.contextmanager
 def stop_signals(message: str) -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM in the yielded list; a second signal acts immediately."""
+    """Collect SIGINT and SIGTERM in the yielded list; a second signal ends the program at once."""
     received: list[int] = []
     previous = {}
 

@@ -1,4 +1,4 @@
-"""A run from start to end: `train_run` trains it, `score_run` scores it."""
+"""Train a run from start to end with `train_run`, and score it with `score_run`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +44,7 @@ def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted
 def score_ensemble(
     config: Config, workdirs: Sequence[Path], mesh: Mesh, checkpoint: str, wanted: Wanted
 ) -> None:
-    """Score a split with an ensemble of translation runs that differ in their seeds only."""
+    """Score a split with an ensemble of translation runs that differ only in their seeds."""
     runs = [restore_run(config, workdir, mesh, checkpoint) for workdir in workdirs]
     with writing(wanted.folder):
         wanted.folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the programs share: flags, the checked config, and errors as one message."""
+"""Code that the programs share: flags, the checked config, and errors as one message."""
 
 import contextlib
 import dataclasses
@@ -37,20 +37,22 @@ def define_config() -> None:
 
 
 def _show_in_help(*names: str) -> None:
-    """Show flags of this module in a program's --help, which lists its own module's only."""
+    """List flags of this module in --help, which lists only those of the program's file."""
     for name in names:
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
 
 def define_hosts() -> None:
-    """Define the flags of runs on several hosts."""
+    """Define the flags of multi-host runs."""
     flags.DEFINE_bool(
-        "distributed", False, "This is one of several processes that JAX finds by itself: under "
+        "distributed", False, "This process is one of several that JAX detects by itself: under "
         "SLURM, Open MPI or Kubernetes, or on Cloud TPU.",
     )  # fmt: skip
-    flags.DEFINE_string("coordinator", None, "HOST:PORT of the first of several processes.")
-    flags.DEFINE_integer("processes", None, "Number of processes.", lower_bound=1)
-    flags.DEFINE_integer("process", None, "Number of this process, from 0.", lower_bound=0)
+    flags.DEFINE_string("coordinator", None, "Multi-host runs: HOST:PORT of the first process.")
+    flags.DEFINE_integer("processes", None, "Multi-host runs: number of processes.", lower_bound=1)
+    flags.DEFINE_integer(
+        "process", None, "Multi-host runs: index of this process, from 0.", lower_bound=0
+    )
     _show_in_help("distributed", "coordinator", "processes", "process")
 
 
@@ -64,7 +66,7 @@ def connect_hosts() -> None:
             return
         if missing:
             raise UserError(
-                f"--{missing[0]} is missing: --coordinator, --processes and --process go together"
+                f"--{missing[0]} is missing: give --coordinator, --processes and --process together"
             )
     from training.hosts import connect
 
@@ -88,8 +90,10 @@ def define_decode() -> None:
 
 
 def decode_settings(config: Config) -> Config:
-    """Return the run's decode settings with the command line's overrides, checked; None for a task
-    without decoding."""
+    """Return the run's decode settings with the overrides of the command line, and check them.
+
+    Return None for a task without decoding.
+    """
     changes = config_flags.get_override_values(flags.FLAGS["decode"])
     if "decode" not in config:
         if changes:
@@ -104,14 +108,14 @@ def decode_settings(config: Config) -> Config:
 
 
 def run(main: Callable[..., None], words: int = 0) -> None:
-    """Run a program that takes at most this many positional arguments.
+    """Run a program that takes at most `words` positional arguments.
 
-    A user's mistake ends it with one message and status 1.
+    A UserError, and an error that a user can act on, ends it with one message and status 1.
     """
 
     def guarded(argv: list[str]) -> None:
         if len(argv) > 1 + words:
-            _fail(f"what is {argv[1 + words]!r}? Flags are written as --name=value")
+            _fail(f"unexpected argument {argv[1 + words]!r}: write flags as --name=value")
         _show_messages()
         # Dispatching a step must not wait for the thread that reads batches (docs/performance.md).
         sys.setswitchinterval(5e-4)
@@ -140,7 +144,7 @@ def run(main: Callable[..., None], words: int = 0) -> None:
 
 
 def _explained(error: RuntimeError) -> str:
-    """Return what a user can do about an error of JAX; "" if nothing."""
+    """Return advice about an error that JAX raised, or "" if there is none."""
     text = str(error)
     if "BF16" in text and "Unsupported element type" in text:
         return "XLA has no bfloat16 for this CPU: set --config.model.dtype=float32"
@@ -163,14 +167,14 @@ def _explained(error: RuntimeError) -> str:
 
 
 def folder(name: str | None, what: str = "run") -> Path:
-    """Return the value of --workdir, which every program needs."""
+    """Return --workdir as a path; raise UserError if it is missing."""
     if not name:
         raise UserError(f"--workdir is missing: name a folder, such as --workdir={what}s/a")
     return Path(name)
 
 
 def checked_config() -> tuple[Config, list[str]]:
-    """Return the validated config of the command line, and the flags that describe it."""
+    """Return the config of the command line, checked, and the flags that describe it."""
     if not _given.file:
         raise UserError(_NO_CONFIG)
     config = flags.FLAGS["config"].value
@@ -180,10 +184,10 @@ def checked_config() -> tuple[Config, list[str]]:
 
 @dataclasses.dataclass
 class ConfigFlags:
-    """What the command line says about the config."""
+    """The config file, its arguments and the overrides of a command line."""
 
     file: str = ""
-    arguments: str = ""  # behind the file's colon
+    arguments: str = ""  # the part of --config after the colon
     overrides: list[str] = dataclasses.field(default_factory=list)  # --config.FIELD=VALUE
 
     @property
@@ -214,7 +218,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
 
 
 def _load_config(argv: list[str]) -> list[str]:
-    """Load the config file and define its overrides; return all flags but --config itself."""
+    """Load the config file and define its overrides; return all flags except --config."""
     value = _config_value(argv)
     if not value:
         if any(word.lstrip("-").startswith("config.") for word in argv[1:]):
@@ -260,8 +264,10 @@ def _split_overrides(argv: list[str], config: Config) -> tuple[list[str], list[s
 
 
 def _show_messages() -> None:
-    """Show this project's log messages and silence the libraries': their errors are exceptions,
-    which `run` turns into messages."""
+    """Show the log messages of this project and silence those of libraries.
+
+    Libraries report errors as exceptions, which `run` turns into messages.
+    """
     absl.logging.set_verbosity(absl.logging.FATAL)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     handler = logging.StreamHandler()

@@ -1,4 +1,4 @@
-"""JSON for files that people read: short numbers, and nothing that JSON does not have."""
+"""JSON for files that people read: short numbers and valid JSON."""
 
 import json
 import math

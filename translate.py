@@ -154,7 +154,7 @@ def _tell_unknown(vocabulary: "Vocabulary", line: str) -> None:
 
 
 def _score_all(translator: "Translator", params: list) -> None:
-    """Print the log probabilities of given translations."""
+    """Print the log probability of each given translation."""
     sources = [line for block in _blocks(sys.stdin.buffer) for line in block]
     try:
         with Path(_SCORE.value).open("rb") as file:
@@ -171,7 +171,7 @@ def _score_all(translator: "Translator", params: list) -> None:
 
 
 def _translate_all(translator: "Translator", params: list) -> None:
-    """Translate all lines of the input, in their order."""
+    """Translate all lines of the input and print the translations in input order."""
     import tqdm
 
     with contextlib.ExitStack() as stack:
@@ -256,7 +256,7 @@ def _record(line: int, rank: int, source: list[str], hypothesis: "Hypothesis") -
 
 
 def _read_dictionary(name: str) -> dict[str, str]:
-    """Return target words by source word."""
+    """Read a dictionary file; return target words by source word."""
     if not name:
         return {}
     try:

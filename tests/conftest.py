@@ -1,5 +1,8 @@
-"""Tests run strict: eight devices, no rank promotion, warnings are errors (pyproject.toml), and
-annotations of arrays and other arguments are checked at every call."""
+"""Fixtures and strict settings for all tests.
+
+There are eight devices, rank promotion is an error, warnings are errors (pyproject.toml), and type
+annotations, including array shapes, are checked at every call.
+"""
 
 # ruff: noqa: E402  (the import hook comes before the imports that it checks)
 
@@ -33,7 +36,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
 def pytest_collection_modifyitems(items):
-    """Files whose few tests take long come first, so that no process is left alone with them."""
+    """Start the slowest files first, so that no worker process runs them alone at the end."""
     long = ("test_hosts.py", "test_faults.py", "test_programs.py", "test_step.py",
             "test_docs.py")  # fmt: skip
     items.sort(key=lambda item: item.path.name not in long)
@@ -54,7 +57,7 @@ def compilations(tmp_path_factory):
 
 
 def tiny_config(cache: Path, arguments: str = "") -> Config:
-    """A translator and a corpus so small that compiling them is what takes the time."""
+    """Return a config with a tiny model and corpus, whose run time is mostly compilation."""
     config = get_config(f"data=dates,{arguments}")
     config.data.cache = str(cache)
     config.data.examples.update({"train": 96, "valid": 12, "test": 12})
@@ -79,7 +82,7 @@ def tiny_task(cache):
 
 @pytest.fixture(scope="session")
 def transformer_task(cache):
-    """The same corpus for the smallest Transformer that has layers and heads."""
+    """The same corpus with the smallest Transformer that has several layers and heads."""
     config = vaswani2017.get_config("data=dates")
     config.data = tiny_config(cache).data
     config.model.update({"features": 8, "heads": 2, "feed_forward": 8})

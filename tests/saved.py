@@ -1,4 +1,4 @@
-"""What Orbax has written for a run, read without the trainer."""
+"""Reads the checkpoints of a run without the trainer."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import orbax.checkpoint as ocp
 
 
 def saved_arrays(workdir, step):
-    """Return every array of a saved state by its path, whichever devices or hosts wrote it."""
+    """Return every array of a saved state by its path, as NumPy arrays."""
     manager = ocp.CheckpointManager(
         workdir.absolute() / "checkpoints",
         options=ocp.CheckpointManagerOptions(read_only=True, create=False),
@@ -33,7 +33,7 @@ def committed(workdir):
 
 
 def uncommitted(workdir):
-    """Return what a running or killed process has not committed yet."""
+    """Return the files of checkpoints that a running or killed process has not committed."""
     folder = workdir.absolute() / "checkpoints"
     present = sorted(folder.iterdir()) if folder.exists() else []
     names = {path.name for path in committed(workdir).values()}

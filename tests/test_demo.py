@@ -1,4 +1,4 @@
-"""Training to the scores that the README claims. Slow: minutes per run on two cores."""
+"""Training to the claimed scores. Each run takes minutes on two cores."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ def test_a_small_model_without_attention_is_worse(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("data", ["multi30k_de_en", "cmudict"])
-def test_real_corpora_train_with_the_folder_as_the_only_change(data, tmp_path):
+def test_real_corpora_need_only_a_folder(data, tmp_path):
     folder = CORPORA / data.removesuffix("_de_en")
     if not folder.is_dir():
         pytest.skip(f"no corpus in {folder}")

@@ -1,4 +1,7 @@
-"""Runs that are killed, stopped or out of disk space. FAULTS is the number of kills."""
+"""Runs that are killed, stopped or out of disk space.
+
+The environment variable FAULTS sets the number of kills.
+"""
 
 import os
 import random
@@ -67,14 +70,14 @@ def whole(tmp_path_factory):
     return flags, life, saved_arrays(folder / "run", STEPS), (folder / "run/log.jsonl").read_text()
 
 
-def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bits(whole, tmp_path):
+def test_a_run_that_is_killed_repeatedly_ends_in_the_same_bits(whole, tmp_path):
     flags, life, expected, log = whole
     workdir, rng, kills = tmp_path / "parts", random.Random(KILLS), 0
     command = [sys.executable, "train.py", *flags, f"--workdir={workdir}"]
     while kills < KILLS:
         when = ("writing", "training", "life")[kills % 3]
         seconds = killed(command, tmp_path / "told", workdir, rng, life, when)
-        if seconds is None:  # it ended first: start again
+        if seconds is None:  # the run ended before the kill: start again
             assert_same_bits(expected, saved_arrays(workdir, STEPS))
             shutil.rmtree(workdir)
             continue
@@ -84,7 +87,7 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bits(whole, tmp_p
     done = call("train.py", *flags, f"--workdir={workdir}")
     assert "corrupt" not in done.stderr and not (workdir / "quarantine").exists()
     assert_same_bits(expected, saved_arrays(workdir, STEPS))
-    assert not uncommitted(workdir)  # what was half written is gone
+    assert not uncommitted(workdir)  # partial checkpoints were removed
     parts = (workdir / "log.jsonl").read_text()
     assert log.count('"valid"') == parts.count('"valid"') == STEPS // 4
 
@@ -123,7 +126,7 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_full_disk_stops_the_run_and_keeps_what_was_saved(small_disk, tmp_path):
+def test_a_full_disk_stops_the_run_and_keeps_the_saved_checkpoint(small_disk, tmp_path):
     folder, enlarge = small_disk
     flags = [*SMALL, f"--config.data.cache={tmp_path}/cache", f"--workdir={folder}/run"]
     full = call("train.py", *flags, check=False)

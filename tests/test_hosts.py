@@ -1,4 +1,4 @@
-"""Several processes of this machine, connected like hosts, compared with one process."""
+"""Multi-host runs: several connected processes of this machine, compared with one process."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ LONGER = [f"--config.train.{x}" for x in ("steps=60", "eval_every=20", "log_ever
 
 
 def start(count, flags, devices=1, of_last=()):
-    """Start `count` processes of one run; `of_last` are extra flags of the last one."""
+    """Start `count` processes of one run; the last one also gets the flags `of_last`."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
@@ -49,15 +49,13 @@ def validations(workdir):
 @pytest.mark.parametrize(
     ("count", "then"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.slow)], ids=str
 )
-def test_hosts_stop_together_and_others_with_a_sharded_state_end_as_one_alone(
-    tmp_path, count, then
-):
+def test_hosts_stop_together_and_a_resumed_run_matches_a_single_process(tmp_path, count, then):
     flags = [*QUICK, *LONGER, f"--config.data.cache={tmp_path}/cache"]
     call("train.py", *flags, f"--workdir={tmp_path}/one")
     flags.append(f"--workdir={tmp_path}/many")
     processes = start(count, flags)
     for line in processes[0].stderr:
-        if line.startswith("step 20, validation"):  # it goes on at once
+        if line.startswith("step 20, validation"):  # training continues immediately
             processes[-1].send_signal(signal.SIGINT)
             break
     for told, code in ends(processes):
@@ -78,7 +76,7 @@ def test_hosts_stop_together_and_others_with_a_sharded_state_end_as_one_alone(
     assert len(json.loads((tmp_path / "many" / "run.json").read_text())) == 2
 
 
-def test_what_one_process_cannot_do_ends_all(tmp_path):
+def test_an_error_in_one_process_ends_all_processes(tmp_path):
     for split in ("train", "valid", "test"):
         for language in ("en", "de"):
             (tmp_path / f"{split}.{language}").write_text("a b\n" * 8)

@@ -41,7 +41,7 @@ def test_training_leaves_a_record(run):
     assert list((workdir / "tensorboard").iterdir())
 
 
-def test_the_same_command_again_has_nothing_to_do_and_another_config_is_refused(run):
+def test_a_complete_run_has_nothing_to_do_and_another_config_is_refused(run):
     flags, workdir, _ = run
     again = call("train.py", *flags).stderr
     assert "complete after 4 steps" in again
@@ -76,7 +76,7 @@ def test_a_changed_corpus_is_refused_and_a_missing_one_leaves_no_workdir(tmp_pat
     for split, lines in (("train", 40), ("valid", 4), ("test", 4)):
         text = "".join(f"{i % 2}\tword {i}\n" for i in range(lines))
         (tmp_path / f"{split}.tsv").write_text(text)
-    (tmp_path / "mine.py").write_text(CLASSIFIER)  # a config file of the user trains, too
+    (tmp_path / "mine.py").write_text(CLASSIFIER)  # a user's config file works like ours
     flags = [
         f"--config={tmp_path}/mine.py", f"--config.data.cache={tmp_path}/cache",
         f"--workdir={tmp_path}/run",
@@ -197,9 +197,7 @@ def config_file(folder, parameters, first, remove=""):
     ("parameters", "first", "arguments"),
     [("", "pass", ""), ("arguments", PARSE, ""), ("arguments=''", PARSE, ":size=paper")],
 )
-def test_a_config_file_of_the_user_is_loaded(
-    parameters, first, arguments, train_without_jax, tmp_path
-):
+def test_a_user_config_file_is_loaded(parameters, first, arguments, train_without_jax, tmp_path):
     path = config_file(tmp_path, parameters, first)
     flags = ["--config.train.keep=0", f"--config={path}{arguments}", "--config.seed=-4"]
     done = call("train.py", *flags, check=False)
@@ -238,7 +236,7 @@ def test_a_missing_import_in_a_config_file_is_one_message(train_without_jax, tmp
 
 
 @pytest.mark.parametrize("program", ["train.py", "eval.py", "translate.py"])
-def test_help_says_how_to_run_it(program):
+def test_help_shows_a_command(program):
     done = call(program, "--help", check=False)
     assert f"python {program} " in done.stdout and "--workdir" in done.stdout
     assert ("--config" if program == "train.py" else "--decode") + ": " in done.stdout
@@ -254,7 +252,7 @@ def translate(workdir, *flags, text):
     )
 
 
-def test_lines_are_translated_in_their_order(run, tmp_path):
+def test_lines_are_translated_in_input_order(run, tmp_path):
     _, workdir, _ = run
     text = b"May 3, 2020\n\nMonday, January 30, 2023, 4:21 PM\n\xff bad\n4:21 PM\n"
     files = f"--attention={tmp_path}/a.jsonl", f"--pictures={tmp_path}/pictures"
@@ -388,7 +386,7 @@ def test_two_runs_form_an_ensemble_and_give_several_hypotheses(run):
         (["--score=README.md"], ["1 lines", "README.md"]),
     ],
 )
-def test_a_mistake_in_translating_is_one_message(run, flags, facts):
+def test_a_mistake_in_a_translate_command_is_one_message(run, flags, facts):
     done = translate(run[1], *flags, text=b"May 3, 2020\n")
     (line,) = done.stderr.decode().splitlines()
     assert done.returncode == 1 and line.startswith("error: ")
@@ -405,6 +403,6 @@ def test_a_mistake_in_translating_is_one_message(run, flags, facts):
         ("INTERNAL: an error inside XLA", ""),
     ],
 )
-def test_errors_of_devices_say_what_to_do(error, advice):
+def test_device_errors_include_advice(error, advice):
     message = program._explained(RuntimeError(error))
     assert advice in message and bool(message) == bool(advice)

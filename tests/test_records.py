@@ -1,4 +1,4 @@
-"""JSON for people: short numbers, and only what JSON has."""
+"""JSON for people has short numbers and is valid."""
 
 import ast
 import json
@@ -10,7 +10,7 @@ import pytest
 from records import to_json
 from tests.test_structure import SOURCES, tree
 
-# Files where json.dumps writes what is hashed, compared or read back exactly, never a report.
+# Files that call json.dumps because its output is hashed, compared or read back exactly.
 EXACT = {
     "benchmarks/corpus_memory.py", "data/corpus.py", "data/store.py", "papers/plan.py",
     "records.py", "sweeping/study.py", "training/checksums.py",

@@ -1,4 +1,4 @@
-"""The layout of the project: imports run one way, files are short, names have one meaning."""
+"""The structure of the project: one-way imports, short files and unique names."""
 
 import ast
 import collections
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-# From the bottom to the top; a module imports from its own layer and from those before it.
+# From the bottom to the top: a module may import from the same layer and from those before it.
 LAYERS = [
     ("errors", "records", "terminal"), ("configs",), ("data",), ("models",), ("tasks",),
     ("training",), ("decoding",), ("evaluation",), ("experiment",), ("papers", "sweeping"),
@@ -33,7 +33,7 @@ def package(path: Path) -> str:
 
 
 def imported(path: Path) -> set[str]:
-    """The top-level packages that a file imports, anywhere in it."""
+    """Return the top-level packages that a file imports anywhere."""
     names = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
@@ -43,7 +43,7 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-def test_all_source_is_in_a_layer():
+def test_every_source_file_belongs_to_a_layer():
     known = {*LAYER_OF, "tests"}
     folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     assert folders | {path.stem for path in ROOT.glob("*.py")} <= known
@@ -56,8 +56,8 @@ def test_imports_run_one_way(path):
     assert not backwards
 
 
-def test_no_module_imports_itself_through_others():
-    """No cycles within a package either."""
+def test_there_are_no_import_cycles():
+    """This includes cycles within one package."""
     names = {".".join(path.with_suffix("").parts): path for path in SOURCES}
     graph = {}
     for name, path in names.items():
@@ -88,8 +88,7 @@ def test_files_and_functions_are_short(path):
             assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, node.name
 
 
-# Names that files define by convention; declarations are named after what they declare, and
-# benchmarks are scripts.
+# Names that several files define by convention.
 CONVENTIONS = {
     "get_config", "points", "space", "main", "make_evaluate", "report", "CORPORA",
     "FIELDS", "SIZES", "logger", "run", "T", "ROOT",
@@ -98,7 +97,7 @@ EXEMPT = ("configs/schema", "papers/tables", "benchmarks")
 
 
 def public_names(path: Path) -> set[str]:
-    """Classes, constants, type aliases and functions at the top of a module."""
+    """Return the names of a module's public classes, constants, type aliases and functions."""
     names = set()
     for node in tree(path).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -109,7 +108,7 @@ def public_names(path: Path) -> set[str]:
     return {name for name in names if not name.startswith("_")} - CONVENTIONS
 
 
-def test_a_name_has_one_meaning():
+def test_public_names_are_unique():
     places = collections.defaultdict(list)
     for path in SOURCES:
         if not str(path).startswith(EXEMPT):
@@ -118,14 +117,14 @@ def test_a_name_has_one_meaning():
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
-def test_variables_say_what_they_hold():
-    """`own` was the name of 89 different things."""
+def test_no_variable_is_named_own():
+    """The name does not say what the variable holds."""
     for path in SOURCES:
         names = {node.id for node in ast.walk(tree(path)) if isinstance(node, ast.Name)}
         assert "own" not in names, path
 
 
-def test_mistakes_are_answered_before_jax_is_imported():
+def test_checking_a_config_does_not_import_jax():
     """The programs, the config files and all declarations load without JAX."""
     code = (
         "import sys, program, sweep, papers.plan, training.workdir\n"

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class CorruptCheckpoint(UserError):
-    """A checkpoint that cannot be read, or whose content is not what was saved."""
+    """A checkpoint cannot be read, or its content differs from the saved content."""
 
 
 class Checkpoints:
@@ -157,7 +157,7 @@ class Checkpoints:
             try:
                 result = read()
             except (PermissionError, MemoryError, jax.errors.JaxRuntimeError):
-                raise  # the machine's fault, not the checkpoint's
+                raise  # these errors do not mean that the checkpoint is corrupt
             except Exception as error:  # corrupt files can raise anything
                 problem = _summary(error)
         if not all_agree(not problem):
@@ -176,7 +176,7 @@ class Checkpoints:
         """
         steps = sorted(self._manager.all_steps())
         if not steps:
-            raise UserError(f"{self._folder} holds no checkpoint yet")
+            raise UserError(f"{self._folder} holds no checkpoint yet: train the run first")
         if which == "average":
             return self._averaged(steps)
         if which == "last":
@@ -186,7 +186,7 @@ class Checkpoints:
         if which.isdecimal() and int(which) in steps:
             return [int(which)]
         known = ", ".join(map(str, steps))
-        raise UserError(f"there is no checkpoint {which!r}: it can be best, last, average, {known}")
+        raise UserError(f"there is no checkpoint {which!r}: choose best, last, average, {known}")
 
     def _averaged(self, steps: list[int]) -> list[int]:
         if self._keep == 1:
@@ -203,17 +203,19 @@ class Checkpoints:
             try:
                 best = self._progress(step).best_step
             except CorruptCheckpoint as error:
-                logger.warning("%s: looking for the best step in an older one", error)
+                logger.warning("%s: reading the best step from an older checkpoint", error)
                 continue
             if best in steps:
                 return best
             if best is not None:
-                logger.warning("the best checkpoint, of step %d, is gone: using %d", best, step)
+                logger.warning(
+                    "the best checkpoint (step %d) is missing: using step %d", best, step
+                )
             return step
         return steps[-1]
 
     def restore_params(self, task: Any, config: Config, mesh: Mesh, steps: Sequence[int]) -> Params:
-        """Restore the parameters that are evaluated: their mean over the checkpoints `steps`."""
+        """Restore the parameters used for evaluation, averaged over the checkpoints of `steps`."""
         optimizer = make_optimizer(config.optimizer, optax.constant_schedule(0.0))
 
         def state(key: Key[Array, ""]) -> TrainState:
@@ -281,4 +283,4 @@ def _summary(error: Exception) -> str:
 
 def _expect(intact: bool) -> None:
     if not intact:
-        raise ValueError("its content is not what was saved")
+        raise ValueError("its content differs from the saved content")

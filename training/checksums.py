@@ -1,4 +1,4 @@
-"""Digests that tell whether a restored checkpoint is what was saved."""
+"""Digests that detect whether a restored checkpoint differs from the saved one."""
 
 import hashlib
 import json

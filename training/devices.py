@@ -42,12 +42,12 @@ def make_mesh(devices: list | None = None, state_shards: int = 1) -> Mesh:
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """Every device holds the whole array."""
+    """Return the sharding in which every device holds the whole array."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """The rows of a batch are divided over all devices."""
+    """Return the sharding that divides the rows of a batch over all devices."""
     return NamedSharding(mesh, PartitionSpec(AXES))
 
 

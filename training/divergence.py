@@ -1,4 +1,4 @@
-"""When a run has diverged, and the errors that report it."""
+"""The criterion for diverged runs, and the errors that report them."""
 
 from errors import UserError
 

@@ -31,7 +31,7 @@ def connect(address: str | None, processes: int | None, process: int | None) -> 
 
 
 def first() -> bool:
-    """Whether this is the first process, which writes logs and records."""
+    """Return whether this is the first process, which writes logs and records."""
     return jax.process_index() == 0
 
 
@@ -57,4 +57,4 @@ def together() -> Iterator[None]:
     if problem is not None:
         raise problem
     if not fine:
-        raise UserError("another process of this run stopped: see its error message")
+        raise UserError("another process of this run stopped with an error: see its message")

@@ -27,12 +27,16 @@ class Log:
     """
 
     def __init__(self, workdir: Path, start: int, steps: int, counted: str):
-        """`start` of `steps` steps are done; `counted` names the unit of throughput."""
+        """Open the logs of a run that has completed `start` of `steps` steps.
+
+        `counted` names the unit of throughput, such as "tokens".
+        """
         path, board = workdir / "log.jsonl", str(workdir / "tensorboard")
         if not first():
             path = Path(os.devnull)
         elif path.exists():
-            lines = path.read_bytes().split(b"\n")  # the last may end inside a character
+            # The last line of a killed run may end inside a character, so lines are bytes.
+            lines = path.read_bytes().split(b"\n")
             kept = [line.decode() for line in lines if _step(line) <= start]
             write_whole(path, "".join(line + "\n" for line in kept))
         self._file = path.open("a", encoding="utf-8")
@@ -61,7 +65,7 @@ class Log:
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def facts(self, step: int, **facts: int) -> None:
-        """Record what is known when a run starts or resumes."""
+        """Record facts that are known when a run starts or resumes."""
         self._write({"step": step, "kind": "run", **facts})
 
     def _write(self, line: dict) -> None:
@@ -70,6 +74,7 @@ class Log:
         self._file.flush()
 
     def progress(self, step: int, loss: float, per_second: float) -> None:
+        """Show the training loss, the throughput and, without a progress bar, the time left."""
         shown = f"loss {loss:#.4g}, {per_second:,.0f} {self._counted}/s"
         self._bar.set_postfix_str(shown)
         if self._bar.disable:
@@ -84,6 +89,7 @@ class Log:
             self._bar.write(line, file=sys.stderr)
 
     def samples(self, step: int, samples: Sequence[dict[str, str]]) -> None:
+        """Record and show sample outputs of an evaluation."""
         for sample in samples:
             self._write({"step": step, "kind": "sample", **sample})
             self.say("  " + "  |  ".join(f"{name}: {text}" for name, text in sample.items()))

@@ -107,13 +107,13 @@ def train(
         parameters = sum(x.size for x in jax.tree.leaves(state.params))
         logger.info(
             f"{parameters:,} parameters, batch shapes: {len(batches.shapes)}, "
-            f"{batches.steps_per_epoch:,} steps per epoch, {steps:,} steps in all"
+            f"{batches.steps_per_epoch:,} steps per epoch, {steps:,} steps in total"
             + (f", resuming after step {start:,}" if start else "")
         )
         if int(state.longest_skipped) >= config.train.max_skipped:
             raise skipping_error(start, int(state.skipped), int(state.longest_skipped), start)
         if progress.done or start >= steps:
-            logger.info(f"this run is complete after {start:,} steps: nothing to do")
+            logger.info(f"this run is already complete after {start:,} steps: nothing to do")
         else:
             _record_status(workdir, checkpoints, start, done=False)
             _check_warmup(config.optimizer.warmup_steps, steps)
@@ -121,7 +121,7 @@ def train(
                 log = Log(workdir, start, steps, task.counted)
             log.facts(start, parameters=parameters, steps=steps, epoch=batches.steps_per_epoch)
             step = make_train_step(task.loss, optimizer, schedule, config, mesh, state)
-            stopping = stop_signals("stopping after the steps under way")
+            stopping = stop_signals("stopping after the training steps in progress")
             with contextlib.closing(log), stopping as signals:
                 trainer = Trainer(
                     evaluate, config, mesh, checkpoints, log, signals, steps, state, progress
@@ -246,7 +246,7 @@ class Trainer:
         return signal
 
     def _signal(self) -> int | Int[Array, ""]:
-        """The signal received by this host or, in a multi-host run, by any host; 0 if none."""
+        """Return the signal that this host or any other host has received, or 0."""
         received = self.signals[0] if self.signals else 0
         if jax.process_count() == 1:
             return received
@@ -297,7 +297,7 @@ class Trainer:
         self._cut_rate()
         patience, since_best = self.config.train.patience, self.progress.since_best
         if patience and since_best >= patience:
-            self.log.say(f"no better {metric} in {since_best} evaluations: stopping early")
+            self.log.say(f"{metric} has not improved in {since_best} evaluations: stopping early")
             self.progress = self.progress._replace(done=True)
         if number >= self.steps:
             self.progress = self.progress._replace(done=True)

@@ -1,4 +1,4 @@
-"""Optimizers and learning-rate schedules of the papers, by name."""
+"""Optimizers and learning-rate schedules by name."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Restores a trained run: its task, and the parameters of a checkpoint."""
+"""Restore a trained run: its task and the parameters of a checkpoint."""
 
 import contextlib
 from pathlib import Path
@@ -25,9 +25,9 @@ class RestoredRun(NamedTuple):
 def restore_run(
     config: Config, workdir: Path, mesh: Mesh, checkpoint: str, corpus: bool = True
 ) -> RestoredRun:
-    """Restore "best", "last", "average" or the number of a step.
+    """Restore the checkpoint "best", "last" or "average", or that of a given training step.
 
-    Without `corpus`, the task has only the vocabularies that the run keeps, which is enough to
+    Without `corpus`, the task has only the vocabularies saved in the workdir, which are enough to
     translate new text.
     """
     if corpus:

@@ -3,12 +3,12 @@
 lock            held by the process that trains; the system releases it when the process ends
 config.json     the resolved config
 run.json        one entry per start or resume: command, overrides, package versions, commit, devices
-status.json     whether the run is complete, and its final checkpoint
-log.jsonl       scalars by step, with their time; tensorboard/ holds the same
+status.json     the latest step, whether the run is complete, and its final checkpoint
+log.jsonl       scalars by step, with their time; tensorboard/ holds the same scalars
 checkpoints/    the best and the latest checkpoints
 quarantine/     corrupt checkpoints
 vocabulary/     the vocabularies
-eval/SPLIT/     scores, hypotheses and attention plots
+eval/SPLIT/     the report of eval.py: scores, hypotheses or predictions, page and pictures
 
 Importing this module does not import JAX: planners read workdirs before JAX is configured.
 """
@@ -91,7 +91,9 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
                 _record(workdir, config, overrides, data)
         with together():
             if not (workdir / "config.json").exists():
-                raise UserError(f"{workdir} is not on a disk that all hosts share: use one that is")
+                raise UserError(
+                    f"{workdir} is not on a disk that all hosts share: choose a --workdir that is"
+                )
             check_workdir(workdir, config)  # all hosts must have the same config
             check_data(workdir, data)
         yield
@@ -156,11 +158,16 @@ def load_config(workdir: Path) -> Config:
     """Read the config of a run; fields that are newer than the run have their defaults."""
     path = workdir / "config.json"
     if not path.exists():
-        raise UserError(f"{workdir} is not a run's folder: it has no config.json")
+        raise UserError(
+            f"{workdir} is not the folder of a run, because it has no config.json: name a folder "
+            "that train.py wrote"
+        )
     saved = _read_json(path)
     name = saved.get("model", {}).get("name")
     if name not in MODELS:
-        raise UserError(f"{path} has a model {name!r}: it can be {', '.join(MODELS)}")
+        raise UserError(
+            f"{path} has an unknown model {name!r}: this version has {', '.join(MODELS)}"
+        )
     config = base_config(name)
     try:
         config.update(saved)
@@ -181,7 +188,7 @@ def write_status(workdir: Path, step: int, final: Path | None) -> None:
 
 
 def is_done(workdir: Path) -> bool:
-    """Whether a run is complete and its final checkpoint still exists."""
+    """Return whether a run is complete and its final checkpoint still exists."""
     try:
         status = json.loads((workdir / "status.json").read_bytes())
         return status["done"] and (workdir / status["checkpoint"]).is_dir()

@@ -59,7 +59,7 @@ def restored(workdir, step):
         return checkpoints.restore(state_at(0, 0), step)
 
 
-def test_the_latest_and_the_best_are_kept(saved):
+def test_the_latest_and_the_best_checkpoints_are_kept(saved):
     assert list(committed(saved)) == [2, 4, 5]
     checkpoints = Checkpoints(saved, read_only=True)
     assert [checkpoints.find(which) for which in ("best", "last", "4")] == [[2], [5], [4]]
@@ -67,7 +67,7 @@ def test_the_latest_and_the_best_are_kept(saved):
     assert (state.params["w"], progress) == (2, Progress(best_step=2, count=2.0))
 
 
-def test_a_resumed_run_keeps_the_best_of_the_record(saved):
+def test_a_resumed_run_keeps_the_best_checkpoint(saved):
     with contextlib.closing(Checkpoints(saved)) as checkpoints:
         _, progress = checkpoints.restore_latest(state_at(0, 0))
         for step in (6, 7):
@@ -76,18 +76,18 @@ def test_a_resumed_run_keeps_the_best_of_the_record(saved):
     assert Checkpoints(saved, read_only=True).find("best") == [2]
 
 
-def test_before_the_first_evaluation_the_best_is_the_latest(tmp_path):
+def test_before_the_first_evaluation_the_latest_checkpoint_is_the_best(tmp_path):
     save(tmp_path, [3, 4], best={3: None, 4: None})
     assert Checkpoints(tmp_path, read_only=True).find("best") == [4]
 
 
-def test_a_best_checkpoint_that_is_gone_is_named(tmp_path, caplog):
+def test_a_missing_best_checkpoint_is_reported(tmp_path, caplog):
     save(tmp_path, [3, 4], best={3: 1, 4: 1})
     assert Checkpoints(tmp_path, read_only=True).find("best") == [4]
-    assert "step 1, is gone" in caplog.text
+    assert "best checkpoint (step 1) is missing" in caplog.text
 
 
-def test_an_unknown_checkpoint_lists_the_known(saved):
+def test_an_unknown_checkpoint_name_lists_the_available_ones(saved):
     with pytest.raises(UserError, match=r"'3'.*best, last, average, 2, 4, 5"):
         Checkpoints(saved, read_only=True).find("3")
 
@@ -97,14 +97,14 @@ def test_a_workdir_without_checkpoints_is_refused(tmp_path):
         Checkpoints(tmp_path, read_only=True)
 
 
-def test_parameters_alone(saved, mesh):
+def test_parameters_are_restored_without_the_optimizer_state(saved, mesh):
     config = toy_config()
     params = Checkpoints(saved, read_only=True).restore_params(Line(), config, mesh, [5])
     assert params["w"] == 5
 
 
-def test_an_average_excludes_what_a_signal_left_between_evaluations(tmp_path):
-    """It is the same as that of a run that was never stopped."""
+def test_an_average_excludes_checkpoints_saved_at_a_signal(tmp_path):
+    """The average is the same as in a run that was never stopped."""
     with contextlib.closing(Checkpoints(tmp_path, keep=3, every=10)) as checkpoints:
         for step in (10, 20, 23, 30, 37, 40, 45):
             checkpoints.save(state_at(step, w=step), Progress(done=step == 45))
@@ -117,7 +117,7 @@ def test_an_average_excludes_what_a_signal_left_between_evaluations(tmp_path):
     assert checkpoints.find("average") == [10, 20, 30] and checkpoints.find("last") == [33]
 
 
-def test_an_average_is_of_the_latest_kept(saved, mesh):
+def test_an_average_uses_the_latest_kept_checkpoints(saved, mesh):
     checkpoints = Checkpoints(saved, keep=2, read_only=True)
     assert checkpoints.find("average") == [4, 5]  # the best, 2, is older
     params = checkpoints.restore_params(Line(), toy_config(), mesh, [4, 5])
@@ -148,13 +148,13 @@ def damage(path, how):
 
 
 def files_of(workdir, step):
-    """Every file with content that Orbax has written for a checkpoint."""
+    """Return the non-empty files of a checkpoint."""
     files = [path for path in committed(workdir)[step].rglob("*") if path.is_file()]
     return sorted(path for path in files if path.stat().st_size)
 
 
 @pytest.mark.parametrize("how", sorted(DAMAGES))
-def test_a_damaged_file_never_gives_other_numbers(tmp_path, how):
+def test_a_damaged_file_is_detected_or_harmless(tmp_path, how):
     state, progress = state_at(1, w=np.pi), Progress(best_step=1, best_score=0.5)
     with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
         checkpoints.save(state, progress)
@@ -173,8 +173,8 @@ def test_a_damaged_file_never_gives_other_numbers(tmp_path, how):
 
 
 @pytest.mark.parametrize("how", sorted(DAMAGES))
-def test_a_run_resumes_whichever_file_of_the_newest_is_damaged(tmp_path, how):
-    """The newest is either intact or in quarantine; the one before it is never touched."""
+def test_a_run_resumes_if_any_file_of_the_newest_checkpoint_is_damaged(tmp_path, how):
+    """The newest checkpoint is intact or quarantined; the previous one is never touched."""
     original = tmp_path / "original"
     save(original, [1, 2])
     quarantined = 0
@@ -198,7 +198,7 @@ def test_checksums_depend_on_order_position_and_sign():
     assert len({int(checksum(tree)) for tree in several}) == 3
 
 
-def test_the_structure_is_of_names_shapes_and_types():
+def test_the_structure_digest_depends_on_names_shapes_and_dtypes():
     x = jnp.arange(4.0)
     trees = [{"a": x}, {"b": x}, {"a": x[:2]}, {"a": x.astype(jnp.int32)}]
     assert len(set(map(structure, trees))) == 4
@@ -212,7 +212,7 @@ def test_checksums_are_the_same_on_any_number_of_devices():
     assert len(sums) == 1
 
 
-def test_a_corrupt_newest_is_quarantined_and_the_one_before_is_used(saved, caplog):
+def test_a_corrupt_newest_checkpoint_is_quarantined_and_the_previous_one_used(saved, caplog):
     for path in files_of(saved, 5):
         damage(path, "bit flipped")
     checkpoints = Checkpoints(saved, keep=2)
@@ -225,7 +225,7 @@ def test_a_corrupt_newest_is_quarantined_and_the_one_before_is_used(saved, caplo
     assert Checkpoints(saved, read_only=True).find("last") == [5]
 
 
-def test_the_best_of_a_corrupt_record_is_read_from_the_one_before(tmp_path, caplog):
+def test_the_best_step_is_read_from_the_newest_intact_record(tmp_path, caplog):
     save(tmp_path, [1, 2, 3], best={1: 1, 2: 1, 3: 3})
     assert list(committed(tmp_path)) == [2, 3]
     save(tmp_path / "b", [1, 2, 3], best={1: 1, 2: 1, 3: 1})
@@ -235,12 +235,12 @@ def test_the_best_of_a_corrupt_record_is_read_from_the_one_before(tmp_path, capl
     assert "the checkpoint of step 3" in caplog.text
 
 
-def test_where_all_are_corrupt_nothing_starts_anew(tmp_path):
+def test_a_run_does_not_restart_if_all_checkpoints_are_corrupt(tmp_path):
     save(tmp_path, [1, 2])
     for step in (1, 2):
         for path in files_of(tmp_path, step):
             damage(path, "halved")
-    for _ in range(2):  # the second time all of them are in quarantine already
+    for _ in range(2):  # the second time, all of them are already quarantined
         with pytest.raises(UserError, match=f"no checkpoint in {tmp_path}.* can be read"):
             Checkpoints(tmp_path).restore_latest(state_at(0, 0))
 
@@ -277,14 +277,14 @@ save(workdir, [6])
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_what_a_killed_run_was_writing_is_not_a_checkpoint(tmp_path, read_only):
+def test_a_partially_written_checkpoint_is_ignored(tmp_path, read_only):
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
     process = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
     assert process.returncode == -signal.SIGKILL, process.stderr
     assert uncommitted(tmp_path) and list(committed(tmp_path)) == [5]
     checkpoints = Checkpoints(tmp_path, read_only=read_only)
     assert checkpoints.latest == 5
-    for _ in range(100 * (not read_only)):  # removed in the background, by those who write
+    for _ in range(100 * (not read_only)):  # a writing process removes it in the background
         if not uncommitted(tmp_path):
             break
         time.sleep(0.05)
@@ -292,7 +292,7 @@ def test_what_a_killed_run_was_writing_is_not_a_checkpoint(tmp_path, read_only):
     checkpoints.close()
 
 
-def test_a_checkpoint_of_another_model_is_not_called_corrupt(saved):
+def test_a_checkpoint_of_another_model_is_not_reported_as_corrupt(saved):
     other = state_at(0, 0)
     other = other.replace(params=other.params | {"c": jnp.zeros(3)})
     with pytest.raises(UserError, match="does not fit this model") as caught:
@@ -301,8 +301,8 @@ def test_a_checkpoint_of_another_model_is_not_called_corrupt(saved):
     assert list(committed(saved)) == [2, 4, 5]
 
 
-def test_an_error_of_the_device_is_not_a_corrupt_checkpoint(saved, monkeypatch):
-    """For example when another program uses all of its memory: the checkpoints stay."""
+def test_a_device_error_is_not_reported_as_a_corrupt_checkpoint(saved, monkeypatch):
+    """The checkpoints stay, for example when another program uses all of the device memory."""
 
     def fails(state):
         raise jax.errors.JaxRuntimeError("INTERNAL: Failed to initialize BLASLT support")

@@ -118,7 +118,7 @@ def test_overfitting_is_not_divergence(tmp_path, mesh):
         (4.0, 3.0, math.nan, False),
     ],
 )
-def test_what_counts_as_divergence(first, training, validation, expected):
+def test_divergence_criterion(first, training, validation, expected):
     assert has_diverged(first, training, validation) == expected
 
 

@@ -57,11 +57,11 @@ class Interrupted(Line):
         return Interrupting()
 
 
-def test_a_signal_during_an_evaluation_saves_and_the_rest_is_the_same(tmp_path, mesh):
+def test_resuming_after_a_signal_during_an_evaluation_is_bit_exact(tmp_path, mesh):
     config, losses = toy_config(ema=0.9), (3.0, 2.0, 2.0, 1.0)
     config.optimizer.update({"schedule": "plateau", "plateau_patience": 1})
     whole = train(Line(), constant_evaluation(*losses), config, tmp_path / "whole", mesh)
-    with pytest.raises(Stopped, match=r"SIGTERM: saved after step 5; the same command continues"):
+    with pytest.raises(Stopped, match=r"SIGTERM: saved after step 5; run the same command again"):
         stopped = interrupting(constant_evaluation(*losses), 1)
         train(Line(), stopped, config, tmp_path / "parts", mesh)
     resumed = train(Line(), constant_evaluation(*losses[1:]), config, tmp_path / "parts", mesh)
@@ -69,7 +69,7 @@ def test_a_signal_during_an_evaluation_saves_and_the_rest_is_the_same(tmp_path, 
     assert log_of(tmp_path / "whole", "valid") == log_of(tmp_path / "parts", "valid")
 
 
-def test_a_signal_between_evaluations_saves_and_the_rest_is_the_same(tmp_path, mesh):
+def test_resuming_after_a_signal_between_evaluations_is_bit_exact(tmp_path, mesh):
     # Steps are dispatched ahead, so the signal takes effect some steps after it arrives.
     config = toy_config(steps=40, eval_every=20, log_every=17)
     evaluate = constant_evaluation(3.0, 2.0)
@@ -83,10 +83,10 @@ def test_a_signal_between_evaluations_saves_and_the_rest_is_the_same(tmp_path, m
     parts = log_of(tmp_path / "parts", "train")
     steps = [line["step"] for line in parts]
     assert steps == sorted(set(steps)) and steps[0] < 17  # a report before the checkpoint
-    assert parts[-1]["count"] == 8 * 40  # no point is lost or counted twice
+    assert parts[-1]["count"] == 8 * 40  # no example is lost or counted twice
 
 
-def test_a_complete_run_does_nothing_more(tmp_path, mesh):
+def test_starting_a_complete_run_does_nothing(tmp_path, mesh):
     config = toy_config()
     first = train(Line(), constant_evaluation(1.0), config, tmp_path, mesh)
 
@@ -124,7 +124,7 @@ def test_a_complete_run_whose_last_checkpoint_is_corrupt_is_not_done(tmp_path, m
     assert not is_done(tmp_path)
 
 
-def test_a_status_that_was_not_written_is_written_by_the_next_start(tmp_path, mesh):
+def test_a_missing_status_is_written_when_the_run_is_started_again(tmp_path, mesh):
     config = toy_config()
     train(Line(), constant_evaluation(1.0), config, tmp_path, mesh)
     (tmp_path / "status.json").unlink()
@@ -133,7 +133,7 @@ def test_a_status_that_was_not_written_is_written_by_the_next_start(tmp_path, me
 
 
 def test_steps_are_dispatched_ahead_of_the_oldest_pending_one(tmp_path, mesh, monkeypatch):
-    """A report is read AHEAD steps later, or at an evaluation."""
+    """A report is read after AHEAD more steps were dispatched, or at an evaluation."""
     dispatched, seen = [], []
 
     class Counting(CompiledStep):
@@ -166,7 +166,7 @@ def test_early_stopping_and_the_best_checkpoint(tmp_path, mesh):
     assert int(again.step) == 20  # a run that stopped early stays stopped
 
 
-def test_of_equal_scores_the_lower_loss_is_the_best(tmp_path, mesh):
+def test_a_lower_loss_breaks_ties_between_scores(tmp_path, mesh):
     found = iter([(4.0, 0.0), (3.0, 0.0), (2.0, 0.5), (1.5, 0.5), (1.8, 0.5), (1.0, 0.4)])
 
     def evaluate(params):
@@ -179,7 +179,7 @@ def test_of_equal_scores_the_lower_loss_is_the_best(tmp_path, mesh):
     assert Checkpoints(tmp_path, read_only=True).find("best") == [20]
 
 
-def test_plateau_lowers_the_rate(tmp_path, mesh):
+def test_the_plateau_schedule_lowers_the_learning_rate(tmp_path, mesh):
     config = toy_config(steps=25)
     config.optimizer.update({"schedule": "plateau", "plateau_patience": 2, "plateau_factor": 0.5})
     state = train(Line(), constant_evaluation(2.0, 1.0, 1.0, 1.0, 0.5), config, tmp_path, mesh)
@@ -188,7 +188,7 @@ def test_plateau_lowers_the_rate(tmp_path, mesh):
     np.testing.assert_allclose([rates[0], rates[-1]], [0.05, 0.025])
 
 
-def test_a_score_that_is_no_number_is_never_the_best(tmp_path, mesh):
+def test_a_nan_score_is_never_the_best(tmp_path, mesh):
     config = toy_config(steps=30, patience=3)
     losses = (np.nan, 3.0, 2.0, 1.0, 2.0, 2.0)
     state = train(Line(), constant_evaluation(*losses), config, tmp_path, mesh)
@@ -196,7 +196,7 @@ def test_a_score_that_is_no_number_is_never_the_best(tmp_path, mesh):
     assert Checkpoints(tmp_path, read_only=True).find("best") == [20]
 
 
-def test_evaluation_sees_the_averaged_weights(tmp_path, mesh):
+def test_evaluation_uses_the_averaged_parameters(tmp_path, mesh):
     seen = []
 
     def evaluate(params):
@@ -207,16 +207,16 @@ def test_evaluation_sees_the_averaged_weights(tmp_path, mesh):
     assert seen == [float(state.ema["w"])] and seen[0] != float(state.params["w"])
 
 
-def test_epochs_and_the_schedule_count_the_tasks_own_steps(tmp_path, mesh):
+def test_epochs_and_schedules_use_the_steps_per_epoch_of_the_task(tmp_path, mesh):
     config = toy_config(steps=0, epochs=3.0)
     config.optimizer.update({"schedule": "halving", "halve_from": 1.0})
     state = train(Line(), constant_evaluation(1.0), config, tmp_path, mesh)
-    assert int(state.step) == 15  # an epoch of Points is five steps
+    assert int(state.step) == 15  # one epoch of Points has five steps
     rates = [line["learning_rate"] for line in log_of(tmp_path, "train")]
     np.testing.assert_allclose(rates, np.repeat([0.05, 0.025, 0.0125], 5))
 
 
-def test_the_seed_reaches_weights_batches_and_noise(tmp_path, mesh):
+def test_the_seed_determines_parameters_batches_and_dropout(tmp_path, mesh):
     asked = []
 
     class Recording(Line):

@@ -26,7 +26,7 @@ def test_sutskever_halves_every_half_epoch_after_the_fifth():
     assert rates(steps, schedule="halving", halve_from=5.0, halve_every=0.5) == expected
 
 
-def test_inverse_square_root_is_the_transformers():
+def test_inverse_sqrt_equals_the_transformer_schedule():
     d, warmup = 512, 40
     ours = rates(
         range(200), schedule="inverse_sqrt", warmup_steps=warmup,
@@ -36,7 +36,7 @@ def test_inverse_square_root_is_the_transformers():
     np.testing.assert_allclose(ours, paper, rtol=1e-5)
 
 
-def test_cosine_ends_at_zero_and_constant_stays():
+def test_cosine_schedule_ends_at_zero_and_constant_schedule_warms_up():
     np.testing.assert_allclose(rates([0, 50, 100], schedule="cosine"), [1, 0.5, 0], atol=1e-7)
     assert rates([0, 4, 9, 500], schedule="constant", warmup_steps=10) == pytest.approx(
         [0.1, 0.5, 1, 1]
@@ -44,7 +44,7 @@ def test_cosine_ends_at_zero_and_constant_stays():
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_optimizer_goes_downhill(name):
+def test_every_optimizer_reduces_the_loss(name):
     settings = base_config().optimizer
     settings.update({"name": name, "learning_rate": 0.05, "weight_decay": 0.01})
     if name == "adadelta":
@@ -58,7 +58,7 @@ def test_optimizer_goes_downhill(name):
     assert float(jnp.sum(jnp.asarray(params) ** 2)) < 0.5
 
 
-def test_weight_decay_shrinks_what_has_no_gradient():
+def test_weight_decay_shrinks_parameters_without_gradient():
     settings = base_config().optimizer
     settings.update({"name": "adamw", "weight_decay": 0.1})
     optimizer = make_optimizer(settings, optax.constant_schedule(0.5))
@@ -67,7 +67,7 @@ def test_weight_decay_shrinks_what_has_no_gradient():
     np.testing.assert_allclose(updates, [-0.5 * 0.1 * 2.0], rtol=1e-6)
 
 
-def test_adadelta_takes_its_papers_first_step():
+def test_the_first_adadelta_step_matches_the_paper():
     settings = base_config().optimizer
     settings.update({"name": "adadelta", "rho": 0.95, "eps": 1e-6})
     optimizer = make_optimizer(settings, optax.constant_schedule(1.0))

@@ -44,7 +44,7 @@ def uneven_batch(task):
 def test_loss_and_gradients_are_the_same_on_any_number_of_devices(tiny_task, monkeypatch):
     monkeypatch.setattr(devices, "SMALLEST", 32)
     config, batch = tiny_task.config.copy_and_resolve_references(), uneven_batch(tiny_task)
-    assert config.model.dropout > 0  # the masks must not depend on the devices either
+    assert config.model.dropout > 0  # dropout masks must not depend on the devices either
     assert len(set((batch["target"] != PAD).sum(axis=1))) > 2
     config.optimizer.clip_norm = 0.0
     start = jax.tree.leaves(jax.jit(tiny_task.init)(jax.random.key(0)))
@@ -73,7 +73,7 @@ def test_dropout_masks_are_the_same_bits_on_any_number_of_devices():
     assert len(masks) == 1
 
 
-def test_large_arrays_are_cut_along_their_longest_axis_that_can_be_cut():
+def test_large_arrays_are_sharded_along_their_longest_divisible_axis():
     mesh = make_mesh(jax.devices()[:8], state_shards=4)
     shapes = {(64, 128): (64, 32), (130, 64): (130, 16), (129, 65): (129, 65), (16,): (16,)}
     for shape, shard in shapes.items():
@@ -83,13 +83,13 @@ def test_large_arrays_are_cut_along_their_longest_axis_that_can_be_cut():
         make_mesh(jax.devices()[:8], state_shards=3)
 
 
-# jax.pmap is in maintenance and says so; comparing with it is the point of this test.
+# jax.pmap warns that it is deprecated; this test compares with it on purpose.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_step_equals_a_correct_pmap(tiny_task):
     config, batch = tiny_task.config.copy_and_resolve_references(), uneven_batch(tiny_task)
     config.optimizer.clip_norm = 0.0
 
-    class Calm(type(tiny_task)):  # without dropout, whose masks pmap would draw anew a device
+    class WithoutDropout(type(tiny_task)):  # pmap would draw other masks on each device
         def __init__(self):
             self.__dict__ = tiny_task.__dict__
 
@@ -110,7 +110,7 @@ def test_the_step_equals_a_correct_pmap(tiny_task):
 
     cut = jax.tree.map(lambda x: x.reshape(8, -1, *x.shape[1:]), batch)
     gradient = jax.tree.map(lambda g: g[0], pmapped(params, cut))
-    ours, _ = one_step(Calm(), config, batch, devices=8)  # of size 1, so params - gradient
+    ours, _ = one_step(WithoutDropout(), config, batch, devices=8)  # params - 1.0 * gradient
     for before, after, g in zip(
         *map(jax.tree.leaves, (params, ours.params, gradient)), strict=True
     ):
@@ -118,12 +118,12 @@ def test_the_step_equals_a_correct_pmap(tiny_task):
 
 
 def random_loss(params, batch, key, averages):
-    """Its gradient shows the number that was drawn."""
+    """A loss whose gradient is the number that was drawn."""
     drawn = jax.random.uniform(key) * params["w"] + 0 * batch["x"].sum()
     return {"loss": drawn, "count": jnp.float32(1), "examples": jnp.float32(1)}
 
 
-def test_noise_differs_by_step_micro_batch_and_seed():
+def test_random_keys_differ_by_step_micro_batch_and_seed():
     def drawn(seed, accumulation=1):
         config = toy_config(accumulation=accumulation)
         mesh = make_mesh(jax.devices()[:1])
@@ -143,12 +143,12 @@ def test_noise_differs_by_step_micro_batch_and_seed():
     one, other = drawn(seed=0), drawn(seed=1)
     assert len({*one, *other}) == 4
     assert one == drawn(seed=0)
-    halves = drawn(seed=0, accumulation=2)  # the mean of two draws, not twice the same
+    halves = drawn(seed=0, accumulation=2)  # the mean of two different draws
     assert halves[0] not in one
 
 
-def test_runs_of_two_seeds_are_one_program():
-    """Otherwise each would compile again, which takes most of a short run."""
+def test_runs_with_different_seeds_share_one_compiled_program():
+    """Compiling again for every seed would take most of the time of a short run."""
 
     def program(seed):
         config, mesh = toy_config(), make_mesh(jax.devices()[:1])
@@ -169,7 +169,7 @@ def test_gradients_are_divided_by_tokens_or_by_sentences():
     np.testing.assert_allclose(per_sentence.params["w"], 2 * per_token, rtol=1e-6)
 
 
-def test_averages_move_far_when_young_and_then_a_tenth_of_the_way():
+def test_moving_averages_warm_up_to_a_decay_of_nine_tenths():
     class Averaging(Line):
         averages = ("loss",)
 
@@ -190,7 +190,7 @@ def test_averages_move_far_when_young_and_then_a_tenth_of_the_way():
 
 
 @pytest.mark.parametrize("accumulation", [2, 8])
-def test_micro_batches_add_up_to_the_batch(accumulation):
+def test_micro_batches_give_the_same_update_as_the_whole_batch(accumulation):
     batch = Points()[0]
     whole, whole_sums = one_step(Line(), toy_config(), batch, devices=1)
     config = toy_config(accumulation=accumulation)
@@ -199,7 +199,7 @@ def test_micro_batches_add_up_to_the_batch(accumulation):
     assert cut_sums["count"] == whole_sums["count"] == 8
 
 
-def test_a_step_that_is_not_finite_changes_nothing_but_the_counters():
+def test_a_non_finite_step_changes_only_the_counters():
     batch = Exploding().train_batches(0, 0, 1)[4]
     state, sums = one_step(Exploding(), toy_config(ema=0.5), batch, devices=1)
     assert (state.params["w"], state.params["b"], state.ema["w"]) == (0, 1, 0)
@@ -230,7 +230,7 @@ def test_only_the_state_is_donated():
     assert float(zeros["count"]) == 0
 
 
-def test_gradients_are_scaled_down_to_the_norm_and_never_up():
+def test_gradients_are_clipped_to_the_norm_and_never_scaled_up():
     batch = Points()[0]
     config = toy_config()
     free = one_step(Line(), config, batch, devices=1)[0].params
@@ -244,7 +244,9 @@ def test_gradients_are_scaled_down_to_the_norm_and_never_up():
 
 def test_ema_follows_the_parameters():
     state, _ = one_step(Line(), toy_config(ema=0.75), Points()[0], devices=1)
-    np.testing.assert_allclose(state.ema["w"], 0.9 * state.params["w"], rtol=1e-6)  # still young
+    np.testing.assert_allclose(
+        state.ema["w"], 0.9 * state.params["w"], rtol=1e-6
+    )  # the warm-up limits the decay
     assert state.eval_params is state.ema
 
 
@@ -258,7 +260,7 @@ def test_randomness_is_a_function_of_seed_and_purpose():
     assert jnp.array_equal(purpose_key(3, "dropout"), purpose_key(3, "dropout"))
 
 
-def test_rows_that_devices_and_micro_batches_cannot_share_are_refused():
+def test_batch_sizes_that_devices_and_micro_batches_do_not_divide_are_refused():
     mesh, config = make_mesh(jax.devices()[:8]), toy_config(accumulation=2)
     config.data.batch_size = 32
     devices.check_rows(mesh, config)

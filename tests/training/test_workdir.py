@@ -49,7 +49,7 @@ def test_a_workdir_that_cannot_be_written_is_refused(config, tmp_path):
         raise AssertionError
 
 
-def test_a_damaged_record_is_named(config, tmp_path):
+def test_a_damaged_json_file_is_named(config, tmp_path):
     for name in ("config.json", "run.json"):
         (tmp_path / name).write_text('{"cut')
         opened = open_workdir(tmp_path, config, [], "data-1")
@@ -84,7 +84,7 @@ def test_a_damaged_status_is_not_done(tmp_path, text):
     assert not is_done(tmp_path)
 
 
-def test_planners_need_not_import_jax():
+def test_importing_workdir_does_not_import_jax():
     """The compilation cache is configured before JAX is imported."""
     program = "import sys, training.workdir; print('jax' in sys.modules, 'orbax' in sys.modules)"
     command = [sys.executable, "-c", program]
@@ -93,7 +93,7 @@ def test_planners_need_not_import_jax():
     )
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_files_are_written_atomically(tmp_path, monkeypatch):
     path = tmp_path / "run.json"
     write_whole(path, "before")
 
