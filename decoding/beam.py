@@ -179,7 +179,7 @@ def _append(
 
 
 def _best(first: Hypotheses, second: Hypotheses) -> Hypotheses:
-    """Merge two sets of hypotheses and keep the best scores, as many as `first` contains."""
+    """Merge two sets of hypotheses; keep those with the best scores, up to the size of `first`."""
     both = jax.tree.map(lambda x, y: jnp.concatenate([x, y], axis=1), first, second)
     return _take(both, jax.lax.top_k(both.score, first.score.shape[1])[1])
 

@@ -50,8 +50,8 @@ def greedy(
 ) -> Decoded:
     """Decode one hypothesis per sentence, taking the token that `choose` returns at each time step.
 
-    A sentence ends with </s> or at its `max_length`. `length` is a static upper bound of all
-    `max_length`.
+    A sentence ends with </s> or at its `max_length`. `length` is a static upper bound of the
+    maximum lengths.
     """
     shapes = jax.eval_shape(step, state, jnp.full(batch, BOS))
     attention = None

@@ -19,7 +19,7 @@ class Initializers(NamedTuple):
 
 
 def _uniform(scale: float) -> Initializers:
-    """Return U(−scale, scale); the scale is .1 in Luong 2015 and .08 in Sutskever 2014."""
+    """Initialize with U(−scale, scale); scale is .1 in Luong 2015 and .08 in Sutskever 2014."""
 
     def init(key, shape, dtype=None, out_sharding=None):
         return jax.random.uniform(key, shape, dtype, -scale, scale)

@@ -77,7 +77,7 @@ class MultiHeadAttention(nn.Module):
         With `causal`, a position attends only to itself and to earlier positions. The attention
         weights are returned if `weights` is set, and sown if the collection "attention" is mutable.
         Neither changes the output, because the weights are computed in addition to the fused
-        attention. The fused attention is not used only if attention dropout is active.
+        attention. Only attention dropout disables the fused attention.
         """
         query, (keys, values) = self._heads(self.W_Q(x)), keys_values
         sown = self.is_mutable_collection("attention") and not self.is_initializing()

@@ -302,7 +302,7 @@ def _linear(equation: core.JaxprEqn, shared: list[core.Var]) -> Linear | None:
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         return None  # integers have no gradients
     if linear.is_bias and not W.size < x.size == y.size:
-        # For a W as large as xₜ, storing every gₜ (the gradient with respect to the result of time
-        # step t) would need more memory than accumulating dW in the loop.
+        # A bias is smaller than xₜ. For any other summand W, storing every gₜ (the gradient of the
+        # loss with respect to xₜ + W) would need more memory than accumulating dW in the loop.
         return None
     return linear

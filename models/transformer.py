@@ -330,7 +330,7 @@ class Transformer(nn.Module):
         if self.positions is None:
             encoded = sinusoids(positions, features).astype(self.shape.dtype)
         else:
-            # Larger positions use the last embedding: a lookup out of bounds would return NaN.
+            # Positions beyond the table use its last entry; a lookup out of bounds returns NaN.
             last = self.positions.num_embeddings - 1
             encoded = self.positions(jnp.minimum(positions, last))
         x = embed(tokens) * jnp.asarray(math.sqrt(features), self.shape.dtype)

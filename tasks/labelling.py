@@ -81,7 +81,7 @@ class Labelling(Task):
     ) -> tuple[dict[str, Array], Bool[Array, "b t"], Num[Array, "b t *o"]]:
         """Return the inputs of the model, the mask of time steps, and the labels."""
         label, length = batch["label"], batch["length"]
-        if self.kind == "notes":  # the label of a frame is the next frame
+        if self.kind == "notes":  # the label of a frame is the next frame; the last has no label
             inputs, label, length = {"x": label[:, :-1]}, label[:, 1:], length - 1
         else:
             inputs = {name: batch[name] for name in self._names}
@@ -106,7 +106,7 @@ class Labelling(Task):
     def _values(
         self, outputs: Float[Array, "b t o"], label: Num[Array, "b t *o"]
     ) -> dict[str, Float[Array, "b t"] | Bool[Array, "b t"]]:
-        """Return the loss of each time step and, for classes, whether they are predicted correctly."""
+        """Return the loss of each time step; for classes, also −log p and the accuracy."""
         if self.kind == "values":
             return {"loss": jnp.sum((outputs - label) ** 2, axis=-1)}
         if self.kind == "notes":  # −log p of a frame, summed over all notes

@@ -21,7 +21,7 @@ MAX_LOGITS = 2**27  # largest number of logits in memory per device: half a GiB 
 def class_values(
     logits: Float[Array, "*b v"], target: Int[Array, "*b"], smoothing: float = 0.0
 ) -> dict[str, Float[Array, "*b"] | Bool[Array, "*b"]]:
-    """Return the (smoothed) loss, −log p and correctness (0 or 1) of the prediction per target."""
+    """Return for each target the (smoothed) loss, −log p, and whether the prediction is correct."""
     total = jax.nn.logsumexp(logits, axis=-1)
     chosen = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
     nll = loss = total - chosen
