@@ -47,7 +47,7 @@ def _tiny(config: Config) -> None:
 def _small(config: Config) -> None:
     """A wider model, and large batches because words are short."""
     config.model.encoder.features = config.model.decoder.features = 1024
-    recipes.read_both_ways(config)
+    recipes.make_bidirectional(config)
     config.data.batch_size, config.data.buckets = 512, 4
     config.model.dropout = 0.4
     config.train.epochs, config.train.eval_every = 30.0, 1095  # five epochs

@@ -50,7 +50,7 @@ def get_config(arguments: str = "") -> Config:
 
 def _paper(config: Config) -> None:
     recipes.set_stacks(config, layers=1, features=512)
-    recipes.read_both_ways(config)
+    recipes.make_bidirectional(config)
     config.model.decoder.features = 1800
     config.model.decoder.maxout = 256  # the paper's deep output layer has 512 linear units
     recipes.set_vocabulary_sizes(config, 10_000, 10_000)

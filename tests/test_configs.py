@@ -185,21 +185,24 @@ def points():
     """Yield every combination of a file's arguments at the default size, and every size alone."""
     for name, arguments in ARGUMENTS.items():
         for values in itertools.product(*(VALUES[a] for a in arguments)):
+            if name == "bahdanau2015" and "none" in values:
+                continue
             yield name, ",".join(f"{a}={v}" for a, v in zip(arguments, values, strict=True))
         for size in getattr(importlib.import_module(f"configs.{name}"), "SIZES", ()):
             yield name, f"size={size}"
 
 
 @pytest.mark.parametrize(("name", "arguments"), [*points()], ids=str)
-def test_every_combination_of_arguments_builds_a_model_or_is_rejected(name, arguments):
+def test_every_combination_of_arguments_builds_a_model(name, arguments):
     config = importlib.import_module(f"configs.{name}").get_config(arguments)
-    try:
-        check(config)
-    except UserError as error:  # for example bahdanau2015 without attention
-        assert "align=none" in str(error)
-        return
+    check(config)
     shapes, outputs = abstract_outputs(config)
     assert all(shape > 0 for shape in outputs) and jax.tree.leaves(shapes)
+
+
+def test_bahdanau2015_needs_attention():
+    with pytest.raises(UserError, match="align=none is unknown: use one of global, local_m"):
+        load_config_file("configs/bahdanau2015.py", "align=none")
 
 
 def abstract_outputs(config):
