@@ -160,9 +160,9 @@ class Split:
 def _positions(
     starts: np.ndarray, example_shape: Sequence[Any], padded_shape: Sequence[int]
 ) -> tuple[np.ndarray, Any]:
-    """Return where each element of a padded array is in the values of its field.
+    """Return the index of each element of a padded array in the stored values, and a mask.
 
-    Also return a mask of the elements that are not padding. Both arrays can be broadcast to the
+    The mask is False for padding. Both arrays can be broadcast to the
     shape [examples, *padded_shape]. The entries of `example_shape` are fixed lengths or arrays with
     one length per example.
     """

@@ -80,7 +80,7 @@ _FIELDS: Fields = {
 
 
 def _rules(config: Config) -> Iterator[str]:
-    """Check the corpus, its splits and the validation metric."""
+    """Yield error messages for invalid settings of the corpus, its splits and the metric."""
     data, scored = config.data, config.train.eval_metric
     if data.corpus == "polymusic" and not data.splits.valid:
         yield (

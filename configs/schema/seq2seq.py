@@ -57,9 +57,9 @@ _ATTENTION: Fields = {
     ),
     "key_value": Field(
         "none",
-        "Keys and values of Mino 2017: split each encoder state into a key and a value (split), or "
-        "do not split it but initialize the same blocks of the weight matrices to zero (zero); "
-        "none: ordinary attention.",
+        "Keys and values of Mino 2017: split each encoder state into a key and a value (split); do "
+        "not split the states, but initialize the blocks of the weight matrices that a split would "
+        "remove to zero (zero); or ordinary attention (none).",
         ("none", "split", "zero"),
     ),
 }
@@ -73,8 +73,9 @@ _FIELDS: Fields = {
         "type": Field(
             "luong",
             "Decoder type: attention after the recurrent step (luong); attention before the "
-            "recurrent step (bahdanau); no attention, and the encoder's final state is an input of "
-            "every time step (cho); no attention, and it is only the initial state (plain).",
+            "recurrent step (bahdanau); no attention, but the final encoder state is an input of "
+            "every time step (cho); no attention, and the final encoder state is only the initial "
+            "state (plain).",
             ("plain", "cho", "luong", "bahdanau"),
         ),
         **_stack("decoder"),

@@ -138,8 +138,8 @@ def test_error_for_a_corrupt_compressed_file(tmp_path: Path, suffix: str) -> Non
     write(tmp_path / "train.de", *lines)
     write(path, *lines)
     whole = path.read_bytes()
-    for damaged in (whole[: len(whole) // 2], whole[:5000] + b"?" * 99 + whole[5099:], b"text\n"):
-        path.write_bytes(damaged)
+    for corrupt in (whole[: len(whole) // 2], whole[:5000] + b"?" * 99 + whole[5099:], b"text\n"):
+        path.write_bytes(corrupt)
         assert re.match(rf"{path} is corrupt at line [\d]+ \(.+\): ", message(config(tmp_path)))
 
 
