@@ -32,7 +32,7 @@ def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
         data=DATASETS["translation"],
-        align=choices("seq2seq", "model.attention.align"),
+        align=[name for name in choices("seq2seq", "model.attention.align") if name != "none"],
         score=choices("seq2seq", "model.attention.score", first="concat"),
         size=SIZES,
     )
@@ -48,12 +48,14 @@ def get_config(arguments: str = "") -> Config:
 
 def _tiny(config: Config) -> None:
     recipes.tiny(config, cell="gru")
-    recipes.read_both_ways(config)
+    recipes.make_bidirectional(config)
 
 
 def _small(config: Config) -> None:
     recipes.small(config, cell="gru", layers=1)
-    config.model.encoder.bidirectional = True  # each direction as wide as the decoder (the paper's)
+    config.model.encoder.bidirectional = (
+        True  # each direction is as wide as the decoder, as in the paper
+    )
 
 
 def _paper(config: Config) -> None:

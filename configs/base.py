@@ -13,7 +13,7 @@ __all__ = ["Config", "base_config", "choices", "declared_fields"]
 
 
 def base_config(model: str = "seq2seq") -> Config:
-    """Return the default config of a model and its task; the config files of papers change it."""
+    """Return the default config of a model and its task, which config files then change."""
     config = ConfigDict(_defaults(_sections(model)))
     return config.lock()  # a typo in a config file raises an error instead of adding a field
 
@@ -28,7 +28,10 @@ def choices(model: str, name: str, first: str = "") -> tuple[str, ...]:
     field = declared_fields(model)[name]
     leading = first or str(field.default)
     if leading not in field.choices:
-        raise ValueError(f"{name} of {model} has no value {leading!r}")
+        raise ValueError(
+            f"{leading!r} is not an allowed value of {name} ({model}): use one of "
+            f"{', '.join(field.choices)}"
+        )
     return (leading, *(value for value in field.choices if value != leading))
 
 

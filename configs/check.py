@@ -23,7 +23,10 @@ def check(config: Config) -> None:
 
 
 def check_path(config: Config, path: Sequence[str]) -> Any:
-    """Return the value of a field; raise a UserError that lists the fields if it is unknown."""
+    """Return the value of a field; raise a UserError that lists the known fields if it is unknown.
+
+    `path` contains the parts of the dotted name.
+    """
     node = config
     for depth, name in enumerate(path):
         if not isinstance(node, ConfigDict) or name not in node:
@@ -47,8 +50,8 @@ def _invalid_fields(config: Config) -> Iterator[str]:
     if present != {*fields}:
         different = ", ".join(sorted(present ^ {*fields})[:6])
         yield (
-            f"config.model.name={name} does not fit the fields of this config (they differ in "
-            f"{different}): choose a model by its file in configs/ instead"
+            f"config.model.name={name} does not match the fields of this config (differences: "
+            f"{different}): do not set model.name; choose a config file in configs/ instead"
         )
         return
     for path, field in fields.items():

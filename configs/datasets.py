@@ -1,6 +1,7 @@
 """Corpora by task and name, for the `data=` argument of every config file.
 
-Each name stands for a set of values in `config.data`. Use --config.data.dir for another folder.
+Each name sets several fields of `config.data`. If your copy of a corpus is in a different folder,
+set --config.data.dir.
 """
 
 from configs.base import Config
@@ -73,8 +74,8 @@ _TRANSLATION: dict[str, dict] = {
     },
     "tatoeba_de_en": {**_TATOEBA, **_DE_EN, "dir": "corpora/tatoeba_de_en"},
     "tatoeba_fr_en": {**_TATOEBA, **_FR_EN, "dir": "corpora/tatoeba_fr_en"},
-    # Letters to phonemes: CMUdict with the split of Chen 2003, which has 12,000 test words and no
-    # validation split, so that one in 50 training words is held out.
+    # Letters to phonemes: CMUdict with the split of Chen 2003, which has 12,000 test words. It has
+    # no validation split, so one in 50 training words is held out.
     "cmudict": {
         "corpus": "tsv",
         "dir": "corpora/cmudict",
@@ -92,7 +93,7 @@ _TRANSLATION: dict[str, dict] = {
         **_EN_DE,
         "splits": {"train": "train", "valid": "validation", "test": "test"},
     },
-    # Data of the user: {split}.{lang} files with parallel text, or TSV files with two columns.
+    # User data: {split}.{lang} files with parallel text, or TSV files with two columns.
     "text": {},
     "tsv": {"corpus": "tsv", "files": "{split}.tsv"},
 }
@@ -105,7 +106,7 @@ _POLYMUSIC = {
 }
 _LABELLING: dict[str, dict] = {
     "series": {"corpus": "series"},  # the artificial series of Schuster 1997; labels are y(t)
-    "series_classes": {"corpus": "series_classes"},  # the same; labels are whether y(t) > 0.5
+    "series_classes": {"corpus": "series_classes"},  # the same series; labels tell if y(t) > 0.5
     "conll2000": {  # clips.uantwerpen.be/conll2000/chunking: train.txt, test.txt
         "corpus": "columns",
         "dir": "corpora/conll2000",
@@ -116,10 +117,10 @@ _LABELLING: dict[str, dict] = {
     "nottingham": {**_POLYMUSIC, "files": "Nottingham.mat"},
     "piano_midi": {**_POLYMUSIC, "files": "Piano_midi.mat"},
     "musedata": {**_POLYMUSIC, "files": "MuseData.mat"},
-    # Data of the user: one word per line, with a blank line between sentences.
+    # User data: one word per line, with a blank line between sentences.
     "columns": {"corpus": "columns"},
 }
-_SST = {  # nlp.stanford.edu/sentiment; lines of a label and a tokenized, lowercased text
+_SST = {  # nlp.stanford.edu/sentiment; each line is a label and a tokenized, lowercased text
     "corpus": "lines",
     "dir": "corpora/sst",
     "splits": {"train": "train", "valid": "dev", "test": "test"},
@@ -155,7 +156,7 @@ _CLASSIFICATION: dict[str, dict] = {
         "splits": {"train": "train", "valid": "", "test": "test"},
         "vocab": {"min_count": 2},
     },
-    # Data of the user: one label and text per line, separated by a tab (tsv) or a space (lines).
+    # User data: one label and text per line, separated by a tab (tsv) or a space (lines).
     "tsv": {},
     "lines": {"corpus": "lines", "files": "{split}.txt"},
 }
@@ -170,7 +171,8 @@ def _cbt(kind: str) -> dict:
     }
 
 
-# Test books have names that training books lack, or use the same names for other people.
+# Names are anonymous, because the names in test books do not occur in training books, or belong to
+# other people there.
 _NAMES = {"anonymous": "candidates", "vocab": {"min_count": 20}}
 _NOUNS = {"anonymous": "unknown", "vocab": {"min_count": 20}}
 _CLOZE: dict[str, dict] = {
@@ -182,7 +184,7 @@ _CLOZE: dict[str, dict] = {
     "cbt_cn": _cbt("CN"),
     "cbt_v": _cbt("V"),
     "cbt_p": _cbt("P"),
-    "cbt": {},  # data of the user, in the format of the Children's Book Test
+    "cbt": {},  # user data in the format of the Children's Book Test
 }
 
 DATASETS: dict[str, dict[str, dict]] = {

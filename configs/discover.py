@@ -1,4 +1,4 @@
-"""Find declarations in the modules of a package: a new file needs no registration."""
+"""Find declarations in the modules of a package, so that a new file needs no registration."""
 
 import importlib
 import pkgutil
@@ -10,8 +10,8 @@ T = TypeVar("T")
 def discover(package: str, kind: type[T]) -> dict[tuple[str, str], T]:
     """Return every module-level object of type `kind`, by module and variable name.
 
-    Modules are in alphabetical order, objects in the order of their definition. An object that
-    several modules contain, because one imports it from another, is listed once.
+    Modules are in alphabetical order, and the objects of a module are in the order of their
+    definition. An object that other modules of the package import is listed once.
     """
     found: dict[tuple[str, str], T] = {}
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__):

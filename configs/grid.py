@@ -8,7 +8,7 @@ from errors import UserError
 
 
 def grid(**values: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield one point of a sweep per combination of values; pass dotted names with `**`.
+    """Yield one point (the settings of one run) per combination; pass dotted names with `**`.
 
     >>> list(grid(score=["dot", "concat"], **{"model.attention.D": [5]}))
     [{'score': 'dot', 'model.attention.D': 5}, {'score': 'concat', 'model.attention.D': 5}]

@@ -13,10 +13,10 @@ Arguments (the first value is the default):
     pooling  attention (the paper's), mean, max or last
     size     tiny, small or paper
 
---config.model.hops sets the number of hops r, and --config.train.penalty the weight of the penalty
-‖AAᵀ − I‖². No size uses pretrained word vectors. `paper` has the paper's r = 30 and d_a = 350; the
-rest of this recipe is from memory of the paper, which reports an accuracy of 64.21 % on Yelp, and
-61.99 % for a BiLSTM with max pooling.
+--config.model.hops sets the number r of attention hops (rows of the attention matrix A), and
+--config.train.penalty sets the weight of the penalty ‖AAᵀ − I‖². No size uses pretrained word
+vectors. `paper` has the paper's r = 30 and d_a = 350; the rest of this recipe is from memory of the
+paper. The paper reports an accuracy of 64.21 % on Yelp, and 61.99 % for a BiLSTM with max pooling.
 
 Result pages in docs/results: lin2017.hops, lin2017.hops.sst5, yang2016.flat.
 """
@@ -67,7 +67,7 @@ def _tiny(config: Config) -> None:
 
 
 def _paper(config: Config) -> None:
-    """The Yelp and Age recipe: r = 30, d_a = 350, u = 300, 100-dimensional vectors."""
+    """Set the recipe for Yelp and Age: r = 30, d_a = 350, u = 300, embeddings of 100."""
     config.model.hidden = 3000
     config.model.dropout = 0.5
     config.data.batch_size = 32

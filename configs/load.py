@@ -1,4 +1,4 @@
-"""Loading config files; a mistake in a file of the user becomes one error message."""
+"""Load config files, and report any exception in a user's file as one error message."""
 
 import inspect
 import re
@@ -27,13 +27,13 @@ def load_config_file(file: str, arguments: str = "") -> Config:
     if arguments and not takes_arguments:
         raise UserError(
             f"get_config of {file} has no parameter, but the arguments {arguments!r} are given: "
-            "leave them out, or define get_config(arguments)"
+            "omit the arguments, or define get_config(arguments)"
         )
     try:
         config = get_config(arguments) if takes_arguments else get_config()
     except UserError:
         raise
-    except (Exception, SystemExit) as error:  # a file of the user can raise any exception
+    except (Exception, SystemExit) as error:  # a user's file can raise any exception
         raise UserError(describe(file, error)) from error
     if not isinstance(config, ConfigDict):
         raise UserError(
@@ -46,12 +46,15 @@ def load_config_file(file: str, arguments: str = "") -> Config:
 def _read(file: str) -> dict[str, Any]:
     if not Path(file).is_file():
         present = sorted(path.name for path in Path(__file__).parent.glob("*[0-9].py"))
-        raise UserError(f"config file {file} does not exist: configs/ has {', '.join(present)}")
+        raise UserError(
+            f"config file {file} does not exist: correct its path, or use one of the files in "
+            f"configs/: {', '.join(present)}"
+        )
     return run_file(file)
 
 
 def run_file(file: str) -> dict[str, Any]:
-    """Run a Python file of the user and return its global variables."""
+    """Run a user's Python file and return its global variables."""
     try:
         return runpy.run_path(file)
     except UserError:
@@ -66,7 +69,7 @@ _LOCKED = re.compile(r'Key "(\w+)" does not exist.*?(?:(Did you mean .*?\?)|$)',
 
 
 def describe(file: str, error: BaseException) -> str:
-    """Return a message with the line of `file` that raised an error, and the error."""
+    """Return a message that contains `error` and the line of `file` that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]
     where = f"{file}, line {lines[-1]}" if lines else file

@@ -11,11 +11,12 @@ Arguments (the first value is the default):
     data     dates, or another translation corpus of configs/datasets.py
     align    alignment: global, none (the paper's baseline), local_m, local_p or hard
     score    attention score: general, dot, scaled_dot, concat or location
-    feed     yes or no: input feeding
+    feed     yes, or no (without input feeding)
     size     tiny, small or paper
-    reverse  auto, yes or no: yes and no make the encoder unidirectional, and it reads the source
-             from its end or from its start; auto leaves the encoder as the size defines it
-    dropout  yes or no
+    reverse  auto: the encoder and the source order that `size` defines;
+             yes: unidirectional encoder, reversed source;
+             no: unidirectional encoder, source in its original order
+    dropout  yes, or no (dropout rate of 0)
 
 --config.model.attention.D sets the half-width D of the window of local attention.
 
@@ -67,7 +68,7 @@ def get_config(arguments: str = "") -> Config:
 
 def _tiny(config: Config) -> None:
     recipes.tiny(config)
-    recipes.read_both_ways(config)  # helps a narrow encoder; the paper's is unidirectional
+    recipes.make_bidirectional(config)  # better at this width; the paper's is unidirectional
 
 
 def _paper(config: Config) -> None:

@@ -8,16 +8,16 @@ These commands take about two minutes on two CPU cores and reach an exact match 
 
 Arguments (the first value is the default):
     data   dates, or another translation corpus of configs/datasets.py
-    keys   split, none or zero
+    keys   split, none or zero (see below)
     score  attention score: general, dot, scaled_dot, concat or location; keys=zero needs general
            or concat
     size   tiny or small
 
 The model is that of luong2015.py. With keys=split, each encoder state is split into two halves:
-keys, which are scored, and values, which make up the context. keys=zero does not split the states,
-but starts from the same parameters as the split network: the corresponding part of the matrices is
-zero. keys=none is the ordinary model of the same size. There is no size=paper, because the paper's
-recipe and scores were not available.
+keys, from which the attention scores are computed, and values, whose weighted sum is the context
+vector. keys=zero does not split the states. Instead, it initializes the blocks of the weight
+matrices that the split network does not have to zero. keys=none is the ordinary model of the same
+size. There is no size=paper, because the paper's recipe and scores were not available.
 
 Result pages in docs/results: luong2015.table6.
 """

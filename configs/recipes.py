@@ -16,8 +16,11 @@ def set_stacks(config: Config, layers: int, features: int, cell: str = "lstm") -
         stack.features = stack.embedding = features
 
 
-def read_both_ways(config: Config) -> None:
-    """Make the encoder bidirectional with the same total width, as the dot score needs."""
+def make_bidirectional(config: Config) -> None:
+    """Make the encoder bidirectional, and halve its features so that the total width is the same.
+
+    The dot score needs encoder states that are as wide as the decoder states.
+    """
     config.model.encoder.bidirectional = True
     config.model.encoder.features //= 2
 
@@ -39,14 +42,15 @@ def spelled(config: Config) -> bool:
 
 
 def short_text_metric(config: Config) -> str:
-    """Return the validation metric: exact match for dates and spelled words, otherwise BLEU."""
+    """Return the validation metric: exact match for dates and single words, otherwise BLEU."""
     return "exact" if config.data.corpus == "dates" or spelled(config) else "bleu"
 
 
 def tiny(config: Config, cell: str = "lstm") -> None:
     """Set the size `tiny`, for two CPU cores and a corpus such as dates.
 
-    The initializer is Xavier's, because those of the papers suit layers that are ten times wider.
+    It uses the Xavier initializer, because the initializers of the papers are meant for layers that
+    are ten times wider.
     """
     set_stacks(config, layers=1, features=64, cell=cell)
     config.model.decoder.maxout = 64
@@ -62,7 +66,7 @@ def tiny(config: Config, cell: str = "lstm") -> None:
 def small(config: Config, cell: str = "lstm", layers: int = 2) -> None:
     """Set the size `small`, for one GPU and a corpus such as Multi30k."""
     set_stacks(config, layers, features=512, cell=cell)
-    config.data.buckets = 3  # compilation is a large part of such short training
+    config.data.buckets = 3  # few buckets, because compilation is a large part of a short run
     config.model.decoder.maxout = 256
     config.model.dropout = 0.5
     config.model.dtype = "bfloat16"

@@ -14,18 +14,17 @@ _HEAD = """# Configuration reference
 
 A config consists of the fields of all tasks, the fields of one task and the fields of one model.
 Every field can be set in a [config file](configs.md) or on the command line, as in
-`--config.optimizer.learning_rate=0.002`. A value that is not allowed is refused before any data is
-read.
+`--config.optimizer.learning_rate=0.002`. An invalid value is rejected before any data is read.
 
-A meaning that begins with "For X:" describes a field that has an effect only if another field of
-the same section has the value X, as in `data.corpus=tfds` or `optimizer.name=adam`.
+If the meaning of a field begins with "For X:", the field has an effect only if another field of the
+same section has the value X, such as `data.corpus=tfds` or `optimizer.name=adam`.
 
 This page is generated from the declarations in `configs/schema` by `python -m configs.reference`.
 """
 
 
 def page() -> str:
-    """Return the page in Markdown."""
+    """Return the content of docs/configuration.md."""
     return "\n".join([_HEAD, *_sections()])
 
 
@@ -68,7 +67,7 @@ def _row(name: str, field: Field) -> str:
     choices = ", ".join(f"`{value}`" for value in field.choices)
     kind = type(field.default)
     allowed = choices or field.allowed() or _TYPES.get(kind, kind.__name__)
-    # Outside code spans, <unk> would be an HTML tag, which browsers do not show.
+    # Put <unk> into a code span, because browsers do not show unknown HTML tags.
     meaning = re.sub(r"(?<!`)<\w+>(?!`)", r"`\g<0>`", field.help)
     return f"| `{name}` | {meaning} | {default} | {allowed} |"
 

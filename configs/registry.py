@@ -11,7 +11,7 @@ MODELS = {schema.name: schema for schema in discover("configs.schema", ModelSche
 
 
 def resolve(path: str) -> Any:
-    """Import the object that a declaration names as "module:attribute" or "module"."""
+    """Import the object with the path "module:attribute", or the module with the path "module"."""
     module, _, attribute = path.partition(":")
     loaded = importlib.import_module(module)
     return getattr(loaded, attribute) if attribute else loaded

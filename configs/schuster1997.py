@@ -8,13 +8,14 @@ These commands take half a minute on two CPU cores and reach a mean squared erro
 
 Arguments (the first value is the default):
     data     series, or another labelling corpus of configs/datasets.py
-    network  brnn, mlp, tdnn, forward, backward or merged; music needs forward, its default
+    network  brnn, mlp, tdnn, forward, backward or merged; for music, forward is the default and
+             the only valid value
     cell     cell of the recurrent networks: elman, lstm or gru
     size     tiny or small
 
---config.model.forward_delay and --config.model.backward_delay set the delays of networks of one
-direction, and --config.model.window sets the window of mlp and tdnn. The series have one recipe for
-both sizes. For text columns and music, `tiny` is a smaller recipe for CPUs.
+--config.model.forward_delay and --config.model.backward_delay set the delays of unidirectional
+networks, and --config.model.window sets the window of mlp and tdnn. For series, both sizes have the
+same recipe. For text columns and music, `tiny` is a smaller recipe for CPUs.
 
 Chunking of CoNLL-2000 and prediction of the next frame of music:
 
@@ -23,12 +24,13 @@ Chunking of CoNLL-2000 and prediction of the next frame of music:
     python train.py --config=configs/schuster1997.py:data=nottingham,cell=gru,size=small \
         --config.data.dir=path/to/polymusic --workdir=runs/nottingham
 
-The first takes five minutes on one H200 and reaches an F1 of 93.7 % (docs/results/conll2000.md).
-The network reads words, part-of-speech tags, suffixes and characters. CoNLL-2000 has no validation
-split, so one training sentence in twenty is held out. Its test split has a label, I-LST, that the
-training split lacks: every chunk type with a label B- therefore gets the label I-, too. Any other
-label that is not in the training split is an error. The second takes about three minutes and
-reaches −log p = 3.31 per frame (docs/results/bai2018.nottingham).
+The first command takes five minutes on one H200 and reaches an F1 of 93.7 %
+(docs/results/conll2000.md). The network reads words, part-of-speech tags, suffixes and characters.
+CoNLL-2000 has no validation split, so one training sentence in twenty is held out. Its test split
+contains the label I-LST, which the training split lacks. For every chunk type X, both labels B-X
+and I-X are therefore known; any other label that is not in the training split is an error. The
+second command takes about three minutes and reaches −log p = 3.31 per frame
+(docs/results/bai2018.nottingham).
 
 Result pages in docs/results: schuster1997.series, schuster1997.classes, conll2000.md, bai2018.jsb,
 bai2018.nottingham.
@@ -63,7 +65,8 @@ def get_config(arguments: str = "") -> Config:
 def _series(config: Config) -> None:
     config.model.features = 32
     if config.model.network == "tdnn":
-        config.model.layers, config.model.window = 2, 5  # sees as far as the MLP
+        # Two layers with a window of 5 read as many time steps as the MLP with a window of 10.
+        config.model.layers, config.model.window = 2, 5
     config.data.batch_size, config.data.batch_multiple, config.data.buckets = 24, 8, 1
     set_cosine(config, rate=0.003, warmup=50)
     config.train.steps, config.train.eval_every = 1500, 500
@@ -96,7 +99,7 @@ def _music(config: Config) -> None:
 
 
 def _jsb(config: Config) -> None:
-    """Use a smaller model and more dropout than for other music: JSB is a small corpus."""
+    """Set a smaller model and more dropout than for other music, because JSB is a small corpus."""
     _music(config)
     config.model.features, config.model.dropout = 256, 0.3
     config.optimizer.learning_rate = 0.003
@@ -114,7 +117,7 @@ _RECIPES = {
 
 
 def _tiny(config: Config) -> None:
-    """Fewer units and steps than the corpus' recipe, for two CPU cores."""
+    """Reduce the number of units and training steps of the corpus's recipe, for two CPU cores."""
     if config.data.corpus == "columns":
         config.model.layers, config.model.features = 1, 64
         config.model.dropout = 0.3
@@ -125,7 +128,7 @@ def _tiny(config: Config) -> None:
 
 
 def _small(config: Config) -> None:
-    """Keep the corpus' recipe."""
+    """Leave the corpus's recipe unchanged."""
 
 
 SIZES = {"tiny": _tiny, "small": _small}

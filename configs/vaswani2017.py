@@ -10,10 +10,10 @@ Arguments (the first value is the default):
     data     dates, or another translation corpus of configs/datasets.py
     size     tiny, small or paper (the base model; the big model is size=paper,variant=big)
     norm     post (the paper's) or pre
-    variant  none, or a row of the paper's Table 3; see VARIANTS
+    variant  none, or a row of the paper's Table 3 (a name in VARIANTS below)
 
-`small` is a recipe for Multi30k in byte-pair tokens; if the source is split into characters, as in
-CMUdict, it is a wider model. Evaluate the mean of the latest checkpoints:
+`small` is a recipe for Multi30k in BPE subwords; if the source is split into characters, as in
+CMUdict, it is a wider model. Evaluate the average of the latest checkpoints:
 
     python train.py --config=configs/vaswani2017.py:size=small,norm=pre,data=multi30k_bpe_en_de \
         --config.data.dir=path/to/multi30k_bpe --workdir=runs/multi30k_bpe
@@ -24,9 +24,10 @@ seeds, docs/results/multi30k.german); LividWo/Revisit-MMT published 41.02 for th
 text.
 
 `paper` is the base model. The paper reports 27.3 BLEU on WMT'14 English–German newstest2014, and
-28.4 for the big model (beam 4, α = 0.6, the mean of the last 5 and 20 checkpoints). With a shared
-vocabulary of 37,000 subwords they have 63.0 and 214.2 million parameters; the paper's rounded 65
-and 213 million do not fit any single vocabulary size.
+28.4 for the big model, both with beam 4 and α = 0.6. It averages the last 5 checkpoints of the base
+model and the last 20 of the big model. With a shared vocabulary of 37,000 subwords, the base model
+has 63.0 million parameters and the big model 214.2 million. No vocabulary size gives both rounded
+numbers of the paper, 65 and 213 million.
 
 Result pages in docs/results: multi30k.german, multi30k.english, toshniwal2016.cmudict.
 """
@@ -63,7 +64,7 @@ def _set_sizes(config: Config, layers: int, features: int, heads: int, feed_forw
 
 
 def _set_optimizer(config: Config, warmup: int) -> None:
-    """Adam, label smoothing and the schedule of §5, except for the rate at the end of warm-up."""
+    """Set Adam, label smoothing and the schedule of §5, but not the peak learning rate."""
     config.optimizer.b2, config.optimizer.eps = 0.98, 1e-9
     config.optimizer.clip_norm = 0.0
     config.optimizer.schedule, config.optimizer.warmup_steps = "inverse_sqrt", warmup
@@ -93,12 +94,12 @@ def _small(config: Config) -> None:
 
 
 def _sentences(config: Config) -> None:
-    """For captions and other short sentences."""
+    """Set the recipe for captions and other short sentences."""
     _set_sizes(config, layers=4, features=128, heads=4, feed_forward=256)
     _set_optimizer(config, warmup=2000)
     config.model.dropout = 0.3
     config.data.buckets = 3
-    # .002 is the paper's rule for these sizes; for .005, see docs/results/multi30k.german.
+    # 0.002 follows from the formula in §5.3; docs/results/multi30k.german explains 0.005.
     config.optimizer.learning_rate = 0.005 if config.model.norm == "pre" else 0.002
     config.train.steps = 10_000
     config.train.eval_every = 500
@@ -107,7 +108,7 @@ def _sentences(config: Config) -> None:
 
 
 def _letters(config: Config) -> None:
-    """For sources in characters; docs/results/toshniwal2016.cmudict explains this recipe."""
+    """Set the recipe for sources in characters; see docs/results/toshniwal2016.cmudict."""
     _set_sizes(config, layers=4, features=512, heads=8, feed_forward=2048)
     _set_optimizer(config, warmup=4000)
     config.model.dropout, config.model.attention_dropout = 0.2, 0.2
@@ -124,7 +125,7 @@ def _paper(config: Config) -> None:
     config.data.batch_size, config.data.batch_unit = 25_000, "tokens"
     config.data.max_length = 128
     if config.data.corpus in ("text", "tfds") and config.data.source_vocab.tokenizer == "moses":
-        # A shared vocabulary of 37,000 byte pairs (§5.1), for text that is not segmented yet.
+        # For text that is not split into subwords yet, learn a shared BPE vocabulary (§5.1).
         config.data.source_vocab.kind, config.data.source_vocab.size = "bpe", 37_000
         config.data.shared_vocab = True
     config.train.steps = 100_000
@@ -136,8 +137,8 @@ def _paper(config: Config) -> None:
 
 SIZES = {"tiny": _tiny, "small": _small, "paper": _paper}
 
-# Changes of the rows of Table 3. Published for base: 25.8 BLEU on newstest2013; h1 24.9, N2 23.7,
-# no_dropout 24.6, no_smoothing 25.3, learned 25.7, big 26.4.
+# Changes to the base model in each row of Table 3. Published BLEU on newstest2013: base 25.8,
+# h1 24.9, N2 23.7, no_dropout 24.6, no_smoothing 25.3, learned 25.7, big 26.4.
 VARIANTS: dict[str, dict[str, int | float | str]] = {
     "h1": {"model.heads": 1},
     "h4": {"model.heads": 4},

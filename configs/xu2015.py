@@ -13,12 +13,14 @@ Arguments (the first value is the default):
 
 The paper generates captions of images. Here its two kinds of attention are used for translation, in
 the model of bahdanau2015.py. Hard attention reads one sampled source position per time step and is
-trained with REINFORCE: with a moving-average baseline, an entropy bonus, and the expectation
-instead of a sample in half of the sentences. Soft attention is trained with the doubly stochastic
-penalty. `paper` has the sizes of the authors' captioning code (github.com/kelvinxu/arctic-captions,
+trained with REINFORCE, with a moving-average baseline and an entropy bonus; in half of the
+sentences, the expected context replaces the sampled one. Soft attention is trained with the doubly
+stochastic penalty.
+
+`paper` has the sizes of the authors' captioning code (github.com/kelvinxu/arctic-captions,
 evaluate_coco.py): an LSTM of 1800 units over annotations of 512 (here a bidirectional encoder with
 256 units in each direction), embeddings of 512, 10,000 words, Adam with a learning rate of 2e-4,
-batches of 64, dropout of 0.5, λ = 1. The paper has no score for translation.
+batches of 64, dropout of 0.5, λ = 1. The paper reports no score for translation.
 
 Result pages in docs/results: luong2015.table6.
 """
@@ -50,9 +52,9 @@ def get_config(arguments: str = "") -> Config:
 
 def _paper(config: Config) -> None:
     recipes.set_stacks(config, layers=1, features=512)
-    recipes.read_both_ways(config)
+    recipes.make_bidirectional(config)
     config.model.decoder.features = 1800
-    config.model.decoder.maxout = 256  # the paper's deep output layer has 512 linear units
+    config.model.decoder.maxout = 256  # over 512 linear units, as in the paper's output layer
     recipes.set_vocabulary_sizes(config, 10_000, 10_000)
     config.data.batch_size = 64
     config.model.dropout = 0.5

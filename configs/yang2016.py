@@ -56,7 +56,7 @@ def _tiny(config: Config) -> None:
 
 
 def _paper(config: Config) -> None:
-    """50-dimensional GRUs, vectors of 200 and a context of 100; SGD with momentum .9, batch 64."""
+    """Set GRUs of 50 units, embeddings of 200, and SGD with momentum 0.9 and batches of 64."""
     config.model.features, config.model.embedding = 50, 200
     config.data.batch_size = 64
     config.data.vocab.min_count = 5

@@ -16,7 +16,7 @@ import numpy as np
 from data.store import ArrayFields, Split, shapes
 
 Batch = dict[str, np.ndarray]
-LEVELS = 512  # maximum number of distinct example sizes that `plan_buckets` distinguishes
+LEVELS = 512  # `plan_buckets` merges example sizes into at most this many groups
 
 
 class Bucket(NamedTuple):
@@ -29,14 +29,15 @@ class Bucket(NamedTuple):
 def plan_buckets(
     fields: ArrayFields, lengths: np.ndarray, count: int, batch_size: int, unit: str, multiple: int
 ) -> tuple[list[Bucket], np.ndarray]:
-    """Return at most `count` buckets with the fewest padded tokens, and each example's bucket.
+    """Return at most `count` buckets that minimize padding, and the bucket index of each example.
 
-    Examples are ordered by the size of their largest field. Dynamic programming over the distinct
-    sizes finds the boundaries between buckets that minimize the total size of all batches,
-    including empty rows of the last batch. If there are more than LEVELS distinct sizes, they are
-    first merged into LEVELS groups. `batch_size` counts examples if `unit` is "sentences";
-    otherwise it counts tokens of the largest field, including padding. The number of rows is
-    rounded down to a multiple of `multiple`.
+    Examples are sorted by the number of tokens of their largest field. Dynamic programming over the
+    distinct sizes (levels) finds the boundaries between buckets that minimize the total number of
+    tokens in all batches, including padding and empty rows. If there are more than LEVELS distinct
+    sizes, they are first merged into LEVELS groups. `batch_size` is a number of examples if `unit`
+    is "sentences"; otherwise it is a number of tokens of the largest field, including padding. The
+    number of rows per batch is rounded down to a multiple of `multiple`, but is at least
+    `multiple`.
     """
     size = _tokens(fields, lengths).max(axis=1)
     levels, level_of = np.unique(size, return_inverse=True)
@@ -47,12 +48,15 @@ def plan_buckets(
     np.maximum.at(widest, level_of, lengths)
 
     def rows_of(tokens: np.ndarray) -> np.ndarray:
-        """Return the number of rows of a batch, given the tokens per row [n, fields]."""
+        """Return the number of rows per batch, given the token counts of a row [n, fields]."""
         rows = batch_size // (1 if unit == "sentences" else np.maximum(1, tokens.max(axis=1)))
         return np.maximum(1, rows // multiple) * multiple
 
     def padded(first: int) -> np.ndarray:
-        """Return the tokens, with padding, of a bucket over levels first..last, for every last."""
+        """Return the total number of tokens, with padding, of each bucket that starts at `first`.
+
+        Entry i is the total over all batches of the bucket with the levels first..first + i.
+        """
         tokens = _tokens(fields, np.maximum.accumulate(widest[first:]))
         rows = rows_of(tokens)
         return -(-np.cumsum(examples[first:]) // rows) * rows * tokens.sum(axis=1)
@@ -66,7 +70,7 @@ def plan_buckets(
 
 
 def _tokens(fields: ArrayFields, lengths: np.ndarray) -> np.ndarray:
-    """Return the number of tokens [n, fields] of every field that has a named axis.
+    """Return the token count of each example [n, fields], for every field with a named axis.
 
     Axes of fixed length are ignored: a vector counts as one token.
     """
@@ -84,11 +88,12 @@ def _cheapest_spans(
 ) -> list[tuple[int, int]]:
     """Divide all levels into at most `count` spans with the least total cost.
 
-    `cost_from(i)` returns the costs of the spans i..j for every j >= i. The result holds the first
-    and last level of each span.
+    `cost_from(i)` returns one cost per span i..j, for every j >= i. The result lists the first and
+    the last level of each span.
     """
     cost = np.stack([np.concatenate([np.full(i, np.inf), cost_from(i)]) for i in range(levels)])
-    # best[j] is the least cost of levels 0..j; costs[n] that of all levels in n + 1 spans.
+    # best[j] is the least cost of levels 0..j in the current number of spans. costs[n] is the least
+    # cost of all levels in n + 1 spans.
     best, cuts, costs = cost[0], [], [cost[0, -1]]
     for _ in range(min(count, levels) - 1):
         # total[i, j] is the least cost of levels 0..j if the last span is i..j.
@@ -106,8 +111,8 @@ def _cheapest_spans(
 class Batches:
     """An endless sequence of training batches, indexed by training step.
 
-    Every epoch contains every example once, in a different order. With several hosts, each host
-    gets its rows of every batch.
+    Every epoch contains every example once, in a different order. With several hosts, every batch
+    is divided into one block of rows per host.
     """
 
     def __init__(
@@ -142,7 +147,7 @@ class Batches:
 
     @property
     def shapes(self) -> list[Batch]:
-        """One batch without examples per bucket, to compile the training step with."""
+        """One batch of empty rows per bucket, for compiling the training step."""
         nothing = np.zeros(0, int)
         return [
             make_batch(self._split, bucket, nothing, self._host, self._hosts)
@@ -193,7 +198,7 @@ def train_iterator(
 def eval_batches(
     split: Split, buckets: list[Bucket], bucket_of: np.ndarray, host: int = 0, hosts: int = 1
 ) -> Iterator[Batch]:
-    """Yield batches that contain every example of a split once, short examples first."""
+    """Yield batches that contain every example of a split once, one bucket after another."""
     for number, bucket in enumerate(buckets):
         members = np.flatnonzero(bucket_of == number)
         for i in range(0, len(members), bucket.rows):

@@ -10,8 +10,8 @@ from errors import UserError
 def read_catalogue(data: Config, split: str, features: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Yield the examples of a split of the TFDS dataset `data.name`.
 
-    `features` maps a field of `config.data` to the feature that it names; the dataset must have
-    all these features.
+    `features` maps names of `config.data` fields, such as "source", to names of TFDS features. The
+    dataset must contain all these features.
     """
     builder = _builder(data)
     try:
@@ -19,13 +19,13 @@ def read_catalogue(data: Config, split: str, features: dict[str, str]) -> Iterat
     except OSError as error:
         raise UserError(
             f"TFDS could not download {data.name} ({error}): prepare it on a machine with network "
-            "access, copy its folder here, and set --config.data.dir to that folder"
+            "access, copy the TFDS data directory to this machine, and set --config.data.dir to it"
         ) from None
     splits = builder.info.splits or {}
     if split not in splits:
         raise UserError(
             f"TFDS dataset {data.name} has no split {split!r}: "
-            f"choose data.splits from {', '.join(splits)}"
+            f"set the fields of data.splits to splits of the dataset ({', '.join(splits)})"
         )
     known = builder.info.features or {}
     for field, name in features.items():

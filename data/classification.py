@@ -42,7 +42,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _lines(data: Config, split: str) -> Iterator[Text]:
-    """Read one text per line, after its label and a space."""
+    """Read labelled texts, one per line, in the format "LABEL TEXT"."""
     path = find(data, split)
     for number, line in enumerate(lines(path), 1):
         label, _, text = line.strip().partition(" ")
@@ -50,7 +50,7 @@ def _lines(data: Config, split: str) -> Iterator[Text]:
 
 
 def _tsv(data: Config, split: str) -> Iterator[Text]:
-    """Read one text per line; `data.label` and `data.text` are the numbers of the columns."""
+    """Read labelled texts, one per line; `data.label` and `data.text` are column numbers."""
     path, label, text = find(data, split), int(data.label), int(data.text)
     for number, line in enumerate(lines(path), 1):
         columns, place = line.split("\t"), f"{path}, line {number}"
@@ -76,7 +76,7 @@ def _tfds(data: Config, split: str) -> Iterator[Text]:
             )
         if not isinstance(label, bytes | int | np.integer):
             raise UserError(
-                f"{place}: the feature data.label={data.label} must be a class or text, but it is "
+                f"{place}: the feature data.label={data.label} must be a label or text, but it is "
                 f"of type {type(label).__name__}: choose another feature"
             )
         name = label.decode("utf-8") if isinstance(label, bytes) else str(label)
@@ -113,7 +113,9 @@ class ClassificationCorpus(Corpus[Text]):
     def read(self, split: str) -> Iterator[Text]:
         for text in super().read(split):
             if not text.label:
-                raise UserError(f"{text.place}: this line has no label: add one, or remove it")
+                raise UserError(
+                    f"{text.place}: this text has no label: add a label, or remove the text"
+                )
             yield text
 
     def learn_vocabularies(self) -> Iterator[tuple[str, Labels | Vocabulary]]:
@@ -144,13 +146,13 @@ class ClassificationCorpus(Corpus[Text]):
         }
 
     def _tokens(self, text: Text, vocabulary: Vocabulary) -> tuple[list[list[str]], bool]:
-        """Return the tokens per sentence, and whether any were cut off.
+        """Return one list of tokens per sentence, and whether any tokens were truncated.
 
-        Without `data.documents`, all tokens are in one sentence.
+        Without `data.documents`, all tokens of the text are in one list.
         """
         found = [tokens for part in sentences(text.text) if (tokens := vocabulary.tokens(part))]
         if not found:
-            raise UserError(f"{text.place}: this text has no words: remove the line")
+            raise UserError(f"{text.place}: this text has no words: remove it")
         if not self.data.documents:
             found = [list(itertools.chain.from_iterable(found))]
         kept = [part[: self.data.max_length] for part in found[: self.data.max_sentences]]

@@ -23,10 +23,10 @@ from errors import UserError
 BLANK = "XXXXX"
 FIELDS = {
     "passage": ArrayField(("passage",)),
-    # Number of the candidate at each passage position, counted from 1; 0 for other words.
+    # 1-based index of the candidate at each passage position; 0 at all other positions.
     "candidate": ArrayField(("passage",)),
     "query": ArrayField(("query",)),
-    "answer": ArrayField(),  # number of the candidate that is the answer
+    "answer": ArrayField(),  # 1-based index of the correct candidate
 }
 
 
@@ -52,12 +52,12 @@ def _cbt(data: Config, split: str) -> Iterator[Question]:
 
 
 def _question(block: list[str], path: Path, first: int, max_candidates: int) -> Question:
-    """Parse the lines of one question; `first` is the line number of the first one."""
+    """Parse the lines of one question; `first` is the number of its first line in the file."""
     for number, line in enumerate(block, first):
         if not line.split(" ", 1)[0].isdecimal():
             raise UserError(
                 f"{path}, line {number}: every line of a question must begin with a number, but "
-                f"this one begins with {line[:20]!r}"
+                f"this line begins with {line[:20]!r}: correct the line"
             )
     sentences = [line.partition(" ")[2] for line in block]
     place = f"{path}, line {first + len(block) - 1}"
@@ -65,7 +65,8 @@ def _question(block: list[str], path: Path, first: int, max_candidates: int) -> 
     if len(columns) < 4:
         raise UserError(
             f"{place}: the last line of a question must have four columns separated by tabs "
-            f"(query, answer, an empty column, candidates), but this one has {len(columns)}"
+            f"(query, answer, an empty column, candidates), but this line has {len(columns)}: "
+            "correct the line"
         )
     passage, query = " ".join(sentences).split(), columns[0].split()
     answer, candidates = columns[1].strip(), [c.strip() for c in columns[3].split("|")]
@@ -127,10 +128,11 @@ class ClozeCorpus(Corpus[Question]):
     def _ids(self, question: Question, vocabulary: WordVocabulary) -> dict[str, list[int]]:
         """Return the token ids of the passage and the query.
 
-        Anonymous words get random ids after those of the vocabulary, drawn anew for each question.
-        A model cannot memorize such a word and can only use its positions, as with the anonymized
-        entities of Hermann 2015. `data.anonymous` selects the words outside the vocabulary
-        ("unknown"), or these and all candidates ("candidates").
+        Anonymous words get random ids, which are larger than all ids of the vocabulary and are
+        drawn anew for each question. A model can therefore not memorize such a word and can only
+        use its positions, as with the anonymized entities of Hermann 2015. If `data.anonymous` is
+        "unknown", words outside the vocabulary are anonymous; if it is "candidates", all candidates
+        are anonymous, too.
         """
         data = self.data
         texts = {"passage": question.passage, "query": question.query}

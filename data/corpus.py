@@ -1,9 +1,9 @@
 """Corpus preparation for all tasks: read, learn vocabularies, encode, write.
 
-`Corpus.prepare` is the algorithm. Each task has a subclass (in data/translation.py, labelling.py,
-classification.py and cloze.py) with the steps that differ. A corpus is prepared once, in a folder
-of `data.cache` whose name ends in a digest of the cache key: the settings and files that determine
-the result.
+`Corpus.prepare` runs these steps. Each task has a subclass (in data/translation.py, labelling.py,
+classification.py or cloze.py) that defines the steps in which tasks differ. A corpus is prepared
+once, in a folder of `data.cache` whose name ends in a digest of the cache key: the settings and
+files that determine the result.
 """
 
 import abc
@@ -31,8 +31,9 @@ logger = logging.getLogger("alignax")
 T = TypeVar("T")
 Encoded = tuple[Mapping[str, Any], Mapping[str, Any]]  # the fields of an example, and its text
 
-# All other fields of `config.data` are part of the cache key. These only tell where files are, how
-# batches are made, or how a model and its evaluation use the examples.
+# These fields of `config.data` are not part of the cache key, because they do not change the
+# prepared corpus: they set where files are, how batches are made, or how a model and its evaluation
+# use the examples.
 NOT_IN_CACHE_KEY = (
     "dir", "cache", "buckets", "batch_size", "batch_unit", "batch_multiple", "several_references",
     "reverse_source",
@@ -47,12 +48,12 @@ class Corpus(abc.ABC, Generic[T]):
     readers: Mapping[str, Callable[[Config, str], Iterator[T]]]
     without_files: tuple[str, ...] = ()  # values of data.corpus that need no files
     unit: str  # plural noun for examples, in the log
-    counted: Mapping[str, str] = {}  # counts that `encode` increments, and their text in the log
+    counted: Mapping[str, str] = {}  # names of the counts of `encode`, and their text in the log
 
     def __init__(self, data: Config):
         self.data = data
 
-    # Defined by each task.
+    # Each task defines these members.
 
     @property
     @abc.abstractmethod
@@ -80,23 +81,24 @@ class Corpus(abc.ABC, Generic[T]):
     def encode(
         self, example: T, split: str, vocabularies: dict[str, Any], counts: dict[str, int]
     ) -> Encoded | None:
-        """Return the fields of an example and its text, or None to drop it.
+        """Return the fields and the text of an example, or None to drop the example.
 
-        Increments the entries of `counts`, whose keys are those of `counted`: why examples were
-        dropped, and other numbers for the log.
+        An implementation increments the entries of `counts`, which has the keys of `counted` and is
+        logged. For example, it counts the dropped examples by reason.
         """
 
     def local_files(self) -> list[Path]:
         """Return the files of the corpus; their content is part of the cache key."""
         return [] if self.data.corpus in self.without_files else split_files(self.data)
 
-    # Shared by all tasks.
+    # All tasks share these methods.
 
     def read(self, split: str) -> Iterator[T]:
         """Yield the examples of a split ("train", "valid" or "test").
 
         If the corpus has no validation split (`data.splits.valid` is empty), one in `data.holdout`
-        training examples is held out for it. Examples with the same `holdout_key` stay together.
+        training examples is held out for validation. Examples with the same `holdout_key` are in
+        the same split.
         """
         data, reader = self.data, self.readers[self.data.corpus]
         if data.splits.valid or split == "test":
@@ -137,12 +139,12 @@ class Corpus(abc.ABC, Generic[T]):
             return Prepared(folder, self.fields, self.load_vocabularies(folder))
         except FileNotFoundError as error:
             raise UserError(
-                f"{folder} has no {Path(error.filename).name}: name the folder of a run that "
-                "train.py wrote for this task"
+                f"{folder} has no file {Path(error.filename).name}: use the folder of a run that "
+                "train.py created for this task"
             ) from error
 
     def cache_key(self) -> dict[str, Any]:
-        """Return everything that determines the prepared corpus, except the location of files."""
+        """Return the settings and file digests that determine the prepared corpus."""
         settings = {
             name: value for name, value in self.data.items() if name not in NOT_IN_CACHE_KEY
         }
@@ -190,7 +192,7 @@ class Corpus(abc.ABC, Generic[T]):
             )
         else:
             advice = (
-                f"check that data.splits.{split}={self.data.splits[split]!r} names the right data"
+                f"check that data.splits.{split}={self.data.splits[split]!r} is the right split"
             )
         return UserError(f"the split {split!r} has no usable examples ({summary}): {advice}")
 
@@ -204,7 +206,7 @@ def _progress(examples: Iterable[T], label: str) -> Iterator[T]:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a file lock, so that of several processes only one prepares the corpus."""
+    """Hold a file lock, so that only one of several processes prepares the corpus."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -216,9 +218,10 @@ def _locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _renamed_when_complete(folder: Path) -> Iterator[Path]:
-    """Provide an empty folder that becomes `folder` on success and is deleted on failure.
+    """Provide an empty folder that is renamed to `folder` on success and deleted on failure.
 
-    The caller holds a lock, so files there are from a process that was killed; they are deleted.
+    The caller holds a lock, so files that are already in the folder were left by a killed process;
+    they are deleted.
     """
     scratch = folder.with_name(folder.name + ".unfinished")
     shutil.rmtree(scratch, ignore_errors=True)

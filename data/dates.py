@@ -46,7 +46,7 @@ _UNIT_PAIRS = list(
 def examples(
     split: str, *, source: str = "en", target: str = "de", seed: int = 0
 ) -> Iterator[Pair]:
-    """Return an endless iterator over the examples of a split, determined by the arguments.
+    """Return an endless iterator over the examples of a split; equal arguments give equal examples.
 
     A value belongs to the same split for all seeds and languages. For example, a date in the test
     split never occurs in the training split, neither alone nor with a time.
@@ -130,7 +130,7 @@ def _number(rng: random.Random, split: str, codes: Codes) -> list[list[Piece]]:
     return [_decimal(code, hundredths) for code in codes]
 
 
-# Functions that draw and render a value, with their relative frequencies.
+# Each entry: a function that draws and renders a value, and its relative frequency.
 _KINDS: dict[Callable[[random.Random, str, Codes], list[list[Piece]]], int] = {
     functools.partial(_moment, "date"): 3,
     functools.partial(_moment, "time"): 2,
@@ -141,14 +141,14 @@ _KINDS: dict[Callable[[random.Random, str, Codes], list[list[Piece]]], int] = {
 
 
 def _fill(pattern: str, *parts: list[Piece], field: str = "") -> list[Piece]:
-    """Insert the parts into a pattern such as "{0} and {1}"; its other text renders `field`."""
+    """Insert parts into a pattern such as "{0} hours", whose other text renders `field`."""
     texts = enumerate(re.split(r"\{(\d)\}", pattern))
     return [p for i, text in texts for p in (parts[int(text)] if i % 2 else [(field, text)])]
 
 
 @functools.cache
 def _template(code: str, kind: str, style: str) -> list[Piece]:
-    """Return the pieces of a CLDR pattern; the text of a field is its letters, such as "MMMM"."""
+    """Return the pieces of a CLDR pattern; the text of a field is its code, such as "MMMM"."""
     locale = _locale(code)
     if kind == "datetime":
         join = str(locale.datetime_formats[style]).replace("'", "")
@@ -189,7 +189,7 @@ def _show_field(code: str, field: str, letters: str, number: int) -> str:
 def _speller(code: str) -> str | None:
     """Return the num2words language of a locale, or None if num2words does not support it.
 
-    The lookup in num2words itself would mistake Filipino ("fil") for Finnish ("fi").
+    num2words is not given the locale, because it would mistake Filipino ("fil") for Finnish ("fi").
     """
     names = (str(_locale(code)), _locale(code).language)
     return next((name for name in names if name in num2words.CONVERTER_CLASSES), None)
@@ -230,7 +230,7 @@ def _text_and_shape(pieces: list[Piece]) -> tuple[str, Shape]:
 
 @functools.cache  # many examples have the same shapes
 def _align(source: Shape, target: Shape) -> str:
-    """Return the gold alignment, with sure links between tokens of the same field."""
+    """Return the gold alignment in Pharaoh notation; tokens of the same field get sure links."""
     sources, targets = _positions(source), _positions(target)
     sure: set[tuple[int, int]] = set()
     for field in (sources.keys() & targets.keys()) - {""}:

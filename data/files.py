@@ -76,7 +76,7 @@ def fingerprint(path: Path) -> list[str]:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file without their line ends."""
+    """Yield the lines of a UTF-8 file, without line breaks."""
     number = 1
     try:
         with _OPENERS.get(path.suffix, open)(path, "rb") as file:
@@ -85,8 +85,8 @@ def lines(path: Path) -> Iterator[str]:
                 number += 1
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{path}, line {number}: not valid UTF-8 (byte {error.start + 1}); "
-            "convert the file, for example with iconv"
+            f"{path}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line): "
+            "convert the file to UTF-8, for example with iconv"
         ) from None
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
         raise UserError(

@@ -31,9 +31,9 @@ KINDS = {  # kind of the labels per corpus; "notes" are all notes that sound at 
 
 
 class Labelled(NamedTuple):
-    """One sequence: named columns of equal length, and the file it was read from.
+    """One sequence: named columns of equal length, and its place (such as a file) for messages.
 
-    The column "line", if present, holds the line numbers in the file.
+    The column "line", if present, contains the line numbers in the file.
     """
 
     columns: dict[str, Any]
@@ -46,7 +46,7 @@ class Labelled(NamedTuple):
         return f"{self.place}, time step {step}"
 
     def piece(self, first: int, last: int) -> "Labelled":
-        """Return the time steps from `first` to before `last`."""
+        """Return the time steps first, ..., last - 1 as a sequence."""
         return self._replace(columns={name: x[first:last] for name, x in self.columns.items()})
 
 
@@ -77,7 +77,7 @@ def _series(data: Config, split: str) -> Iterator[Labelled]:
 
 
 def _columns(data: Config, split: str) -> Iterator[Labelled]:
-    """Read one word per line, with its columns; blank lines separate sentences."""
+    """Read sentences with one word per line, in columns, and blank lines between sentences."""
     path = find(data, split)
     rows: list[list[str]] = []
     for number, line in enumerate(itertools.chain(lines(path), [""]), 1):
@@ -92,8 +92,8 @@ def _columns(data: Config, split: str) -> Iterator[Labelled]:
         elif len(fields) != len(data.columns):
             raise UserError(
                 f"{path}, line {number}: expected {len(data.columns)} columns "
-                f"({', '.join(data.columns)}), found {len(fields)}: correct the line, or name the "
-                "columns of your files, for example \"--config.data.columns=('word','label')\""
+                f"({', '.join(data.columns)}), found {len(fields)}: correct the line, or set the "
+                "names of the columns, for example \"--config.data.columns=('word','label')\""
             )
         else:
             rows.append(fields)
@@ -111,7 +111,10 @@ def _polymusic(data: Config, split: str) -> Iterator[Labelled]:
         raise UserError(f"{path} is not a MATLAB file ({error}): download it again") from None
     if split not in content:
         known = ", ".join(name for name, *_ in scipy.io.whosmat(path))
-        raise UserError(f"{path} has no variable {split!r}: choose data.splits from {known}")
+        raise UserError(
+            f"{path} has no variable {split!r}: set the fields of data.splits to variables of the "
+            f"file ({known})"
+        )
     for number, frames in enumerate(content[split].ravel()):
         place = f"{path}, {split} {number}"
         if frames.ndim != 2 or frames.shape[1] != NOTES or len(frames) < 2:
@@ -169,7 +172,10 @@ class LabellingCorpus(Corpus[Labelled]):
         return " ".join(example.columns["word"])
 
     def read(self, split: str) -> Iterator[Labelled]:
-        """Yield the sequences of a split; training sequences are cut at `data.max_length`."""
+        """Yield the sequences of a split.
+
+        Training sequences are split into pieces of at most `data.max_length` time steps.
+        """
         # The label of a music frame is the next frame, so consecutive pieces share one frame.
         shared = int(self.kind == "notes")
         for sequence in super().read(split):
@@ -230,7 +236,7 @@ class LabellingCorpus(Corpus[Labelled]):
         return words if name == "characters" else sequence.columns[name]
 
     def _vocab_settings(self, name: str) -> Config:
-        """Return the vocabulary settings of an input; only those of "word" can be configured."""
+        """Return the vocabulary settings of an input; only the input "word" has config fields."""
         if name == "word":
             return self.data.vocab
         tokenizer = "characters" if name == "characters" else "split"
@@ -246,7 +252,7 @@ class LabellingCorpus(Corpus[Labelled]):
 
 
 def _with_both_prefixes(labels: Labels) -> list[str]:
-    """Return the labels with both prefixes, B- and I-, for every chunk type.
+    """Return the labels, and for every chunk type X both labels B-X and I-X.
 
     In CoNLL-2000, all training chunks of type LST are one word long, so I-LST occurs only in the
     test split.

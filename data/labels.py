@@ -20,7 +20,7 @@ class Labels:
 
     @classmethod
     def learn(cls, labels: Iterable[str]) -> Self:
-        """Collect the labels, and log the most frequent ones so that wrong columns are noticed."""
+        """Collect all labels, and log the most frequent ones to reveal a wrong label column."""
         counts = collections.Counter(labels)
         shown = ", ".join(f"{name} ({count:,})" for name, count in counts.most_common(12))
         more = f", and {len(counts) - 12} more" if len(counts) > 12 else ""

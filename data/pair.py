@@ -23,12 +23,13 @@ class Pair(NamedTuple):
 
 
 def read_alignments(path: Path, base: int, order: str) -> dict[int, str]:
-    """Read gold alignments in Pharaoh notation by sentence number, counted from 0.
+    """Read a file of gold alignments; return them in Pharaoh notation by sentence index.
 
     The file has either one sentence per line (`0-0 1?2`) or one link per line: the numbers of the
-    sentence, the source word and the target word, and optionally S (sure) or P (possible). `base`
-    is the number of the first word (data.alignment_base), and in files with one link per line also
-    of the first sentence. `order` is "source-target" or "target-source" (data.alignment_order).
+    sentence, the source word and the target word, and optionally S (sure) or P (possible). The
+    first word has the number `base` (data.alignment_base); in files with one link per line, the
+    first sentence has this number, too. `order` is "source-target" or "target-source"
+    (data.alignment_order).
     """
     links: dict[int, list[str]] = collections.defaultdict(list)
     for number, line in enumerate(lines(path)):
@@ -53,7 +54,7 @@ def read_alignments(path: Path, base: int, order: str) -> dict[int, str]:
 def _link(ends: Sequence[str], mark: str, base: int, order: str) -> str:
     source, target = (int(end) - base for end in ends)
     if min(source, target) < 0:
-        raise ValueError("a word number is less than the base")
+        raise ValueError(f"link {mark.join(ends)} has a number below data.alignment_base={base}")
     if order == "target-source":
         source, target = target, source
     return f"{source}{mark}{target}"

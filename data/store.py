@@ -28,13 +28,13 @@ from numpy.typing import DTypeLike
 
 from errors import UserError
 
-FORMAT = 5  # version of the file format; increase it to prepare all corpora again
+FORMAT = 5  # version of the file format; a new version makes all runs prepare their corpus again
 
 
 class ArrayField(NamedTuple):
     """The axes and the dtype of one array of an example, without the batch axis."""
 
-    axes: tuple[str | int, ...] = ()  # a name if the length varies between examples
+    axes: tuple[str | int, ...] = ()  # a fixed length, or a name if the length varies
     dtype: DTypeLike = np.int32
 
 
@@ -76,7 +76,7 @@ class Prepared(NamedTuple):
     vocabularies: dict[str, Any]
 
     def copy_vocabularies(self, folder: Path) -> None:
-        """Copy the vocabularies to `folder`: a trained model then does not need its corpus."""
+        """Copy the vocabularies to `folder`, so that a trained model does not need its corpus."""
         folder.mkdir(exist_ok=True)
         for path in self.folder.glob("*.vocab"):
             shutil.copy(path, folder)
@@ -160,10 +160,11 @@ class Split:
 def _positions(
     starts: np.ndarray, example_shape: Sequence[Any], padded_shape: Sequence[int]
 ) -> tuple[np.ndarray, Any]:
-    """Return the offset of each element of a padded array, and whether it is not padding.
+    """Return the index of each element of a padded array in the stored values, and a mask.
 
-    Both arrays can be broadcast to the shape [examples, *padded_shape]. The entries of
-    `example_shape` are fixed lengths or arrays with one length per example.
+    The mask is False for padding. Both arrays can be broadcast to the
+    shape [examples, *padded_shape]. The entries of `example_shape` are fixed lengths or arrays with
+    one length per example.
     """
     per_example = (-1, *[1] * len(padded_shape))
     positions, inside, stride = starts.reshape(per_example), np.True_, 1

@@ -1,4 +1,4 @@
-"""Tokenizers: text to tokens and back.
+"""Tokenizers, which split text into tokens and join tokens to text.
 
 `detokenize(tokenize(text))` restores the text up to whitespace. Two tokenizers are not reversible:
 moses also normalizes some characters, and plain returns tokens separated by spaces.
@@ -17,9 +17,10 @@ class Tokenizer(NamedTuple):
 
     tokenize: Callable[[str], list[str]]
     detokenize: Callable[[list[str]], str]
-    # Convert a corpus line to readable text, the reference for metrics (bpe: join subwords).
+    # Converts a corpus line to readable text, which metrics use as the reference; bpe joins
+    # subwords.
     surface: Callable[[str], str] = str
-    # Split readable text into words, for BLEU on tokenized text as the papers report it.
+    # Splits readable text into words, for BLEU on tokenized text as the papers report it.
     words: Callable[[str], list[str]] = str.split
 
 
@@ -66,15 +67,17 @@ def _moses(language: str) -> Tokenizer:
 
 
 TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
-    # Words, single digits and single punctuation signs of any script. JOINER makes it reversible.
+    # Words, single digits and single punctuation marks of any script. JOINER makes this tokenizer
+    # reversible.
     "unicode": lambda language: Tokenizer(
         _unicode_tokenize, _unicode_detokenize, words=_unicode_words
     ),
     "moses": _moses,
-    # Words (such as "don't") and punctuation. Not reversible: only for texts that are classified.
+    # Words (such as "don't") and punctuation. This is not reversible, so it suits classification
+    # but not translation.
     "plain": lambda language: Tokenizer(_WORD_OR_SIGN.findall, _join),
-    # Corpora that are already tokenized, with spaces between tokens. In bpe, each subword except
-    # the last one of a word ends in @@.
+    # split and bpe are for corpora that are already tokenized, with spaces between tokens. In bpe,
+    # every subword of a word except the last ends in @@.
     "split": lambda language: Tokenizer(str.split, _join),
     "bpe": lambda language: Tokenizer(str.split, _join_bpe, lambda line: _join_bpe(line.split())),
     "characters": lambda language: Tokenizer(list, "".join),

@@ -46,7 +46,7 @@ def _text(data: Config, split: str) -> Iterator[Pair]:
 
 
 def _gold_alignments(data: Config, split: str) -> dict[int, str]:
-    """Return the gold alignments by sentence number; only the test split can have them."""
+    """Return the gold alignments by sentence index; only the test split can have them."""
     if not data.alignment or split != data.splits.test:
         return {}
     path = find(data, split, pattern=data.alignment)

@@ -1,4 +1,4 @@
-"""Vocabularies of words or of SentencePiece subwords: text to token ids and back.
+"""Vocabularies of words or of SentencePiece subwords, which convert text to token ids and back.
 
 The special tokens have the same ids in every vocabulary, so models and decoding use constants.
 """
@@ -21,7 +21,8 @@ SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 # Written in place of <unk> in readable text, as SentencePiece does. Metrics tokenize readable text
 # again and would split "<unk>" into three tokens.
 UNKNOWN = "⁇"
-SENTENCEPIECE_SAMPLE = 1_000_000  # maximum number of training sentences, to limit the memory
+# Maximum number of sentences that a SentencePiece model is trained on, to limit memory use.
+SENTENCEPIECE_SAMPLE = 1_000_000
 
 
 @runtime_checkable
@@ -58,7 +59,7 @@ class Vocabulary(Protocol):
         ...
 
     def token(self, index: int) -> str:
-        """Return the token with an id."""
+        """Return the token whose id is `index`."""
         ...
 
     def save(self, path: Path) -> None:
@@ -73,11 +74,11 @@ def content(ids: Iterable[int]) -> list[int]:
 
 
 class WordVocabulary:
-    """The most frequent words of a corpus, saved as one word per line; all others are <unk>."""
+    """The most frequent words of a corpus, saved as one word per line; other words are <unk>."""
 
     def __init__(self, words: list[str], tokenizer: Tokenizer, lowercase: bool):
         self._words = [*SPECIALS, *words]
-        # Without entries for special tokens, a literal "</s>" in a text is encoded as <unk>.
+        # Special tokens have no entry, so that a literal "</s>" in a text is encoded as <unk>.
         self._ids = {word: i for i, word in enumerate(words, len(SPECIALS))}
         self._tokenizer, self._lowercase = tokenizer, lowercase
 
@@ -92,7 +93,19 @@ class WordVocabulary:
             counts.pop(special, None)
         # Sorting words of equal frequency makes the vocabulary independent of the text order.
         frequent = sorted((-n, word) for word, n in counts.items() if n >= settings.min_count)
-        if len(frequent) < settings.size:
+        if counts and not frequent:
+            logger.warning(
+                "vocabulary (%s): no word occurs at least vocab.min_count=%d times, so all %d "
+                "words of the corpus become <unk>; set vocab.min_count to a smaller number",
+                language, settings.min_count, len(counts),
+            )  # fmt: skip
+        elif len(frequent) < min(len(counts), settings.size):
+            logger.info(
+                "vocabulary (%s): %d of the %d words of the corpus occur at least "
+                "vocab.min_count=%d times and are kept; vocab.size=%d is not reached",
+                language, len(frequent), len(counts), settings.min_count, settings.size,
+            )  # fmt: skip
+        elif len(frequent) < settings.size:
             logger.info(
                 "vocabulary (%s): the corpus has %d words, fewer than vocab.size=%d; all are kept",
                 language, len(frequent), settings.size,
@@ -164,7 +177,7 @@ class SentencePieceVocabulary:
                 failures.append(error)
                 raise
 
-        sentencepiece.set_random_generator_seed(0)  # for sampling from a large corpus
+        sentencepiece.set_random_generator_seed(0)  # for the sample of SENTENCEPIECE_SAMPLE
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=lines(),

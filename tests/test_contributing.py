@@ -18,7 +18,7 @@ _EDIT = re.compile(
 
 
 class Edit(NamedTuple):
-    """One code block of CONTRIBUTING.md, and where it belongs."""
+    """One code block of CONTRIBUTING.md, and the place in a file where it is inserted."""
 
     section: str
     file: str
@@ -63,7 +63,8 @@ def test_extensions_need_few_files():
     assert len(table) == 1
 
 
-# Train the new score and the new model for two steps, score the model, and plan the new table.
+# Train the new attention score and the new model for two training steps each, evaluate the new
+# model on the test split, and plan the runs of the new table.
 SCRIPT = """
 from pathlib import Path
 import sys
@@ -120,5 +121,8 @@ def test_examples_give_a_working_score_model_and_table(tmp_path):
 
 
 def _top_level(skipped, folder, names):
-    """Skip names such as `sweeps` only at the top level, because configs/sweeps is source code."""
+    """Return the names to skip; names such as `sweeps` are skipped only at the top level.
+
+    configs/sweeps, for example, is source code and must be copied.
+    """
     return skipped(folder, names) if Path(folder) == ROOT else {"__pycache__"} & {*names}

@@ -29,14 +29,17 @@ _DATA: Fields = {
     "text": Field(
         "1", "For tsv: number of the text column, counted from 0; for tfds: name of the feature."
     ),
-    "documents": Field(False, "Split texts into sentences, as hierarchical models need."),
+    "documents": Field(False, "Split texts into sentences, which hierarchical models require."),
     "max_length": Field(
         400,
-        "Texts are truncated to this many tokens; with documents=True, sentences are.",
+        "Maximum number of tokens per text, or per sentence if documents=True; the rest is "
+        "truncated.",
         least=1,
     ),
     "max_sentences": Field(
-        40, "With documents=True, texts are truncated to this many sentences.", least=1
+        40,
+        "For documents=True: maximum number of sentences per text; the rest is truncated.",
+        least=1,
     ),
     "vocab": vocabulary(tokenizer="plain", lowercase=True),
 }
@@ -45,7 +48,12 @@ _TRAIN: Fields = {
     "eval_metric": metric("accuracy"),
     "label_smoothing": LABEL_SMOOTHING,
     "word_dropout": WORD_DROPOUT,
-    "penalty": Field(0.0, "Weight of the penalty ‖AAᵀ − I‖²_F (Lin 2017 eq. 8); 0: none.", least=0),
+    "penalty": Field(
+        0.0,
+        "Weight of the penalty ‖AAᵀ − I‖²_F on the attention weights A, if model.pooling is "
+        "attention (Lin 2017 eq. 8); 0: none.",
+        least=0,
+    ),
 }
 
 _SENTENCE: Fields = {
@@ -54,11 +62,11 @@ _SENTENCE: Fields = {
     "embedding": Field(100, "Width of the token embeddings.", least=1),
     "pooling": Field(
         "attention",
-        "How the recurrent states become one vector: self-attention (Lin 2017), mean, maximum, or "
-        "the last states.",
+        "Pooling of the recurrent states into one vector: self-attention (attention, Lin 2017), "
+        "mean, maximum (max), or the last states (last).",
         ("attention", "mean", "max", "last"),
     ),
-    "hops": Field(30, "For pooling=attention: number of hops r.", least=1),
+    "hops": Field(30, "For pooling=attention: number r of attention hops (rows of A).", least=1),
     "attention_features": Field(
         350, "For pooling=attention: width d_a of the hidden layer of the attention.", least=1
     ),
@@ -85,21 +93,35 @@ def _rules(config: Config) -> Iterator[str]:
     if data.corpus == "tsv":
         for name in ("label", "text"):
             if not data[name].isdecimal():
-                yield f"config.data.{name}={data[name]!r} must be a column number, counted from 0"
+                yield (
+                    f"config.data.{name}={data[name]!r} is not a column number: for TSV files, set "
+                    f"config.data.{name} to the column number, counted from 0"
+                )
 
 
 def _sentence_rules(config: Config) -> Iterator[str]:
     if config.data.documents:
-        yield "config.data.documents=True needs a hierarchical model: set it to False"
+        yield (
+            "config.data.documents=True needs a hierarchical model: set config.data.documents=False"
+        )
     if config.train.penalty and config.model.pooling != "attention":
-        yield "config.train.penalty needs config.model.pooling=attention: set it to 0"
+        yield (
+            f"config.train.penalty={config.train.penalty} needs config.model.pooling=attention: "
+            "set config.train.penalty=0"
+        )
 
 
 def _han_rules(config: Config) -> Iterator[str]:
     if not config.data.documents:
-        yield "config.data.documents=False does not fit a hierarchical model: set it to True"
+        yield (
+            "config.data.documents=False is incompatible with a hierarchical model: set "
+            "config.data.documents=True"
+        )
     if config.train.penalty:
-        yield "config.train.penalty has no effect on a hierarchical model: set it to 0"
+        yield (
+            f"config.train.penalty={config.train.penalty} has no effect on a hierarchical model: "
+            "set config.train.penalty=0"
+        )
 
 
 CLASSIFICATION = TaskSchema(

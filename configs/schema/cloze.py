@@ -17,12 +17,12 @@ _DATA: Fields = {
         "File name pattern in data.dir, with the placeholder {split}; .gz and .xz are found too.",
     ),
     "max_candidates": Field(
-        10, "Maximum number of candidates per question; more are an error.", least=1
+        10, "Maximum number of candidates per question; more candidates are an error.", least=1
     ),
     "anonymous": Field(
         "none",
-        "Words that get a random id in each question: none, words outside the vocabulary "
-        "(unknown), or these and all candidates (candidates).",
+        "Words that get a random id in each question: no words (none), words outside the "
+        "vocabulary (unknown), or words outside the vocabulary and all candidates (candidates).",
         ("none", "unknown", "candidates"),
     ),
     "anonymous_ids": Field(

@@ -38,8 +38,8 @@ DATA: Fields = {
     ),
     "batch_multiple": Field(
         8,
-        "The number of rows of a batch is a multiple of this. With batch_unit=tokens, it must be a "
-        "multiple of devices × train.accumulation.",
+        "The number of rows of a batch is a multiple of this value. With batch_unit=tokens, this "
+        "value must be a multiple of devices × train.accumulation.",
         least=1,
     ),
 }
@@ -50,7 +50,8 @@ def vocabulary(tokenizer: str = "moses", lowercase: bool = False) -> Fields:
     return {
         "kind": Field(
             "words",
-            "Vocabulary of whole words, or of SentencePiece subwords (unigram or bpe).",
+            "Kind of vocabulary: whole words (words), or subwords of a SentencePiece model of type "
+            "unigram or bpe.",
             ("words", "unigram", "bpe"),
         ),
         "tokenizer": Field(
@@ -153,15 +154,15 @@ OPTIMIZER: Fields = {
         ("constant", "halving", "inverse_sqrt", "cosine", "plateau"),
     ),
     "warmup_steps": Field(0, "Number of training steps of linear warm-up; 0: none.", least=0),
-    "halve_from": Field(5.0, "For halving: epochs before the first halving.", least=0),
-    "halve_every": Field(1.0, "For halving: epochs between two halvings.", above=0),
+    "halve_from": Field(5.0, "For halving: number of epochs before the first halving.", least=0),
+    "halve_every": Field(1.0, "For halving: number of epochs between two halvings.", above=0),
     "plateau_factor": Field(
         0.5, "For plateau: factor that lowers the learning rate.", least=0, below=1
     ),
     "plateau_patience": Field(
         3,
-        "For plateau: evaluations without improvement before the rate is lowered; 0: lower it at "
-        "every evaluation.",
+        "For plateau: number of evaluations without improvement before the learning rate is "
+        "lowered; 0: lower it at every evaluation.",
         least=0,
     ),
 }
@@ -171,12 +172,14 @@ TRAIN: Fields = {
     "epochs": Field(10.0, "Number of epochs, if train.steps is 0.", least=0),
     "loss_per": Field(
         "token",
-        "Average the gradients over the tokens of a batch, or over its sentences as papers that "
-        "train with SGD do.",
+        "Average the gradient of a batch over its tokens (token), or over its sentences "
+        "(sentence), as in papers that train with SGD.",
         ("token", "sentence"),
     ),
     "accumulation": Field(
-        1, "Number of micro-batches per batch, to save memory; 1: the whole batch at once.", least=1
+        1,
+        "Number of micro-batches per batch, to save memory; 1: do not split the batch.",
+        least=1,
     ),
     "ema": Field(
         0.0,
@@ -189,7 +192,10 @@ TRAIN: Fields = {
         1000, "Number of training steps between evaluations, which also save a checkpoint.", least=1
     ),
     "patience": Field(
-        0, "Evaluations without improvement before training stops early; 0: never.", least=0
+        0,
+        "Number of evaluations without improvement before training stops early; 0: no early "
+        "stopping.",
+        least=0,
     ),
     "keep": Field(
         1,
@@ -225,7 +231,7 @@ def metric(*names: str) -> Field:
 
 
 def rules(config: Config) -> Iterator[str]:
-    """Yield one message per violated relation between shared fields."""
+    """Yield one error message per invalid combination of shared fields."""
     data, train = config.data, config.train
     if data.batch_multiple % train.accumulation:
         yield (
@@ -242,14 +248,14 @@ def rules(config: Config) -> Iterator[str]:
     if config.optimizer.name == "rprop" and config.optimizer.schedule != "constant":
         yield (
             f"config.optimizer.schedule={config.optimizer.schedule} has no effect on rprop, which "
-            "adapts its step sizes itself: set it to constant"
+            "adapts its step sizes itself: set config.optimizer.schedule=constant"
         )
     if not train.steps and not train.epochs:
         yield "config.train.steps and config.train.epochs are both 0: set one of them"
 
 
 def pretokenized_rules(config: Config) -> Iterator[str]:
-    """Rules for corpora that are already split into words."""
+    """Yield error messages for vocabulary settings that do not suit a tokenized corpus."""
     vocab = config.data.vocab
     if (vocab.kind, vocab.tokenizer) != ("words", "split"):
         yield (

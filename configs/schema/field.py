@@ -12,7 +12,7 @@ from typing import Any
 
 Config = Any  # a ConfigDict, whose fields are unknown to type checkers
 Value = bool | int | float | str | tuple[str, ...]
-Rules = Callable[[Config], Iterator[str]]  # yields one message per violated relation
+Rules = Callable[[Config], Iterator[str]]  # yields one error message per invalid combination
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Field:
     below: float | None = None  # exclusive upper bound
 
     def allowed(self) -> str:
-        """Describe the allowed values; empty if only the type is restricted."""
+        """Describe the allowed values; return "" if all values of the type are allowed."""
         if self.choices:
             return ", ".join(self.choices)
         low = {f"at least {self.least}": self.least, f"more than {self.above}": self.above}
@@ -60,7 +60,7 @@ Fields = Mapping[str, "Field | Fields"]  # a section of a config: fields and nes
 
 
 def no_rules(config: Config) -> Iterator[str]:
-    """Yield nothing: the rules of models and tasks whose fields are independent of each other."""
+    """Yield no messages, for models and tasks without invalid combinations of fields."""
     yield from ()
 
 

@@ -25,7 +25,7 @@ _DATA: Fields = {
         "For columns: inputs of the model. An input is a column, or the suffix or characters of "
         "the word.",
     ),
-    "suffix": Field(3, "Number of letters of the input suffix.", least=1),
+    "suffix": Field(3, "For the input suffix: number of letters of the suffix.", least=1),
     "vocab": vocabulary(tokenizer="split"),
     "seed": Field(0, "For series and series_classes: seed of the generated sequences.", least=0),
     "examples": {
@@ -41,16 +41,16 @@ _DATA: Fields = {
         100, "For series and series_classes: number of time steps per sequence.", least=1
     ),
     "max_length": Field(
-        500, "Training sequences are cut into pieces of at most this many time steps.", least=1
+        500, "Training sequences are split into pieces of at most this many time steps.", least=1
     ),
 }
 
 _FIELDS: Fields = {
     "network": Field(
         "brnn",
-        "Windowed MLP (mlp), time-delay network (tdnn), recurrent network in one direction "
-        "(forward, backward), the mean of these two (merged), or bidirectional recurrent network "
-        "(brnn).",
+        "Network: windowed MLP (mlp), time-delay network (tdnn), recurrent network in one "
+        "direction (forward or backward), the mean of a forward and a backward network (merged), "
+        "or bidirectional recurrent network (brnn).",
         ("mlp", "tdnn", "forward", "backward", "merged", "brnn"),
     ),
     "layers": Field(1, "Number of layers.", least=1),
@@ -80,19 +80,28 @@ _FIELDS: Fields = {
 
 
 def _rules(config: Config) -> Iterator[str]:
-    """Check the corpus, its splits and the validation metric."""
+    """Yield error messages for invalid settings of the corpus, its splits and the metric."""
     data, scored = config.data, config.train.eval_metric
     if data.corpus == "polymusic" and not data.splits.valid:
-        yield "config.data.splits.valid is empty: set it to the validation split of polymusic"
+        yield (
+            "config.data.splits.valid is empty, but polymusic cannot hold out training examples: "
+            "set it to a variable of the file, as in --config.data.splits.valid=validdata"
+        )
     if data.corpus.startswith("series") and any(k != v for k, v in data.splits.items()):
         yield (
-            f"config.data.splits={data.splits.to_dict()} cannot be changed for {data.corpus}: use "
-            "train, valid and test"
+            f"config.data.splits={data.splits.to_dict()} is not available for {data.corpus}, whose "
+            "splits are train, valid and test: leave data.splits unchanged"
         )
     if scored == "accuracy" and data.corpus in ("series", "polymusic"):
-        yield f"config.train.eval_metric=accuracy needs classes: set it to loss for {data.corpus}"
+        yield (
+            f"config.train.eval_metric=accuracy is not defined for {data.corpus}, which has no "
+            "class labels: set config.train.eval_metric=loss"
+        )
     if scored == "f1" and data.corpus != "columns":
-        yield f"config.train.eval_metric=f1 needs corpus=columns: set it to loss for {data.corpus}"
+        yield (
+            f"config.train.eval_metric=f1 is not defined for {data.corpus}, which has no chunk "
+            "labels: set config.train.eval_metric=loss"
+        )
     yield from pretokenized_rules(config)
     if data.corpus == "columns":
         yield from _column_rules(data)
@@ -104,15 +113,18 @@ def _column_rules(data: Config) -> Iterator[str]:
         if name not in known:
             yield f"config.data.inputs={name!r} is unknown: use {', '.join(sorted(known))}"
     if "label" not in data.columns or "word" not in data.columns:
-        yield f"config.data.columns={data.columns} must include word and label"
+        yield f"config.data.columns={data.columns} must contain the names word and label: add them"
     reserved = {"length", "index", "line", "suffix", "characters"}
     if reserved & {*data.columns} or len({*data.columns}) < len(data.columns):
         yield (
-            f"config.data.columns={data.columns} must be distinct names, and none of "
-            f"{', '.join(sorted(reserved))}"
+            f"config.data.columns={data.columns} must not contain duplicates or the reserved names "
+            f"{', '.join(sorted(reserved))}: rename these columns"
         )
     if not data.inputs:
-        yield "config.data.inputs is empty: set it to one or more inputs, such as word"
+        yield (
+            "config.data.inputs is empty: set one or more inputs, for example "
+            "\"--config.data.inputs=('word',)\""
+        )
 
 
 def _tagger_rules(config: Config) -> Iterator[str]:
@@ -121,18 +133,19 @@ def _tagger_rules(config: Config) -> Iterator[str]:
         delay = model[f"{direction}_delay"]
         if delay and model.network not in (direction, "merged"):
             yield (
-                f"config.model.{direction}_delay={delay} needs network={direction} or merged: set "
-                f"it to 0 for {model.network}"
+                f"config.model.{direction}_delay={delay} has no effect on network={model.network}: "
+                f"set config.model.{direction}_delay=0, or set config.model.network to {direction} "
+                "or merged"
             )
     if data.corpus == "polymusic" and model.network != "forward":
         yield (
-            f"config.model.network={model.network} would see the frames that it has to predict: "
-            "for polymusic, set network=forward"
+            f"config.model.network={model.network} would read the frames of polymusic that it has "
+            "to predict: set config.model.network=forward"
         )
     if data.corpus == "polymusic" and model.forward_delay:
         yield (
-            f"config.model.forward_delay={model.forward_delay} would show the network the frames "
-            "that it has to predict: set it to 0 for polymusic"
+            f"with config.model.forward_delay={model.forward_delay}, the network would read the "
+            "frames of polymusic that it has to predict: set config.model.forward_delay=0"
         )
 
 

@@ -23,8 +23,8 @@ _ATTENTION: Fields = {
     "align": Field(
         "global",
         "Alignment: attend to all source positions (global), to a window around source position t "
-        "at time step t (local_m) or around a predicted position (local_p), to one sampled "
-        "position (hard), or to none (none).",
+        "at time step t (local_m), to a window around a predicted position (local_p), or to one "
+        "sampled position (hard); none: no attention.",
         ("none", "global", "local_m", "local_p", "hard"),
     ),
     "score": Field(
@@ -37,7 +37,7 @@ _ATTENTION: Fields = {
     ),
     "max_source": Field(
         64,
-        "For score=location: number of source positions with a score; later positions get no "
+        "For score=location: number of source positions that have scores; later positions get no "
         "attention.",
         least=1,
     ),
@@ -57,8 +57,9 @@ _ATTENTION: Fields = {
     ),
     "key_value": Field(
         "none",
-        "Mino 2017: split the encoder states into keys and values (split), initialize the "
-        "corresponding blocks of the weight matrices to zero instead (zero), or neither (none).",
+        "Keys and values of Mino 2017: split each encoder state into a key and a value (split); do "
+        "not split the states, but initialize the blocks of the weight matrices that a split would "
+        "remove to zero (zero); or ordinary attention (none).",
         ("none", "split", "zero"),
     ),
 }
@@ -71,9 +72,10 @@ _FIELDS: Fields = {
     "decoder": {
         "type": Field(
             "luong",
-            "Decoder type: attention after the recurrent step (luong) or before it (bahdanau); or, "
-            "without attention, the encoder's final state as an input of every time step (cho) or "
-            "only as the initial state (plain).",
+            "Decoder type: attention after the recurrent step (luong); attention before the "
+            "recurrent step (bahdanau); no attention, but the final encoder state is an input of "
+            "every time step (cho); no attention, and the final encoder state is only the initial "
+            "state (plain).",
             ("plain", "cho", "luong", "bahdanau"),
         ),
         **_stack("decoder"),
@@ -81,8 +83,9 @@ _FIELDS: Fields = {
     },
     "bridge": Field(
         "copy",
-        "How the final encoder states become the initial decoder states: copied, through a dense "
-        "layer, or through a dense layer from the backward direction only (Bahdanau 2015).",
+        "Initial decoder states: the final encoder states (copy), a dense layer over the final "
+        "encoder states (dense), or a dense layer over the final states of the backward direction "
+        "only (backward, Bahdanau 2015).",
         ("copy", "dense", "backward"),
     ),
     "attention": _ATTENTION,
@@ -112,8 +115,8 @@ def _rules(config: Config) -> Iterator[str]:
         )
     if enc.bidirectional and config.data.reverse_source:
         yield (
-            "config.data.reverse_source=True has no effect on a bidirectional encoder: set it or "
-            "config.model.encoder.bidirectional to False"
+            "config.data.reverse_source=True has no effect on a bidirectional encoder: set "
+            "config.data.reverse_source=False or config.model.encoder.bidirectional=False"
         )
     yield from _attention_rules(config, width)
 
@@ -124,8 +127,8 @@ def _attention_rules(config: Config, width: int) -> Iterator[str]:
     if attends == (attention.align == "none"):
         yield (
             f"config.model.decoder.type={decoder.type} and config.model.attention.align="
-            f"{attention.align} do not fit together: set align=none for plain and cho, and another "
-            "alignment for luong and bahdanau"
+            f"{attention.align} are incompatible: set align=none for the decoder types plain and "
+            "cho, and another alignment for luong and bahdanau"
         )
     if attention.input_feeding and decoder.type != "luong":
         yield (
@@ -156,10 +159,13 @@ def _attention_rules(config: Config, width: int) -> Iterator[str]:
     ):
         yield (
             "config.model.attention.key_value=zero needs decoder.type=luong and score=general or "
-            f"concat, not {decoder.type} and {attention.score}: set key_value=none, or change these"
+            f"concat, not {decoder.type} and {attention.score}: change them, or set key_value=none"
         )
     if config.train.doubly_stochastic and attention.align == "hard":
-        yield "config.train.doubly_stochastic needs soft attention: set it to 0 with align=hard"
+        yield (
+            f"config.train.doubly_stochastic={config.train.doubly_stochastic} has no effect on "
+            "config.model.attention.align=hard: set config.train.doubly_stochastic=0"
+        )
 
 
 SEQ2SEQ = ModelSchema(

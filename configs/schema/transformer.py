@@ -6,7 +6,7 @@ from configs.schema.common import DTYPE, dropout
 from configs.schema.field import Config, Field, Fields, ModelSchema
 
 _FIELDS: Fields = {
-    "layers": Field(6, "Number of layers N of the encoder, and of the decoder.", least=1),
+    "layers": Field(6, "Number N of layers, in the encoder and in the decoder.", least=1),
     "features": Field(512, "Width of the model, d_model.", least=1),
     "heads": Field(8, "Number of attention heads h.", least=1),
     "key_features": Field(
@@ -61,7 +61,10 @@ def _rules(config: Config) -> Iterator[str]:
             "config.data.shared_vocab=True or config.model.share_embeddings=False"
         )
     if data.reverse_source:
-        yield "config.data.reverse_source=True has no effect on a Transformer: set it to False"
+        yield (
+            "config.data.reverse_source=True has no effect on a Transformer: set "
+            "config.data.reverse_source=False"
+        )
     if model.attention_layer >= model.layers:
         yield (
             f"config.model.attention_layer={model.attention_layer} is not one of the "

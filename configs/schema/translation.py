@@ -37,8 +37,8 @@ _DATA: Fields = {
     ),
     "several_references": Field(
         False,
-        "Treat pairs with the same source as several references for one sentence, which is then "
-        "scored once.",
+        "Treat pairs with the same source as several references for one sentence, and count this "
+        "sentence once in metrics.",
     ),
     "seed": Field(0, "For dates: seed of the generated pairs.", least=0),
     "examples": {
@@ -61,7 +61,8 @@ _TRAIN: Fields = {
     "eval_metric": metric("bleu", "chrf", "exact"),
     "label_smoothing": LABEL_SMOOTHING,
     "eval_greedily": Field(
-        True, "Decode the validation split greedily; False: with the beam search of decode."
+        True,
+        "Decode the validation split greedily during training; False: use the settings of decode.",
     ),
     "doubly_stochastic": Field(
         0.0,
@@ -142,7 +143,7 @@ def _rules(config: Config) -> Iterator[str]:
     if (decode.top_k or decode.top_p < 1) and not decode.temperature:
         yield (
             "config.decode.top_k and top_p only affect sampling: also set decode.temperature=1, or "
-            "leave them out"
+            "set top_k=0 and top_p=1"
         )
     if decode.temperature and decode.beam > 1:
         yield (

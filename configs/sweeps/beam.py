@@ -3,9 +3,9 @@
     python sweep.py --config=configs/luong2015.py:data=dates \
         --sweep=configs/sweeps/beam.py --workdir=sweeps/beam --workers=2
 
-Each point is one training run that decodes the validation split with its settings, so that these
-also select the best checkpoint. To compare beam widths for one trained model, use
-`eval.py --beams=1,2,5,12`.
+Each point of the sweep is one training run, which uses the point's settings to decode the
+validation split. They therefore also affect which checkpoint is the best. To compare beam widths
+for one trained model, use `eval.py --beams=1,2,5,12`.
 """
 
 from collections.abc import Iterator

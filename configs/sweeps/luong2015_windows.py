@@ -3,8 +3,9 @@
     python sweep.py --config=configs/luong2015.py:data=dates \
         --sweep=configs/sweeps/luong2015_windows.py --workdir=sweeps/windows --workers=2
 
-There are 36 points: 4 for global attention, which has no window, and 32 for local attention. The
-paper always uses D = 10; its Table 4 has the location score for global attention only.
+The sweep has 36 points, each of which is one training run: 4 with global attention, which has no
+window, and 32 with local attention. The paper always uses D = 10, and its Table 4 lists the
+location score only with global attention.
 """
 
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 
 def points() -> Iterator[dict]:
-    """Yield one to four layers, with and without reversing."""
+    """Yield 1, 2 and 4 layers, with and without reversing the source."""
     for reverse in ("yes", "no"):
         for layers in (1, 2, 4):
             yield {

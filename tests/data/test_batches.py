@@ -87,14 +87,17 @@ some_lengths = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_siz
 
 
 def padded(examples: int, shape: np.ndarray, size: int, unit: str, multiple: int) -> int:
-    """Return the number of tokens in all batches of a bucket, including padding."""
+    """Return the total number of tokens in all batches of a bucket, including padding."""
     rows = size if unit == "sentences" else size // max(shape)
     rows = max(1, rows // multiple) * multiple
     return -(-examples // rows) * rows * int(sum(shape))
 
 
 def fewest_padded(lengths: np.ndarray, count: int, *batch: Any) -> int:
-    """Return the fewest tokens, with padding, over all divisions into at most `count` buckets."""
+    """Return the smallest total number of tokens, including padding, with at most `count` buckets.
+
+    This is a brute-force search over all boundaries between buckets.
+    """
     size = lengths.max(axis=1)
     levels = sorted(set(size))
     costs = []
@@ -115,7 +118,7 @@ def fewest_padded(lengths: np.ndarray, count: int, *batch: Any) -> int:
         st.tuples(st.integers(1, 60), st.just("tokens"), st.integers(1, 3)),
     ),
 )
-def test_buckets_have_the_fewest_padded_tokens(
+def test_buckets_minimize_padding(
     lengths: Lengths, count: int, batch: tuple[int, str, int]
 ) -> None:
     array = np.array(lengths)
@@ -125,7 +128,7 @@ def test_buckets_have_the_fewest_padded_tokens(
     numbers = np.bincount(bucket_of, minlength=len(buckets))
     cost = sum(padded(n, shape, *batch) for n, shape in zip(numbers, shapes, strict=True))
     assert cost == fewest_padded(array, count, *batch)
-    for number, shape in enumerate(shapes):  # no bucket is larger than its examples need
+    for number, shape in enumerate(shapes):  # every bucket is as small as its examples allow
         assert (array[bucket_of == number].max(axis=0) == shape).all()
 
 
@@ -140,7 +143,7 @@ def test_batches_have_as_many_rows_as_the_batch_size_allows(
         for rows, lengths_of in buckets:
             cost = 1 if unit == "sentences" else max(lengths_of)
             assert rows % multiple == 0
-            assert rows * cost <= batch_size or rows == multiple  # the smallest batch
+            assert rows * cost <= batch_size or rows == multiple  # the minimum
             assert (rows + multiple) * cost > batch_size
 
 
@@ -151,7 +154,7 @@ def test_buckets_for_more_distinct_lengths_than_levels() -> None:
 
 
 def test_buckets_for_documents() -> None:
-    """The size of a document is sentences × words; its label does not count."""
+    """The size of a document is its number of sentences times words per sentence."""
     fields = {"words": ArrayField(("sentence", "word")), "label": ArrayField()}
     lengths = np.array([(1, 50), (50, 1), (10, 10), (2, 3)])
     buckets, bucket_of = plan_buckets(fields, lengths, 2, 500, "tokens", 1)
@@ -159,7 +162,8 @@ def test_buckets_for_documents() -> None:
         rows, (sentences, words) = bucket
         assert rows == max(1, 500 // (sentences * words))
     padded = sum(int(np.prod(buckets[b].lengths)) for b in bucket_of)
-    order = lengths[[3, 0, 1, 2]]  # by size; the two examples of size 50 share a bucket
+    # Sorted by size; the two documents of size 50 are in the same bucket.
+    order = lengths[[3, 0, 1, 2]]
     by_hand = min(
         sum(len(part) * int(np.prod(part.max(axis=0))) for part in (order[: k + 1], order[k + 1 :]))
         for k in (0, 2)
@@ -257,7 +261,7 @@ def test_hosts_divide_the_rows_of_a_batch(corpus: Prepared, hosts: int) -> None:
 
 
 def check_rows(corpus: Prepared, batch: Batch) -> None:
-    """Check that every row is the tokens of its pair, </s> and padding, or padding only."""
+    """Check that every row contains the tokens of its pair and </s>, or only padding."""
     for row, index in enumerate(batch["index"]):
         for side, name in enumerate(("source", "target")):
             ids = batch[name][row].tolist()
@@ -303,4 +307,4 @@ def test_evaluation_batches_contain_every_pair_once(
     for batch in batches:
         check_rows(corpus, batch)
     for pair, text in zip(corpus.split("valid").texts(), texts(LENGTHS), strict=False):
-        assert (pair["source"], pair["target"]) == text  # the index is the line in the corpus
+        assert (pair["source"], pair["target"]) == text  # `index` is the line in the corpus

@@ -246,7 +246,7 @@ def test_a_changed_setting_changes_the_cache_folder(data: Config, change: dict) 
     assert cached(data) == [".lock", ".lock", "folder", "folder"]
 
 
-CORPORA = {  # one corpus per task, by a model of the task
+CORPORA = {  # one corpus class per task; the key is a model of the task
     "seq2seq": (TranslationCorpus, "dates"),
     "tagger": (LabellingCorpus, "series"),
     "sentence": (ClassificationCorpus, "tfds"),
@@ -369,7 +369,7 @@ print(TranslationCorpus(data).prepare().folder)
 
 @pytest.fixture
 def start(dates: Config) -> Iterator[Callable[[], subprocess.Popen]]:
-    """Return a function that starts a process; it prepares `dates` when `go` is called."""
+    """Return a function that starts a process, which prepares `dates` after a call of `go`."""
     processes = []
 
     def start() -> subprocess.Popen:
@@ -386,7 +386,7 @@ def start(dates: Config) -> Iterator[Callable[[], subprocess.Popen]]:
 
 
 def go(process) -> None:
-    """Let a process prepare the corpus."""
+    """Tell a process from `start` to prepare the corpus."""
     process.stdin.write("\n")
     process.stdin.flush()
 

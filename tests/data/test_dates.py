@@ -96,7 +96,7 @@ def test_known_texts_and_alignments(fixed: None) -> None:
         ("en_GB", "de", "Tuesday, 3 March 2026", "Dienstag, 3. März 2026"),
         ("en-US", "ru", "March 3, 2026", "3 марта 2026 г."),
         ("ja", "en", "2026年3月3日火曜日", "Tuesday, March 3, 2026"),
-        # In Polish, five and twenty-three need different plural forms.
+        # In Polish, the numbers five and twenty-three take different plural forms.
         ("en", "pl", KNOWN[2].source, "dwadzieścia trzy godziny i pięć minut"),
         # num2words does not support Basque, so both sides have digits.
         ("en", "eu", "23 hours and 5 minutes", "23 ordu eta 5 minutu"),

@@ -43,7 +43,7 @@ def examples(data: Config, split: str) -> list[dict[str, np.ndarray]]:
 
 @pytest.mark.parametrize("length", [1, 3, 50])
 def test_the_series_equals_the_formula_of_the_paper(length):
-    """Compute both sums of y(t) term by term."""
+    """Compare y(t) with the sums over past and future inputs, computed term by term."""
     x = np.random.default_rng(0).uniform(size=length)
     for t, y in enumerate(series(x)):
         past = sum(x[t + d] * (1 - abs(d) / 10) for d in range(-10, 0) if t + d >= 0) / 10
@@ -86,7 +86,7 @@ def test_columns_become_ids(tmp_path):
 
 
 def test_every_chunk_type_has_both_prefixes(tmp_path):
-    """CoNLL-2000 has I-LST in its test split only."""
+    """In CoNLL-2000, the label I-LST occurs only in the test split."""
     data = columns(tmp_path, test="a NN B-VP\nb NN I-VP\n")
     names = LabellingCorpus(data).prepare().vocabularies["label"].names
     assert names == ["B-NP", "B-PP", "B-VP", "I-NP", "I-PP", "I-VP"]
@@ -134,7 +134,7 @@ def rolls(folder: Path, frames: np.ndarray) -> Config:
 def test_consecutive_pieces_of_music_share_a_frame(tmp_path):
     frames = np.random.default_rng(0).integers(0, 2, (9, 88)).astype(np.uint8)
     data = rolls(tmp_path, frames)
-    data.max_length = 4  # time steps, each with the next frame as its label
+    data.max_length = 4  # in time steps; the label of a time step is the next frame
     pieces = [s.columns["label"] for s in LabellingCorpus(data).read("train")]
     assert [len(piece) for piece in pieces] == [5, 5, 2]
     np.testing.assert_array_equal(np.concatenate([pieces[0], pieces[1][1:]]), frames)

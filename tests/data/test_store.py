@@ -1,4 +1,4 @@
-"""The files of a prepared corpus: reading back what was written, and errors for bad files."""
+"""The files of a prepared corpus: writing and reading examples, and errors for corrupt files."""
 
 import os
 from pathlib import Path

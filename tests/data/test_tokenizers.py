@@ -10,7 +10,8 @@ from data.tokenizers import JOINER, TOKENIZERS, make_tokenizer
 
 UNICODE = make_tokenizer("unicode", "")
 SPACES = "\t\n\x0b\x1c\x85\xa0\u2003\u2028\u3000"
-# Any characters, often special ones. The joiner is removed: a text that contains it is ambiguous.
+# Texts of any characters, with a preference for special ones. The joiner is removed, because
+# tokenizing a text that contains it is ambiguous.
 TEXTS = st.text(st.sampled_from("aß1٣².,_-\u0301" + SPACES) | st.characters(codec="utf-8")).map(
     lambda text: text.replace(JOINER, "")
 )

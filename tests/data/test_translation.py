@@ -51,7 +51,7 @@ def test_text_files_can_be_plain_or_compressed(tmp_path: Path, one: str, other: 
     write(tmp_path / f"train.de{other}", "eine Katze", "Tee", "leer", "letzte")
     assert list(TranslationCorpus(config(tmp_path)).read("train")) == [
         Pair("a cat", "eine Katze"),
-        Pair("tea\u2028time", "Tee"),  # only \n ends a line
+        Pair("tea\u2028time", "Tee"),  # U+2028 does not end a line
         Pair("", "leer"),
         Pair("last", "letzte"),
     ]
@@ -89,7 +89,7 @@ def test_error_for_invalid_utf8_names_line_and_byte(tmp_path: Path, suffix: str)
     with WRITERS[suffix](tmp_path / f"train.de{suffix}", "wb") as file:
         file.write("eins\nzw\u00f6i\n".encode() + "drü\n".encode("latin-1"))
     found = message(config(tmp_path))
-    assert found.startswith(f"{tmp_path}/train.de{suffix}, line 3: not valid UTF-8 (byte 3)")
+    assert found.startswith(f"{tmp_path}/train.de{suffix}, line 3: not valid UTF-8 (byte 3 of")
 
 
 def test_error_for_a_missing_folder(tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_error_for_a_corrupt_compressed_file(tmp_path: Path, suffix: str) -> Non
     write(tmp_path / "train.de", *lines)
     write(path, *lines)
     whole = path.read_bytes()
-    for damaged in (whole[: len(whole) // 2], whole[:5000] + b"?" * 99 + whole[5099:], b"text\n"):
-        path.write_bytes(damaged)
+    for corrupt in (whole[: len(whole) // 2], whole[:5000] + b"?" * 99 + whole[5099:], b"text\n"):
+        path.write_bytes(corrupt)
         assert re.match(rf"{path} is corrupt at line [\d]+ \(.+\): ", message(config(tmp_path)))
 
 
@@ -169,7 +169,7 @@ def test_error_for_a_tsv_line_with_one_column(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("holdout", [2, 10])
 def test_pairs_with_the_same_source_are_held_out_together(tmp_path: Path, holdout: int) -> None:
-    pairs = [(f"word{i % 703}", f"W {i}") for i in range(1000)]  # 297 have two pronunciations
+    pairs = [(f"word{i % 703}", f"W {i}") for i in range(1000)]  # 297 words have two pronunciations
     write(tmp_path / "train.tsv", *map("\t".join, pairs))
     write(tmp_path / "test.tsv", "word1\tW 1")
     data = config(tmp_path, corpus="tsv", files="{split}.tsv", holdout=holdout)
@@ -268,7 +268,7 @@ def test_tfds_is_prepared_and_read_without_tensorflow(tmp_path: Path) -> None:
     )
     skip = ("Downloading and preparing", "Dataset tiny_translate downloaded", "\x1b")
     lines = [line for line in result.stdout.splitlines() if not line.startswith(skip)]
-    assert lines[:2] == ["GENERATED"] * 2  # once per split, although it is read several times
+    assert lines[:2] == ["GENERATED"] * 2  # generated once per split, but read several times
     train, valid, *errors, tensorflow = lines[2:]
     assert train == str(sorted((f"size {i}", f"Größe {i} zwei", "") for i in range(40)))
     assert valid == str([(f"Größe {i} zwei", f"size {i}", "") for i in range(3)])
@@ -305,7 +305,7 @@ def test_tfds_knows_the_translation_datasets(
 
 
 def real(name: str, folder: str) -> Config:
-    """Return the settings of a corpus of configs/datasets.py; skip the test without its files."""
+    """Return the settings of a corpus of configs/datasets.py; skip the test if it has no files."""
     if not (SHARED / folder).is_dir():
         pytest.skip(f"{SHARED / folder} does not exist")
     data = get_config(f"data={name}").copy_and_resolve_references().unlock().data
@@ -366,7 +366,7 @@ def test_error_for_invalid_word_links_names_the_line(tmp_path: Path, line: str, 
 
 
 def test_error_for_a_folder_without_vocabularies(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"{tmp_path} has no source.vocab"):
+    with pytest.raises(UserError, match=f"{tmp_path} has no file source.vocab"):
         TranslationCorpus(config(tmp_path)).open(tmp_path)
 
 

@@ -100,6 +100,17 @@ def test_a_corpus_with_fewer_words_than_the_size_is_logged(
     assert all(fact in message for fact in ("(en)", "3 words", "vocab.size=5"))
 
 
+def test_words_dropped_by_min_count_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "alignax"):
+        assert len(learn("a b c c", size=5, min_count=2)) == 5
+        assert len(learn("a b c c", size=5, min_count=3)) == 4
+        assert len(learn("a b b c c", size=1, min_count=2)) == 5
+    some, none = caplog.records
+    assert "1 of the 3 words" in some.message and "vocab.min_count=2" in some.message
+    assert none.levelname == "WARNING"
+    assert "all 3 words" in none.message and "vocab.min_count=3" in none.message
+
+
 ODD = "a\u2028b\xa0c\x85d\re\x0bf\x1cg \u200b<unk>日😀"
 
 
