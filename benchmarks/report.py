@@ -21,13 +21,14 @@ DECISIONS = "## Decisions and their measurements"  # the last section is written
 HEAD = """# Performance
 
 `python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/performance/*.json`, and
-`python -m benchmarks.report` generates this page from those files. All figures of a comparison are
-from one run on one machine. Times are medians of five rounds of half a second. A ratio is the
-speed of Alignax divided by the speed of PyTorch. The PyTorch models are in
-`benchmarks/torch_models.py`. On GPUs, the recurrent model uses the faster of float32 with TF32 and
-bfloat16 autocast, and the Transformer uses torch.compile and bfloat16. When the beam search figures
-were measured, the PyTorch models encoded the source once per hypothesis; they now encode it once
-per sentence.
+`python -m benchmarks.report` generates this page from those files. The two sides of each comparison
+were measured in one run on one machine. Times are medians of five rounds of half a second. A ratio
+is the speed of Alignax divided by the speed of PyTorch.
+
+The PyTorch models are in `benchmarks/torch_models.py`. On GPUs, the recurrent PyTorch model uses
+float32 with TF32 or bfloat16 autocast, whichever is faster, and the PyTorch Transformer uses
+torch.compile and bfloat16. The beam search speeds of PyTorch below were measured while the PyTorch
+models encoded the source once per hypothesis; they now encode it once per sentence.
 """
 
 
@@ -98,16 +99,32 @@ def whole(rows: dict[str, dict[str, Any]]) -> str:
 
 # The parts of a results file, each with the function that makes its table and a caption.
 PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
-    "training": (training, "Training step: the loss and its gradient for one batch."),
+    "training": (
+        training,
+        "Time of a training step, which computes the loss and its gradient for one batch. The "
+        "share of matrix\nproduct rate is the TFLOP/s of the training step divided by those of a large "
+        "matrix product.",
+    ),
     "decoding": (
         decoding,
-        "Decoding, in sentences per second, with batches of 64 sentences (32 on a CPU); every "
-        "hypothesis is\none token shorter than its source.",
+        "Decoding speed, in sentences per second, with batches of 64 sentences (32 on a CPU). "
+        "Every hypothesis\nis one token shorter than its source.",
     ),
     "whole": (
         whole,
-        "Whole runs of `train.py`, including compilation, and the translation of the test split.",
+        "Whole runs of `train.py`. The total seconds include compilation; the tokens per second "
+        "are the median\nof the second half of the run. The last columns show the translation of the "
+        "test split.",
     ),
+}
+
+# Captions of the growth tables, by their names in benchmarks/growth.py.
+GROWTH_CAPTIONS = {
+    "source": "One decoding step of Luong's model, by source length. Temporary memory is the "
+    "memory that XLA\nallocates in addition to the inputs and outputs.",
+    "vocabulary": "One training step of Luong's model, by vocabulary size:",
+    "batch": "One training step of Luong's model, by batch size:",
+    "corpus": "Preparing a corpus and reading batches from it, by number of sentence pairs:",
 }
 
 
@@ -119,6 +136,7 @@ def growth(results: dict[str, Any], picture: Path) -> str:
     for name, axes in zip(names, columns[0], strict=True):
         rows = results[name]
         head = list(rows[0])
+        text += f"{GROWTH_CAPTIONS[name]}\n\n"
         text += table(head, ([_short(row[key]) for key in head] for row in rows)) + "\n"
         for key in head[1:]:
             first = rows[0][key] or 1
