@@ -11,7 +11,7 @@ from evaluation.metrics import metric_of
 from evaluation.scores import exact_matches, paired_bootstrap, sentence_chrf
 from tasks.translation import Translation
 
-MOST_DIFFERENT = 5  # number of sentences shown in which this run is better; as many for worse
+MOST_DIFFERENT = 5  # sentences to show in which this run is better, and in which it is worse
 
 
 def read_hypotheses(folder: Path) -> list[str]:
