@@ -17,17 +17,17 @@ from evaluation.tables import table
 from program import run
 
 FOLDER = Path("docs/performance")
-DECISIONS = "## Decisions and their measurements"  # the last section is written by hand and kept
+DECISIONS = "## Decisions and their measurements"  # the last section: handwritten, not generated
 HEAD = """# Performance
 
 `python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/performance/*.json`, and
-`python -m benchmarks.report` generates this page from those files. All figures of a comparison are
-from one run on one machine. Times are medians of five rounds of half a second. A ratio is the
+`python -m benchmarks.report` generates this page from those files. All results of a comparison are
+from one run on one machine. Each time is the median of five rounds of half a second. A ratio is the
 speed of Alignax divided by the speed of PyTorch. The PyTorch models are in
-`benchmarks/torch_models.py`. On GPUs, the recurrent model uses the faster of float32 with TF32 and
-bfloat16 autocast, and the Transformer uses torch.compile and bfloat16. When the beam search figures
-were measured, the PyTorch models encoded the source once per hypothesis; they now encode it once
-per sentence.
+`benchmarks/torch_models.py`. On GPUs, the recurrent PyTorch model uses the faster of float32 with
+TF32 and bfloat16 autocast, and the PyTorch Transformer uses torch.compile and bfloat16. When beam
+search was measured, the PyTorch models encoded the source once per hypothesis; they now encode it
+once per sentence.
 """
 
 
@@ -36,7 +36,7 @@ def _number(row: dict[str, Any], name: str, form: str = ",.0f", scale: float = 1
 
 
 def _short(value: float) -> str:
-    """Format a number with three digits, without an exponent."""
+    """Format a number with at least three significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -47,8 +47,9 @@ def _ratio(row: dict[str, Any], name: str, reference: str) -> str:
 def training(rows: dict[str, dict[str, Any]]) -> str:
     """Return the table of training steps."""
     head = [
-        "model", "parameters", "tokens/s", "PyTorch tokens/s", "ratio", "ms per step", "TFLOP/s",
-        "share of matrix product rate", "memory, GB", "PyTorch memory, GB", "seconds to compile",
+        "model", "parameters", "tokens/s", "PyTorch tokens/s", "ratio", "ms per training step",
+        "TFLOP/s", "TFLOP/s relative to matrix product", "memory, GB", "PyTorch memory, GB",
+        "seconds to compile",
     ]  # fmt: skip
     return table(head, (
         [
@@ -82,8 +83,9 @@ def decoding(rows: dict[str, dict[str, Any]]) -> str:
 def whole(rows: dict[str, dict[str, Any]]) -> str:
     """Return the table of whole training runs."""
     head = [
-        "config and corpus", "tokens/s", "training step alone, tokens/s", "share of step alone",
-        "training steps", "total seconds", "test sentences", "seconds to translate (beam 5)",
+        "config and corpus", "tokens/s", "training step alone, tokens/s",
+        "relative to training step alone", "training steps", "total seconds", "test sentences",
+        "seconds to translate (beam 5)",
     ]  # fmt: skip
     return table(head, (
         [
@@ -96,7 +98,7 @@ def whole(rows: dict[str, dict[str, Any]]) -> str:
     ))  # fmt: skip
 
 
-# The parts of a results file, each with the function that makes its table and a caption.
+# Maps each part of a results file to the function that returns its table, and to a caption.
 PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     "training": (training, "Training step: the loss and its gradient for one batch."),
     "decoding": (
@@ -112,7 +114,7 @@ PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
 
 
 def growth(results: dict[str, Any], picture: Path) -> str:
-    """Return the tables of the growth benchmark, and plot them."""
+    """Return the tables of the growth benchmark, and write their plots to `picture`."""
     names = [name for name in results if name != "device"]
     figure, columns = plt.subplots(1, len(names), figsize=(4 * len(names), 3.2), squeeze=False)
     text = ""
@@ -135,7 +137,7 @@ def growth(results: dict[str, Any], picture: Path) -> str:
 
 
 def main() -> None:
-    """Write the page and its plots; keep the section that is written by hand."""
+    """Write the page and its plots, and keep the handwritten section of an existing page."""
     text = HEAD
     for path in sorted(FOLDER.glob("*.json")):
         if path.stem.endswith("-growth"):
