@@ -1,4 +1,4 @@
-"""Measure the memory that preparing a large corpus and reading its batches need.
+"""Measure the memory of a process that prepares a large corpus and reads training batches.
 
     python -m benchmarks.corpus_memory --pairs=5000000
 
@@ -24,17 +24,19 @@ _PAIRS = flags.DEFINE_integer(
     "pairs", 5_000_000, "Number of training sentence pairs.", lower_bound=1
 )
 _FOLDER = flags.DEFINE_string(
-    "folder", "cache/corpus_memory", "Folder for the corpus; it must not exist."
+    "folder", "cache/corpus_memory", "Folder to create for the corpus; it must not exist yet."
 )
-_KEEP = flags.DEFINE_bool("keep", False, "Keep the corpus and its cache.")
+_KEEP = flags.DEFINE_bool("keep", False, "Keep --folder instead of deleting it at the end.")
 _LIMIT = flags.DEFINE_integer("limit", 2048, "Memory limit in MiB.")
 _MEASURE = flags.DEFINE_bool(
-    "measure", False, "Prepare and read an existing corpus in --folder; used internally."
+    "measure", False, "Internal: prepare and read the existing corpus in --folder."
 )
 
 BATCHES = 2000  # number of training batches to read
-WORDS = 400_000  # number of distinct words per language, in addition to the words of the dates
-SENTENCES = 4000  # number of distinct sentences before the numbered words are added
+# Sentences are dates, repeated after SENTENCES pairs. A numbered word such as "en17" is appended to
+# each sentence; there are WORDS of them per language.
+WORDS = 400_000
+SENTENCES = 4000
 
 
 def write_corpus(folder: Path, pairs: int) -> None:
@@ -49,7 +51,7 @@ def write_corpus(folder: Path, pairs: int) -> None:
 
 
 def measure(folder: Path) -> dict[str, float]:
-    """Prepare a corpus and read batches in this process; return time and memory of both."""
+    """Prepare a corpus and read BATCHES batches in this process; return durations and memory."""
     from configs.base import Config, base_config
     from data.batches import Batches, plan_buckets, train_iterator
     from data.translation import TranslationCorpus
@@ -72,7 +74,7 @@ def measure(folder: Path) -> dict[str, float]:
         data.batch_multiple,
     )
     source = Batches(split, *plan)
-    # Read across the end of an epoch, because the batch plans of two epochs are in memory there.
+    # Read across the end of an epoch, where the batch plans of two epochs are in memory.
     batches = train_iterator(source, max(0, source.steps_per_epoch - BATCHES // 2))
     next(batches)
     figures["first_batch_s"] = time.perf_counter() - start
@@ -84,7 +86,7 @@ def measure(folder: Path) -> dict[str, float]:
 
 
 def _status(name: str) -> float:
-    """Return a memory figure of this process in MiB, from /proc/self/status.
+    """Return an entry of /proc/self/status, such as VmHWM (peak memory), in MiB.
 
     getrusage is not used, because it includes the memory of the parent process before exec.
     """
@@ -93,8 +95,12 @@ def _status(name: str) -> float:
 
 
 def prepare_and_read(pairs: int, folder: Path, keep: bool = False) -> dict[str, float]:
-    """Write a corpus of `pairs` sentence pairs to a new folder and return its measurements."""
-    folder.mkdir(parents=True)  # fails if it exists: the folder is deleted at the end
+    """Write a corpus of `pairs` sentence pairs, then prepare and read it in a new process.
+
+    Return the sizes of the text and of the prepared corpus in MB, and the results of `measure`.
+    """
+    # This fails if the folder exists, because the folder is deleted at the end.
+    folder.mkdir(parents=True)
     try:
         write_corpus(folder, pairs)
         text = sum(path.stat().st_size for path in folder.iterdir())
@@ -109,7 +115,7 @@ def prepare_and_read(pairs: int, folder: Path, keep: bool = False) -> dict[str, 
 
 
 def main() -> None:
-    """Measure a corpus, print the results and exit with status 1 above the memory limit."""
+    """Print the measurements of a corpus, and exit with status 1 above the memory limit."""
     folder = Path(_FOLDER.value)
     if _MEASURE.value:
         print(json.dumps(measure(folder)))
@@ -118,17 +124,18 @@ def main() -> None:
     peak = max(found["prepare_mb"], found["read_mb"])
     for name, value in {
         "sentence pairs": f"{_PAIRS.value:,}",
-        "text on disk": f"{found['text_mb']:,.0f} MB",
-        "prepared on disk": f"{found['prepared_mb']:,.0f} MB",
-        "prepare": f"{found['prepare_s']:,.0f} s, {_PAIRS.value / found['prepare_s']:,.0f} pairs/s",
-        "first batch": f"{found['first_batch_s']:.1f} s",
-        "batches": f"{(BATCHES - 1) / found['read_s']:,.0f}/s, "
+        "text files": f"{found['text_mb']:,.0f} MB",
+        "prepared corpus": f"{found['prepared_mb']:,.0f} MB",
+        "preparing": f"{found['prepare_s']:,.0f} s, "
+        f"{_PAIRS.value / found['prepare_s']:,.0f} pairs/s",
+        "time to first batch": f"{found['first_batch_s']:.1f} s",
+        "reading batches": f"{(BATCHES - 1) / found['read_s']:,.0f} batches/s, "
         f"{found['rows'] / found['read_s']:,.0f} rows/s",
-        "peak, preparing": f"{found['prepare_mb']:,.0f} MiB",
-        "memory, reading": f"{found['read_mb']:,.0f} MiB without memory-mapped files",
-        "limit": f"{_LIMIT.value:,} MiB",
+        "peak memory of preparing": f"{found['prepare_mb']:,.0f} MiB",
+        "memory after reading": f"{found['read_mb']:,.0f} MiB without memory-mapped files",
+        "memory limit": f"{_LIMIT.value:,} MiB",
     }.items():
-        print(f"{name:18}{value}")
+        print(f"{name:26}{value}")
     sys.exit(peak > _LIMIT.value)
 
 

@@ -4,12 +4,14 @@
 
 --only selects some of these parts (default: all):
 
-- source: time and temporary memory of one decoding step of Luong's model with global attention, and
-  with local attention, which reads 2D + 1 positions for any source length;
-- vocabulary: time and temporary memory of a training step;
-- batch: the same, for growing batches;
-- corpus: the speed of preparing a corpus and of reading its batches, in a separate process whose
-  memory must stay almost constant (`make memory` does the same with five million sentence pairs).
+- source: time and temporary memory of one decoder time step of Luong's model, for increasing source
+  lengths, with global attention and with local attention, which reads 2D + 1 positions for any
+  source length;
+- vocabulary: time and temporary memory of a training step, for increasing vocabulary sizes;
+- batch: time and temporary memory of a training step, for increasing batch sizes;
+- corpus: the speed of preparing a corpus and of reading its batches, for increasing corpus sizes,
+  in a separate process whose memory must stay almost constant (`make memory` does the same with
+  five million sentence pairs).
 
 Results are written to docs/performance/<machine>-growth.json; `python -m benchmarks.report` plots
 them.
@@ -40,7 +42,7 @@ CORPORA = (10_000, 100_000, 1_000_000)
 
 
 def measure_source_lengths(kind: str) -> list[dict[str, Any]]:
-    """Measure one decoding step for increasing source lengths."""
+    """Measure one decoder time step for increasing source lengths."""
     layers, features, _, dtype = SIZES[kind]
     rows = []
     for length in SOURCES:
@@ -58,7 +60,7 @@ def measure_source_lengths(kind: str) -> list[dict[str, Any]]:
 
 
 def _decoding_step(subject: Subject) -> tuple[Any, ...]:
-    """Return a function that computes one decoding step, followed by its arguments."""
+    """Return a function that computes one decoder time step, followed by its arguments."""
     task = subject.task()
     params = jax.jit(task.init)(jax.random.key(0))
     source = jax.device_put(subject.sentences())

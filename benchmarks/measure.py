@@ -1,4 +1,4 @@
-"""Measure the time, memory and FLOPs of compiled functions, and the time of PyTorch functions."""
+"""Measure time, memory and FLOPs of JAX functions, and time and memory of PyTorch functions."""
 
 # pyright: reportMissingImports=false
 
@@ -34,10 +34,10 @@ REPEATS = 5  # number of timed rounds; the median is reported
 class Measured(NamedTuple):
     """Time and memory of a compiled function."""
 
-    seconds: float  # per call
+    seconds: float  # time per call
     compile_seconds: float
-    temporary: int  # bytes of temporary buffers
-    bytes: int  # of temporary buffers, arguments and results
+    temporary: int  # size of the temporary buffers in bytes
+    bytes: int  # size of temporary buffers, arguments and results in bytes
 
 
 def measure(function: Callable, *arguments: Any) -> Measured:
@@ -54,7 +54,7 @@ def measure(function: Callable, *arguments: Any) -> Measured:
 
 
 class Results:
-    """The results file of this machine, which several benchmarks extend."""
+    """The results file of this machine, to which benchmarks add their results."""
 
     def __init__(self, suffix: str = ""):
         device = jax.devices()[0]
@@ -69,7 +69,7 @@ class Results:
         self.figures["device"] = name if device.platform == "cpu" else device.device_kind
 
     def add(self, name: str, figures: Any) -> None:
-        """Add or replace the figures of one part, and write the file."""
+        """Add or replace the results of one part, and write the file."""
         self.figures[name] = figures
         self._path.write_text(to_json(self.figures, indent=2) + "\n", "utf-8")
 
@@ -79,14 +79,12 @@ def selected_parts(parts: Iterable[str]) -> list[str]:
     parts = list(parts)
     unknown = set(_ONLY.value) - set(parts)
     if unknown:
-        raise UserError(
-            f"--only={unknown.pop()} is not known: use one or more of {', '.join(parts)}"
-        )
+        raise UserError(f"--only={unknown.pop()} is unknown: use one or more of {', '.join(parts)}")
     return [part for part in parts if not _ONLY.value or part in _ONLY.value]
 
 
 def format_row(row: dict[str, Any]) -> str:
-    """Format a row of figures as one line."""
+    """Format the results of one measurement as one line."""
     return ", ".join(
         f"{k} {v:,.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()
     )
@@ -95,9 +93,10 @@ def format_row(row: dict[str, Any]) -> str:
 def seconds_per_call(
     call: Callable[[], Any], wait: Callable[[Any], Any], least: float = 0.5
 ) -> float:
-    """Return the seconds per call, as the median of several rounds.
+    """Return the seconds per call, as the median over REPEATS rounds.
 
-    `wait` waits for the result of a call. A round takes at least about `least` seconds.
+    `wait` blocks until the result of a call is available. A round consists of as many calls as fit
+    into `least` seconds, and of at least one.
     """
     wait(call())
     began = time.perf_counter()
@@ -126,7 +125,7 @@ def torch_seconds_per_call(call: Callable[[], Any]) -> tuple[float, int]:
 
 
 def matrix_rate() -> float:
-    """Return the FLOP/s of a large matrix product, as a reference for training steps."""
+    """Return the FLOP/s of a large matrix product, with which training steps are compared."""
     gpu = jax.default_backend() != "cpu"
     size, dtype = (8192, jnp.bfloat16) if gpu else (2048, jnp.float32)
     keys = jax.random.split(jax.random.key(0))
@@ -135,7 +134,7 @@ def matrix_rate() -> float:
 
 
 def count_flops(function: Callable, *arguments: Any) -> int:
-    """Count the FLOPs of all matrix products in a function, including every loop iteration."""
+    """Count the FLOPs of all matrix products in a function, over all iterations of its loops."""
     return _count(jax.make_jaxpr(function)(*arguments).jaxpr)
 
 

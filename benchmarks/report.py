@@ -17,7 +17,7 @@ from evaluation.tables import table
 from program import run
 
 FOLDER = Path("docs/performance")
-DECISIONS = "## Decisions and their measurements"  # the last section is written by hand and kept
+DECISIONS = "## Decisions and their measurements"  # the last section: handwritten, not generated
 HEAD = """# Performance
 
 `python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/performance/*.json`, and
@@ -37,7 +37,7 @@ def _number(row: dict[str, Any], name: str, form: str = ",.0f", scale: float = 1
 
 
 def _short(value: float) -> str:
-    """Format a number with three digits, without an exponent."""
+    """Format a number with at least three significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -48,8 +48,9 @@ def _ratio(row: dict[str, Any], name: str, reference: str) -> str:
 def training(rows: dict[str, dict[str, Any]]) -> str:
     """Return the table of training steps."""
     head = [
-        "model", "parameters", "tokens/s", "PyTorch tokens/s", "ratio", "ms per step", "TFLOP/s",
-        "share of matrix product rate", "memory, GB", "PyTorch memory, GB", "seconds to compile",
+        "model", "parameters", "tokens/s", "PyTorch tokens/s", "ratio", "ms per training step",
+        "TFLOP/s", "TFLOP/s relative to matrix product", "memory, GB", "PyTorch memory, GB",
+        "seconds to compile",
     ]  # fmt: skip
     return table(head, (
         [
@@ -83,8 +84,9 @@ def decoding(rows: dict[str, dict[str, Any]]) -> str:
 def whole(rows: dict[str, dict[str, Any]]) -> str:
     """Return the table of whole training runs."""
     head = [
-        "config and corpus", "tokens/s", "training step alone, tokens/s", "share of step alone",
-        "training steps", "total seconds", "test sentences", "seconds to translate (beam 5)",
+        "config and corpus", "tokens/s", "training step alone, tokens/s",
+        "relative to training step alone", "training steps", "total seconds", "test sentences",
+        "seconds to translate (beam 5)",
     ]  # fmt: skip
     return table(head, (
         [
@@ -97,12 +99,12 @@ def whole(rows: dict[str, dict[str, Any]]) -> str:
     ))  # fmt: skip
 
 
-# The parts of a results file, each with the function that makes its table and a caption.
+# Maps each part of a results file to the function that returns its table, and to a caption.
 PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     "training": (
         training,
         "Time of a training step, which computes the loss and its gradient for one batch. The "
-        "share of matrix\nproduct rate is the TFLOP/s of the training step divided by those of a large "
+        "column with the share of the\nmatrix product rate is the TFLOP/s of the training step divided by those of a large "
         "matrix product.",
     ),
     "decoding": (
@@ -129,7 +131,7 @@ GROWTH_CAPTIONS = {
 
 
 def growth(results: dict[str, Any], picture: Path) -> str:
-    """Return the tables of the growth benchmark, and plot them."""
+    """Return the tables of the growth benchmark, and write their plots to `picture`."""
     names = [name for name in results if name != "device"]
     figure, columns = plt.subplots(1, len(names), figsize=(4 * len(names), 3.2), squeeze=False)
     text = ""
@@ -153,7 +155,7 @@ def growth(results: dict[str, Any], picture: Path) -> str:
 
 
 def main() -> None:
-    """Write the page and its plots; keep the section that is written by hand."""
+    """Write the page and its plots, and keep the handwritten section of an existing page."""
     text = HEAD
     for path in sorted(FOLDER.glob("*.json")):
         if path.stem.endswith("-growth"):

@@ -2,15 +2,15 @@
 
     python -m benchmarks.scan
 
-The loss and gradients of every recurrent model are compiled twice: with `models.scan.scan`, and
-with `jax.lax.scan`, unrolled equally, in its place. The two programs take turns, so that other
-programs on the machine slow both down. Times are medians over the rounds. The ratio is the median
-over the rounds of the time with `jax.lax.scan` divided by the time with `models.scan.scan`. Losses
-and gradients must agree up to rounding. CPUs run small models in float32, GPUs larger models in
-bfloat16. --ablate adds the ratios of variants of `models.scan.scan` that compute some weight
-gradients inside the loop.
+The loss and gradients of every recurrent model are compiled twice: once with `models.scan.scan`,
+and once with `jax.lax.scan` and the same unrolling. In every round, the two programs are timed one
+after the other, so that other load on the machine slows both down. Times are medians over the
+rounds. The ratio is the median over the rounds of the time with `jax.lax.scan` divided by the time
+with `models.scan.scan`. Losses and gradients must agree up to rounding. CPUs run small models in
+float32, and GPUs run larger models in bfloat16. --ablate adds the ratios of variants of
+`models.scan.scan` that compute some weight gradients inside the loop.
 
-Results are written to `<scan_out>/<machine>.json` and `<scan_out>/<machine>.md`.
+Results are written to `<machine>.json` and `<machine>.md` in the folder --scan_out.
 """
 
 import contextlib
@@ -58,8 +58,8 @@ _ROWS = flags.DEFINE_string(
 ROUNDS = 9  # timed rounds; the median is reported
 ROUND_SECONDS = 0.3  # approximate duration of one round of one program
 DROPOUT = 0.1
-# Largest allowed relative distance between the two gradients. It is larger for bfloat16, because
-# jax.lax.scan sums gradients in the dtype of the model.
+# Largest allowed relative difference between the two losses and between the two gradients. It is
+# larger for bfloat16, because jax.lax.scan accumulates gradients in the dtype of the model.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}
 
 Loss = Callable[[Any, dict[str, Array], Array], Array]  # arguments: parameters, batch, dropout key
@@ -68,7 +68,7 @@ Loss = Callable[[Any, dict[str, Array], Array], Array]  # arguments: parameters,
 class Case(NamedTuple):
     """A model to measure, with the shape of its batches and its dtype."""
 
-    make: Callable[["Case"], tuple[Loss, Any]]  # returns the loss function and the parameters
+    make: Callable[["Case"], tuple[Loss, Any]]  # returns a loss function and initial parameters
     vocabulary: int
     batch: int
     length: int
@@ -82,7 +82,7 @@ class Case(NamedTuple):
 
 
 def translator(config: Config, layers: int, features: int) -> Callable[[Case], Any]:
-    """Return a factory of a recurrent translation model with its teacher-forced cross-entropy."""
+    """Return a `Case.make` for a recurrent translation model with teacher forcing."""
     model = config.unlock().model
     for stack in (model.encoder, model.decoder):
         stack.layers, stack.features, stack.embedding = layers, features, features
@@ -113,7 +113,7 @@ def translator(config: Config, layers: int, features: int) -> Callable[[Case], A
 
 
 def encoder(features: int) -> Callable[[Case], Any]:
-    """Return a factory of a bidirectional LSTM; the loss is the mean square of its states."""
+    """Return a `Case.make` for a bidirectional LSTM; the loss is the mean square of its states."""
 
     def make(case: Case) -> tuple[Loss, Any]:
         dtype = jnp.dtype(case.dtype)
@@ -134,7 +134,7 @@ def encoder(features: int) -> Callable[[Case], Any]:
 
 
 def classifier(features: int, classes: int = 5) -> Callable[[Case], Any]:
-    """Return a factory of the self-attentive BiLSTM of lin2017 with its cross-entropy."""
+    """Return a `Case.make` for the self-attentive BiLSTM of lin2017."""
     model = lin2017.get_config().unlock().model
     model.features = model.embedding = features
 
@@ -154,7 +154,7 @@ def classifier(features: int, classes: int = 5) -> Callable[[Case], Any]:
 
 
 def luong(layers: int, features: int) -> Callable[[Case], Any]:
-    """Return a factory of Luong's model: global attention, general score, input feeding.
+    """Return a `Case.make` for Luong's model: global attention, general score, input feeding.
 
     The encoder is unidirectional.
     """
@@ -164,7 +164,7 @@ def luong(layers: int, features: int) -> Callable[[Case], Any]:
 
 
 def bahdanau(features: int) -> Callable[[Case], Any]:
-    """Return a factory of Bahdanau's model: concat score, GRU, bidirectional encoder."""
+    """Return a `Case.make` for Bahdanau's model: concat score, GRU, bidirectional encoder."""
     return translator(bahdanau2015.get_config(), 1, features)
 
 
@@ -190,7 +190,7 @@ CASES: dict[str, dict[str, Case]] = {
 
 @contextlib.contextmanager
 def lax_scan() -> Iterator[None]:
-    """Replace `models.scan.scan` by `jax.lax.scan` with the same number of unrolled steps."""
+    """Replace `models.scan.scan` by `jax.lax.scan` with the same unrolling."""
 
     def scan(step: Any, carry: Any, xs: Any, reverse: bool = False) -> Any:
         return jax.lax.scan(step, carry, xs, reverse=reverse, unroll=models.scan.unroll())
@@ -201,7 +201,10 @@ def lax_scan() -> Iterator[None]:
 
 @contextlib.contextmanager
 def only(kept: Callable[[models.scan.Linear], bool]) -> Iterator[None]:
-    """Move the gradient of an operation out of the loop only if `kept` returns True for it."""
+    """Restrict the weight gradients that `models.scan.scan` moves out of the loop.
+
+    The gradient of an operation is moved only if `kept` returns True for the operation.
+    """
     linear = models.scan._linear
 
     def filtered(*arguments: Any) -> models.scan.Linear | None:
@@ -213,7 +216,7 @@ def only(kept: Callable[[models.scan.Linear], bool]) -> Iterator[None]:
 
 
 def is_attention(linear: models.scan.Linear) -> bool:
-    """Return whether an operation is a matrix product with a batch axis, as in attention."""
+    """Return whether an operation is a batched matrix product, as in attention."""
     return not linear.is_bias and bool(linear.equation.params["dimension_numbers"][1][0])
 
 
@@ -227,11 +230,11 @@ ABLATIONS: Variants = {
 
 
 def measure(case: Case, variants: Variants = VARIANTS) -> dict[str, Any]:
-    """Measure time, compilation time and temporary memory of every variant of a training step."""
+    """Measure time, compilation time and temporary memory of a training step for every variant."""
     loss, params = case.make(case)
     batch = jax.device_put({"source": case.tokens(0), "target": case.tokens(1)})
     arguments = (params, batch, jax.random.key(1))
-    lower(loss, arguments)  # fill the caches that all variants share before timing compilation
+    lower(loss, arguments)  # fill the caches that all variants share, so that none pays for it
     row: dict[str, Any] = case._asdict() | {"unroll": models.scan.unroll()}
     del row["make"]
     programs = {}
@@ -254,7 +257,7 @@ def measure(case: Case, variants: Variants = VARIANTS) -> dict[str, Any]:
 
 
 def lower(loss: Loss, arguments: tuple) -> Any:
-    """Lower a training step. A new function is traced, so that JAX does not use its cache."""
+    """Lower a training step; `step` is a new function, so JAX cannot reuse a cached trace."""
 
     def step(params: Any, batch: dict[str, Array], key: Array) -> tuple[Array, Any]:
         return jax.value_and_grad(lambda params: loss(params, batch, key))(params)
@@ -264,7 +267,7 @@ def lower(loss: Loss, arguments: tuple) -> Any:
 
 
 def differences(first: Any, second: Any) -> dict[str, float]:
-    """Return the relative distance of two losses, and of two gradients as flat vectors."""
+    """Return the relative differences between two losses and between two gradient vectors."""
     vectors = [
         [np.float64(loss).ravel(), np.concatenate([np.float64(x).ravel() for x in leaves])]
         for loss, leaves in ((loss, jax.tree.leaves(grads)) for loss, grads in (first, second))
@@ -276,11 +279,14 @@ def differences(first: Any, second: Any) -> dict[str, float]:
 
 
 def rounds(programs: dict[str, Any], arguments: tuple) -> dict[str, list[float]]:
-    """Return the seconds per call of each program in each round; the programs take turns."""
+    """Return the seconds per call of each program in each round.
+
+    In every round, the programs are timed one after the other.
+    """
 
     def seconds(program: Any, calls: int) -> float:
         began = time.perf_counter()
-        # Keep the losses only, so that gradients are freed.
+        # Keep only the losses, so that the gradients are freed.
         results = [program(*arguments)[0] for _ in range(calls)]
         jax.block_until_ready(results)
         return (time.perf_counter() - began) / calls

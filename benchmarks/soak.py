@@ -2,9 +2,10 @@
 
     python -m benchmarks.soak --minutes=30
 
-Train on the embedded corpus in a separate process, with an evaluation and a checkpoint every few
-seconds, and sample the memory of that process. Write docs/soak.json and docs/soak.png, and exit
-with status 1 if the last third of the run used more memory than the second.
+Train on the embedded dates corpus in a separate process, with an evaluation and a checkpoint every
+few seconds, and sample the memory of that process. Write docs/soak.json and docs/soak.png, and exit
+with status 1 if the memory in the last third of the run was more than 2 % above that in the second
+third.
 """
 
 import json
@@ -32,7 +33,7 @@ _MINUTES = flags.DEFINE_float("minutes", 30.0, "Duration of training in minutes.
 _OUT = flags.DEFINE_string("out", "docs", "Folder for the results.")
 
 EVERY = 5.0  # seconds between two memory samples
-GROWTH = 0.02  # relative growth from the second to the last third that is tolerated
+GROWTH = 0.02  # tolerated relative growth of memory from the second to the last third of the run
 FLAGS = (
     "--config=configs/luong2015.py:data=dates", "--config.train.steps=100000000",
     "--config.train.eval_every=100", "--config.train.keep=3", "--config.train.patience=0",
@@ -49,11 +50,14 @@ def megabytes(process: int) -> float:
 
 
 def watch(process: subprocess.Popen, log: Path) -> list[dict[str, float]]:
-    """Sample the memory of the process, beginning with its first log line."""
+    """Return memory samples of the process, which start when it has written its first log line."""
     samples, began = [], math.inf
     while (passed := time.monotonic() - began) < 60 * _MINUTES.value:
         if process.poll() is not None:
-            raise UserError(f"train.py ended unexpectedly with status {process.returncode}")
+            raise UserError(
+                f"train.py ended unexpectedly with status {process.returncode}: see its messages "
+                "above"
+            )
         if samples or (log.exists() and log.stat().st_size):
             began = min(began, time.monotonic())
             samples.append({"minutes": max(0, passed) / 60, "MiB": megabytes(process.pid)})
@@ -74,7 +78,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    """Train, sample the memory, write the results and check for growth."""
+    """Sample the memory of a training run, write the results and check for growth."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "run" / "log.jsonl"
         command = [sys.executable, "train.py", *FLAGS, f"--workdir={log.parent}"]
@@ -104,7 +108,7 @@ def main() -> None:
     if after > before * (1 + GROWTH):
         sys.exit(
             f"error: memory grew from {before:.0f} MiB in the second third of the run to "
-            f"{after:.0f} MiB in the last third"
+            f"{after:.0f} MiB in the last third: see {out / 'soak.png'}"
         )
 
 

@@ -2,10 +2,11 @@
 
     python -m benchmarks.speed
 
-A training step (loss and gradient), greedy decoding and beam search are measured on the first
-device. A whole run of `train.py` and the translation of a test split are measured on all devices.
-PyTorch is measured if it is installed. Results are written to docs/performance/<machine>.json, from
-which `python -m benchmarks.report` makes docs/performance.md.
+Training steps (loss and gradient), greedy decoding and beam search are measured on the first
+device. Whole runs of `train.py`, and the translation of the test split, are measured on all
+devices. PyTorch is measured if it is installed. Results are written to
+docs/performance/<machine>.json, from which `python -m benchmarks.report` generates
+docs/performance.md.
 """
 
 # pyright: reportMissingImports=false
@@ -56,14 +57,14 @@ _SUBJECTS = flags.DEFINE_string(
     "subjects", "", "Measure only models whose names match this regular expression."
 )
 _CORPORA = flags.DEFINE_string(
-    "corpora", "corpora", "Folder that contains multi30k and multi30k_bpe."
+    "corpora", "corpora", "Folder that contains the corpora multi30k and multi30k_bpe (GPU only)."
 )
 
 BEAM, SENTENCES = 5, 64
 
 
 def training(subject: Subject, rate: float) -> dict[str, Any]:
-    """Measure a training step (loss and gradient) of the Alignax model and of PyTorch's."""
+    """Measure a training step (loss and gradient) of a model in Alignax and in PyTorch."""
     step, params, batch, key = subject.training_step()
     tokens = subject.batch * subject.length
     found = measure(step, params, batch, key)
@@ -83,7 +84,7 @@ def training(subject: Subject, rate: float) -> dict[str, Any]:
 
 
 def _torch_training(subject: Subject, tokens: int) -> dict[str, Any]:
-    """Measure a training step in PyTorch, with the fastest precision.
+    """Measure a training step in PyTorch and return the results of the fastest precision.
 
     On a GPU, the Transformer is compiled with torch.compile.
     """
@@ -121,7 +122,8 @@ def _torch_training(subject: Subject, tokens: int) -> dict[str, Any]:
 def decoding(subject: Subject) -> dict[str, Any]:
     """Measure greedy decoding and beam search in sentences per second.
 
-    All hypotheses have the same length, so that the work does not depend on random parameters.
+    All hypotheses have the same length, so that the amount of computation does not depend on the
+    random parameters.
     """
     task, row = subject.task(), {}
     params = jax.jit(task.init)(jax.random.key(0))
@@ -162,9 +164,9 @@ def _torch_decoding(subject: Subject, sentences: np.ndarray) -> dict[str, float]
 def whole(config: Config, steps: int) -> dict[str, Any]:
     """Measure a whole training run and the translation of the test split.
 
-    The figures include the throughput in the log of train.py, the throughput of the training step
+    The results include the throughput in the log of train.py, the throughput of the training step
     alone on batches that are already on the device, and the time to translate the test split with
-    beam search, from text to text, without compilation.
+    beam search, including text processing but not compilation.
     """
     config = config.copy_and_resolve_references().unlock()
     config.train.update({"steps": steps, "epochs": 0.0, "eval_every": steps, "patience": 0})
@@ -196,7 +198,10 @@ def whole(config: Config, steps: int) -> dict[str, Any]:
 
 
 def _step_throughput(task: Translation, config: Config, mesh: Any) -> float:
-    """Return the target tokens per second of the training step alone, on the first batches."""
+    """Return the throughput of the training step alone in target tokens per second.
+
+    The first batches of an epoch are put on the device before the time is measured.
+    """
     batches = task.train_batches(config.seed)
     schedule = make_schedule(config.optimizer, 1, 1)
     optimizer = make_optimizer(config.optimizer, schedule)
@@ -236,7 +241,7 @@ def run_configs(gpu: bool) -> dict[str, tuple[Config, int]]:
 
 
 def jobs(gpu: bool, rate: float) -> Iterator[tuple[str, str, Callable[[], dict[str, Any]]]]:
-    """Yield the part, the name and the function of every measurement."""
+    """Yield the part, the model or corpus, and the function of every measurement."""
     for name, subject in SUBJECTS["gpu" if gpu else "cpu"].items():
         yield "training", name, functools.partial(training, subject, rate)
         yield "decoding", name, functools.partial(decoding, subject)

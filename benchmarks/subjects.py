@@ -1,4 +1,4 @@
-"""The models that are benchmarked, as configs and in PyTorch, and their random batches."""
+"""The models that are benchmarked, as configs and in PyTorch, and random batches for them."""
 
 import tempfile
 from collections.abc import Callable
@@ -25,10 +25,10 @@ class Subject(NamedTuple):
     words: int
     batch: int
     length: int
-    torch_model: Callable[[], Any]  # makes the same model in PyTorch
+    torch_model: Callable[[], Any]  # creates the same model in PyTorch
 
     def task(self) -> Translation:
-        """Return a translation task without a corpus, whose vocabularies contain numbers."""
+        """Return a translation task without a corpus; its vocabularies consist of numbers."""
         with tempfile.TemporaryDirectory() as folder:
             numbers = "".join(f"{i}\n" for i in range(self.words - len(SPECIALS)))
             for side in ("source", "target"):

@@ -1,4 +1,4 @@
-"""The benchmarked models in plain PyTorch, written in the style of its tutorials."""
+"""The benchmarked models in plain PyTorch, written in the style of the PyTorch tutorials."""
 
 # pyright: reportMissingImports=false
 
@@ -41,7 +41,10 @@ class TorchRecurrent(nn.Module):
         return (states, self.W_a(states), source == PAD), (carries, feed)
 
     def step(self, memory: tuple, state: tuple, embedded: Tensor) -> tuple[Tensor, tuple]:
-        """Compute one decoder time step from an embedded token; return features and new state."""
+        """Compute one decoder time step; return the attentional features and the new state.
+
+        `embedded` contains the embedding of the preceding target token.
+        """
         states, keys, padding = memory
         carries, feed = state
         x, new = torch.cat([embedded, feed], dim=-1), []

@@ -32,11 +32,11 @@ def parse_links(text: str) -> Gold:
 
 
 def words_of_tokens(tokens: list[str], words: list[str]) -> list[int]:
-    """Return, for each token, the number of the word in which it begins.
+    """Return, for each token, the 0-based index of the word in which the token begins.
 
-    Tokens and words come from one text, so they have the same characters, except for spaces,
-    subword marks and Unicode's compatibility forms. If a tokenizer changed more, character
-    positions are scaled proportionally.
+    Tokens and words come from the same text, so they consist of the same characters, except for
+    spaces, subword marks and Unicode's compatibility forms. If a tokenizer changes the number of
+    characters, character positions are scaled proportionally.
     """
     owners = [i for i, word in enumerate(words) for _ in _bare(word)] or [0]
     lengths = [len(_bare(token)) for token in tokens]
@@ -56,10 +56,10 @@ def attention_links(
 ) -> set[Link]:
     """Link each target word to the source word that it attends to most.
 
-    `source_words` and `target_words` are the word numbers of all tokens before </s>, which has no
-    links. Weights are summed over the tokens of a source word and over those of a target word.
+    `source_words` and `target_words` contain the word index of every token before </s>, which is
+    never linked. The attention weight between two words is the sum over all pairs of their tokens.
     """
-    end = max(source_words, default=-1) + 1  # </s> counts as one more word
+    end = max(source_words, default=-1) + 1  # the word index of </s>
     words = sorted(set(target_words))
     tokens = np.equal.outer(words, target_words).astype(float)  # [target word, target token]
     of_word = np.eye(end + 1)[[*source_words, end]]  # [source token, source word]

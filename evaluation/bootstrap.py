@@ -7,8 +7,8 @@ import numpy as np
 
 from evaluation.scores import TOKENIZED
 
-ExampleStatistics = np.ndarray  # [examples, numbers]; a score is a function of the column sums
-ScoreFunction = Callable[[np.ndarray], np.ndarray | np.floating]  # [..., numbers] to [...]
+ExampleStatistics = np.ndarray  # [example, statistic]; a corpus score depends on the column sums
+ScoreFunction = Callable[[np.ndarray], np.ndarray | np.floating]  # maps column sums to a score
 
 
 def paired_bootstrap_p(
@@ -20,9 +20,9 @@ def paired_bootstrap_p(
 ) -> float:
     """Return the two-sided p-value of the difference between two systems' mean scores.
 
-    Each system has one array of statistics per run. The p-value is the fraction of bootstrap
-    samples whose difference is at least as far from the observed one as the observed one is from
-    zero.
+    `first` and `second` contain one array of statistics per run of a system. The p-value is the
+    fraction of bootstrap samples whose score difference deviates from the observed difference by
+    at least the absolute value of the observed difference.
     """
     counts = _sample_counts(len(first[0]), samples, seed)
 
@@ -34,11 +34,11 @@ def paired_bootstrap_p(
     return (1 + int(as_far.sum())) / (samples + 1)
 
 
-@functools.lru_cache(maxsize=1)  # the array is large, and the same for all rows of a table
+@functools.lru_cache(maxsize=1)  # the array is large, and all rows of a results table share it
 def _sample_counts(count: int, samples: int, seed: int) -> np.ndarray:
-    """Return how often each example is in each sample, as [samples + 1, examples].
+    """Return how often each bootstrap sample contains each example, as [samples + 1, examples].
 
-    The first sample is the original one, with every example once.
+    The first sample is the original test set, which contains every example once.
     """
     counts = np.ones((samples + 1, count))
     rng = np.random.default_rng(seed)
@@ -47,23 +47,23 @@ def _sample_counts(count: int, samples: int, seed: int) -> np.ndarray:
 
 
 def mean_statistics(values: Sequence[float | bool]) -> ExampleStatistics:
-    """Return the statistics of a score that is the mean of one value per example."""
+    """Return the example statistics for a score that is the mean of `values`, one per example."""
     column = np.asarray(values, float)
     return np.stack([column, np.ones_like(column)], axis=1)
 
 
 def mean_score(sums: np.ndarray) -> np.ndarray | np.floating:
-    """Return the mean from the sums of `mean_statistics`."""
+    """Return the mean, given the column sums of `mean_statistics`."""
     return sums[..., 0] / sums[..., 1]
 
 
 def bleu_statistics(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> ExampleStatistics:
-    """Return the BLEU statistics of every sentence.
+    """Return the statistics from which BLEU is computed, one row per sentence.
 
     The columns are the n-gram matches and n-gram counts of orders 1 to 4, the hypothesis length and
-    the reference length. Sentences are lists of words.
+    the reference length. All sentences are given as lists of words.
     """
     rows = []
     for words, several in zip(hypotheses, references, strict=True):
@@ -74,7 +74,7 @@ def bleu_statistics(
 
 
 def bleu_score(sums: np.ndarray) -> np.ndarray | np.floating:
-    """Return BLEU-4 without smoothing from the sums of `bleu_statistics`."""
+    """Return BLEU-4 without smoothing, given the column sums of `bleu_statistics`."""
     counts, totals, hypothesis, reference = (
         sums[..., :4],
         sums[..., 4:8],

@@ -1,11 +1,11 @@
-"""The bar charts of report.html, as data: the page draws them and computes nothing."""
+"""The bar charts of report.html as data, which the page draws without further computation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.metrics import metric_of
 
-# Titles by the keys of "curves" in scores.json.
+# Titles of the chart groups, with the same keys as "curves" in scores.json.
 TITLES = {
     "source length": "Scores by source length in tokens",
     "unknown source words": "Scores by number of unknown source tokens",
@@ -14,10 +14,10 @@ TITLES = {
 
 
 def chart_groups(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Return one group of charts per criterion, with one chart per score.
+    """Return one group of charts per criterion, such as source length, with one chart per score.
 
-    A chart whose bars would all be equal is replaced by a sentence in the group's "notes". A
-    criterion that puts all sentences into one bucket has no group.
+    A chart whose bars would all be equal is replaced by a sentence in the group's "notes". There is
+    no group for a criterion that puts all sentences into one bucket.
     """
     groups = []
     for criterion, parts in curves.items():
@@ -47,9 +47,9 @@ def chart_groups(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict
 
 
 def position_chart(positions: Sequence[Mapping[str, float]]) -> dict[str, Any] | None:
-    """Return the effective number of attended tokens by target position, or None if all are equal.
+    """Return a chart of the effective number of attended tokens by target position.
 
-    `positions` is "attention_by_position" of scores.json.
+    Return None if all values are equal. `positions` is "attention_by_position" of scores.json.
     """
     texts = [f"{summary['effective']:.2f}" for summary in positions]
     if len(set(texts)) < 2:

@@ -1,4 +1,4 @@
-"""Validation and reports of classification runs: scores, predictions, pictures and report.html."""
+"""Validation and reports of classification runs: scores, predictions, plots and report.html."""
 
 from textwrap import shorten
 from typing import Any
@@ -15,7 +15,7 @@ from tasks.classification import Classification
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
 
-ShownText = dict[str, Any]  # words, or sentences of words, and the label
+ShownText = dict[str, Any]  # "words" (a list of words or of sentences) and "label"
 
 
 def make_evaluate(task: Classification, mesh: Mesh) -> Evaluate:
@@ -97,7 +97,7 @@ def _samples(
 def two_levels(
     text: ShownText, p: Prediction
 ) -> tuple[Float[np.ndarray, "sentences"], list[Float[np.ndarray, "_"]]]:
-    """Return the weight of every sentence, and the weights of the words of each sentence."""
+    """Return the attention weight of every sentence, and those of the words in each sentence."""
     parts = _sentences(text)
     of_words = [p["words"][i][: len(words)] for i, words in enumerate(parts)]
     return p["sentences"][: len(parts)], of_words
@@ -117,7 +117,7 @@ def _draw(
 
 
 def _for_page(text: ShownText, p: Prediction, label: str) -> dict[str, Any]:
-    """Return an example of report.html: rows of weights for hops, or for a document's sentences."""
+    """Return the entry of a text in report.html: one row of weights per hop or per sentence."""
     words = [word for part in _sentences(text) for word in part]
     rows: dict[str, np.ndarray] = {}
     if "hops" in p:

@@ -1,4 +1,4 @@
-"""Validation and reports of cloze runs: scores, predictions, pictures and report.html."""
+"""Validation and reports of cloze runs: scores, predictions, plots and report.html."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tasks.cloze import Cloze
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
 
-ShownQuestion = dict[str, Any]  # passage, query, candidates and answer, as words
+ShownQuestion = dict[str, Any]  # "passage", "query", "candidates" and "answer", as words
 
 
 def make_evaluate(task: Cloze, mesh: Mesh) -> Evaluate:
@@ -58,7 +58,7 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
 
 
 def most_frequent(questions: list[ShownQuestion]) -> float:
-    """Return the accuracy of a baseline: the candidate that is most frequent in the passage."""
+    """Return the accuracy of a baseline that predicts the most frequent candidate of a passage."""
     hits = [max(q["candidates"], key=q["passage"].count) == q["answer"] for q in questions]
     return sum(hits) / len(hits)
 
@@ -69,10 +69,10 @@ def answer(question: ShownQuestion, p: Prediction) -> str:
 
 
 def rows(question: ShownQuestion, p: Prediction) -> dict[str, Float[np.ndarray, "passage"]]:
-    """Return rows of weights over the passage, by label (Cui 2017).
+    """Map row labels to attention weights over the passage (Cui 2017).
 
-    The first row is s, which the reader sums over the occurrences of each candidate. The other rows
-    are α of the query words, with the weight β of each word in its label.
+    The first row is s, which the reader sums over the occurrences of each candidate. Each of the
+    other rows is α of one query word, and its label contains the weight β of that word.
     """
     length = len(question["passage"])
     weights = {"answer (s)": p["s"][:length]}
@@ -96,7 +96,7 @@ def _samples(
 
 
 def _for_page(question: ShownQuestion, p: Prediction) -> dict[str, Any]:
-    """Return an example of report.html."""
+    """Return the entry of a question in report.html."""
     weights = rows(question, p)
     hypothesis = {
         "text": answer(question, p),

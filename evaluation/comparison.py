@@ -1,4 +1,4 @@
-"""The comparison of a translation run with another one, for eval.py --against."""
+"""Compare a translation run with another run, for eval.py --against."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from evaluation.metrics import metric_of
 from evaluation.scores import exact_matches, paired_bootstrap, sentence_chrf
 from tasks.translation import Translation
 
-MOST_DIFFERENT = 5  # sentences per direction that are shown
+MOST_DIFFERENT = 5  # sentences to show in which this run is better, and in which it is worse
 
 
 def read_hypotheses(folder: Path) -> list[str]:
@@ -20,7 +20,7 @@ def read_hypotheses(folder: Path) -> list[str]:
         return (folder / "hypotheses.txt").read_text("utf-8").split("\n")[:-1]
     except OSError:
         raise UserError(
-            f"{folder} has no hypotheses.txt: name a translation run that eval.py has scored"
+            f"{folder} contains no hypotheses.txt: choose a translation run that eval.py has scored"
         ) from None
 
 
@@ -28,19 +28,19 @@ def check_same_split(sentences: int, hypotheses: int) -> None:
     """Raise an error if the other run has hypotheses for a different number of sentences."""
     if sentences != hypotheses:
         raise UserError(
-            f"the other run has {hypotheses:,} hypotheses and this split {sentences:,} sentences: "
-            "compare runs on the same corpus and split"
+            f"the other run has {hypotheses:,} hypotheses, but this split has {sentences:,} "
+            "sentences: compare runs on the same corpus and split"
         )
 
 
 def compare_runs(
     task: Translation, translated: list[Translated], others: list[str], folder: Path
 ) -> dict[str, Any]:
-    """Compare the best hypotheses with those of another run, whose report is in `folder`.
+    """Compare the best hypotheses of this run with `others`, those of the run in `folder`.
 
-    "scores" has, by metric and for "this" and the "other" run, the score, the half width of its
-    95 % confidence interval and the p-value of the paired bootstrap. "sentences" has the sentences
-    whose chrF differs most.
+    In the result, "scores" maps each metric and run ("this" or "other") to the score, half the
+    width of its 95 % confidence interval and the p-value of the paired bootstrap. "sentences" lists
+    the sentences with the largest differences in chrF.
     """
     hypotheses = [t.best.text for t in translated]
     references = [t.references for t in translated]
@@ -64,7 +64,10 @@ def compare_runs(
 def _most_different(
     task: Translation, translated: list[Translated], others: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return the sentences in which one run's chrF exceeds the other's most, best first."""
+    """Return the sentences whose chrF differs most between the two runs.
+
+    They are sorted by the chrF of this run minus that of the other run, in descending order.
+    """
     rows = []
     for t, other in zip(translated, others, strict=True):
         if t.best.text != other:
@@ -88,7 +91,7 @@ def _most_different(
 
 
 def comparison_rows(comparison: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the scores of a comparison as text: one row per metric."""
+    """Return the scores of a comparison as formatted text, one row per metric."""
     rows = []
     for key, runs in comparison["scores"].items():
         metric, this, other = metric_of(key), runs["this"], runs["other"]

@@ -1,4 +1,4 @@
-"""Scores of parts of a split, by source length or by number of unknown source tokens.
+"""Scores of the parts of a split, divided by source length or by number of unknown tokens.
 
 Bahdanau 2015 (Figure 2) and Luong 2015 (Figure 6) show BLEU by source length.
 """
@@ -18,9 +18,10 @@ class Part(NamedTuple):
 def by_length(
     items: Sequence[Any], lengths: Sequence[int], score: Callable[[list[Any]], dict[str, float]]
 ) -> list[Part]:
-    """Score the items by length, in bins of 5 tokens if all have at most 40 tokens, else of 10.
+    """Group the items by length and score each group.
 
-    The last bin is open-ended. Empty bins are left out.
+    Bins are 5 tokens wide if no item is longer than 40 tokens, and 10 tokens wide otherwise. The
+    last bin is open-ended. Empty bins are left out.
     """
     step = 5 if max(lengths) <= 40 else 10
     last = 30 if step == 5 else 60
@@ -36,7 +37,7 @@ def by_length(
 def by_unknown(
     items: Sequence[Any], unknown: Sequence[int], score: Callable[[list[Any]], dict[str, float]]
 ) -> list[Part]:
-    """Score the items by their number of unknown tokens: 0, 1, 2, and 3 or more."""
+    """Group the items by number of unknown tokens (0, 1, 2, 3 or more) and score each group."""
     numbers = {"0": range(1), "1": range(1, 2), "2": range(2, 3), "3 or more": range(3, 10_000)}
     bins = [
         (label, [x for x, n in zip(items, unknown, strict=True) if n in counts])

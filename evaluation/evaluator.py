@@ -1,4 +1,4 @@
-"""Losses, translations and attention of a split, for validation and for reports."""
+"""Compute losses, translations and attention weights of a split, for validation and reports."""
 
 import math
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Translated(NamedTuple):
 
     pair: Pair
     references: list[str]  # readable text; several only with data.several_references
-    hypotheses: list[Hypothesis]  # best first
+    hypotheses: list[Hypothesis]  # sorted by score, the best one first
 
     @property
     def best(self) -> Hypothesis:
@@ -38,7 +38,7 @@ class Translated(NamedTuple):
 
 
 class Evaluator:
-    """Losses and translations of a task's splits; each batch shape is compiled once."""
+    """Computes losses and translations of splits; each batch shape is compiled once."""
 
     def __init__(self, task: Translation, mesh: Mesh, decode: Config):
         self.task, self.mesh = task, mesh
@@ -50,7 +50,7 @@ class Evaluator:
     def _attentions(
         self, params: Params, batch: dict[str, jax.Array]
     ) -> tuple[dict[str, jax.Array], dict[str, Float[jax.Array, "b t s"]]]:
-        """Return the batch and its attention, by name as in Translation.attentions."""
+        """Return the batch and its attention weights, named as in Translation.attentions."""
         return batch, self.task.attentions(params, batch["source"], batch["target"])
 
     def losses(self, params: Params, split: str) -> dict[str, float]:
@@ -64,7 +64,7 @@ class Evaluator:
         return {"loss": loss, "perplexity": perplexity, "accuracy": values["accuracy"]}
 
     def forced_attention(self, params: Params, split: str) -> Iterator[tuple[int, Attentions]]:
-        """Yield the number of every pair and its attention under teacher forcing."""
+        """Yield the index of every sentence pair and its attention under teacher forcing."""
         compile_for_split(self._force, params, self.task, split, self.mesh)
         for batch in split_batches(self.task, split, self.mesh):
             yield from self._forced(params, batch)
@@ -75,7 +75,10 @@ class Evaluator:
         sources: list[Int[np.ndarray, "_"]],
         targets: list[Int[np.ndarray, "_"]],
     ) -> list[Attentions]:
-        """Return the attention under teacher forcing with given token ids, which end in </s>."""
+        """Return the attention weights of given token ids, which end in </s>.
+
+        The decoder is run with teacher forcing on `targets`.
+        """
         rows = -(-32 // self.mesh.size) * self.mesh.size
         widths = [-(-max(map(len, side)) // 8) * 8 for side in (sources, targets)]
         results: list[Any] = [None] * len(sources)
@@ -95,7 +98,7 @@ class Evaluator:
     def _forced(
         self, params: Params, batch: dict[str, jax.Array]
     ) -> Iterator[tuple[int, Attentions]]:
-        """Yield the number and the attention of every row that has a sentence, without padding."""
+        """Yield the example index and attention of every row, without padding and empty rows."""
         whole, named = jax.device_get(self._force(params, batch))
         for row, i in enumerate(map(int, whole["index"])):
             if i >= 0:
@@ -124,7 +127,11 @@ def translate_split(
 
 
 def references(task: Translation, split: str) -> list[tuple[Pair, list[str]]]:
-    """Return every sentence of the split, as its first pair, with all of its references."""
+    """Return the source sentences of a split with their references.
+
+    Each sentence is represented by its first pair. Pairs with the same source are merged if
+    data.several_references is set.
+    """
     same: dict[str | int, list[Pair]] = {}
     for i, pair in enumerate(task.pairs(split)):
         key = pair.source if task.config.data.several_references else i
@@ -134,7 +141,7 @@ def references(task: Translation, split: str) -> list[tuple[Pair, list[str]]]:
 
 
 def score(task: Translation, translated: list[Translated]) -> dict[str, float]:
-    """Return BLEU, chrF and exact match, which are quick to compute."""
+    """Return BLEU, chrF and exact match, which are fast enough for every validation."""
     hypotheses = [t.best.text for t in translated]
     return text_scores(hypotheses, [t.references for t in translated], task.lowercase)
 

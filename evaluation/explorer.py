@@ -1,18 +1,19 @@
-"""The choice of the example and of the token with which report.html opens."""
+"""Choose the example and the token that report.html shows first."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-MODERATE = range(8, 25)  # source tokens of an example that fits on a screen and is not trivial
+# Number of source tokens of an example that fits on a screen and is not trivial.
+MODERATE = range(8, 25)
 
 
 def focus_token(weights: np.ndarray, source: Sequence[str], target: Sequence[str]) -> int:
     """Return the target position to highlight first, given attention weights [target, source].
 
-    Reordering is easy to see where attention clearly moves backward. The longest token of these
-    positions is chosen, or position 0 if attention never moves backward.
+    Reordering is easy to see where attention clearly moves backward. Among these positions, the
+    one with the longest token is chosen. If attention never moves backward, position 0 is chosen.
     """
     places, movements = _backward_movements(weights, source, target)
     clear = places[movements > movements.max(initial=0) / 2].tolist()
@@ -20,11 +21,11 @@ def focus_token(weights: np.ndarray, source: Sequence[str], target: Sequence[str
 
 
 def opening_example(examples: Sequence[Mapping[str, Any]]) -> int:
-    """Return the number of the example with which the page opens.
+    """Return the index of the example that the page shows first.
 
-    Examples of moderate length with a correct prediction come first, then other examples of
-    moderate length, then all others. Among equals, the example is chosen whose best hypothesis has
-    the most backward movements of attention, so that the page opens with reordering.
+    Examples of moderate length with a correct prediction are preferred, then other examples of
+    moderate length, then all others. Within each group, the example with the strongest backward
+    movements of attention is chosen, so that the page opens with an example of reordering.
     """
 
     def interest(i: int) -> tuple[bool, bool, float]:
@@ -43,12 +44,12 @@ def opening_example(examples: Sequence[Mapping[str, Any]]) -> int:
 def _backward_movements(
     weights: np.ndarray, source: Sequence[str], target: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return target positions and the strength of the backward movement of attention to each.
+    """Return target positions, and how strongly attention moves backward at each of them.
 
-    Attention moves backward if the heaviest source position of a target token lies before that of
-    the preceding one. The strength is the smaller of the two weights, and 0 for other movements.
-    Target tokens that are punctuation or </s> are skipped, and movements to such source tokens do
-    not count, because the attention of punctuation is often arbitrary.
+    Attention moves backward if the source position with the largest weight lies before that of the
+    preceding target token. The strength is the smaller of these two weights, or 0 if attention does
+    not move backward. Target tokens that are punctuation or </s> are skipped, and movements to such
+    source tokens do not count, because the attention of punctuation is often arbitrary.
     """
     heaviest, largest = weights.argmax(axis=1), weights.max(axis=1)
     places = np.flatnonzero(_are_words(target))

@@ -1,4 +1,4 @@
-"""Attention under teacher forcing: statistics, word links and pictures of a split."""
+"""Attention under teacher forcing: statistics, word links and heat maps of a split."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,17 +23,20 @@ from tasks.translation import Translation
 
 
 class ForcedAttention:
-    """Accumulates a split's attention under teacher forcing with the references."""
+    """Accumulates statistics of a split's attention under teacher forcing with the references.
+
+    The attention of the sentence pairs in `drawn` is kept, so that `draw_heads` can draw it.
+    """
 
     def __init__(self, task: Translation, pairs: list[Pair], drawn: Sequence[Pair] = ()):
         self.task, self.pairs = task, pairs
         self.statistics: dict[str, AttentionStatistics] = {}
         self._links: dict[str, list[tuple[set[Link], Gold]]] = {}
         self._drawn = [pairs.index(pair) for pair in drawn]
-        self._kept: dict[int, Attentions] = {}  # the attention of pairs that are drawn
+        self._kept: dict[int, Attentions] = {}  # attention of the drawn pairs, by pair index
 
     def add(self, i: int, named: Attentions) -> None:
-        """Add the attention of pair i, by name."""
+        """Add the named attention weights of the sentence pair with index i."""
         pair = self.pairs[i]
         if i in self._drawn:
             self._kept[i] = named
@@ -52,9 +55,9 @@ class ForcedAttention:
         return words_of_tokens(vocabulary.tokens(line), self.task.gold_words(line, vocabulary))
 
     def alignment_errors(self) -> dict[str, float]:
-        """Return alignment error rates by name of the attention.
+        """Map names of attention weights to alignment error rates.
 
-        Empty if the corpus has no gold links or the model has no attention.
+        The result is empty if the corpus has no gold links or the model has no attention.
         """
         return {
             name: alignment_error_rate(*zip(*links, strict=True))
@@ -62,12 +65,12 @@ class ForcedAttention:
         }
 
     def by_position(self) -> list[dict[str, float]]:
-        """Return attention statistics by target position; empty for a model without attention."""
+        """Return attention statistics by target position; the list is empty without attention."""
         statistics = self.statistics.get("attention")
         return [s._asdict() for s in statistics.by_position()] if statistics else []
 
     def draw_heads(self, folder: Path) -> None:
-        """Draw all heads of all layers, for a model that has several."""
+        """Draw the attention of all heads of all layers, if the model has attention heads."""
         for number, i in enumerate(self._drawn):
             heads = {name: x for name, x in self._kept[i].items() if " head " in name}
             if heads:
@@ -80,5 +83,5 @@ class ForcedAttention:
 
 
 def readable(tokens: list[str]) -> list[str]:
-    """Remove the joiner marks of a tokenizer."""
+    """Return the tokens without the joiner marks of the tokenizer."""
     return [token.removeprefix(JOINER) for token in tokens]

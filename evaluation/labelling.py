@@ -1,4 +1,4 @@
-"""Validation and reports of labelling runs: scores, predictions, pictures and report.html."""
+"""Validation and reports of labelling runs: scores, predictions, plots and report.html."""
 
 import itertools
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def make_evaluate(task: Labelling, mesh: Mesh) -> Evaluate:
 def label_names(
     task: Labelling, split: str, predicted: list[Prediction]
 ) -> tuple[LabelNames, LabelNames]:
-    """Return the names of the predicted and of the gold classes."""
+    """Return the names of the predicted classes and those of the gold classes."""
     known = np.array(task.prepared.vocabularies["label"].names)
     gold = [known[example["label"]].tolist() for example in _examples(task, split)]
     labels = [
@@ -52,13 +52,13 @@ def label_names(
 
 
 def _additional_scores(task: Labelling, labels: LabelNames, gold: LabelNames) -> dict[str, float]:
-    """Return the scores of chunks; empty if the labels are not chunks."""
+    """Return precision, recall and F1 of chunks, or {} if the labels do not encode chunks."""
     types = task.prepared.vocabularies["label"].chunks
     return chunk_scores(gold, labels, types) if types else {}
 
 
 def _examples(task: Labelling, split: str) -> Any:
-    """Return the arrays of all examples of a split."""
+    """Return all examples of a split as arrays."""
     examples = task.split(split)[0]
     return examples.examples(np.arange(len(examples)))
 
@@ -66,7 +66,7 @@ def _examples(task: Labelling, split: str) -> Any:
 def chunk_scores(gold: LabelNames, labels: LabelNames, types: list[str]) -> dict[str, float]:
     """Return precision, recall and F1 of chunks, as conlleval computes them.
 
-    A chunk is correct if both of its boundaries and its type are.
+    A chunk is correct if both of its boundaries and its type are correct.
     """
     require_packages("chunk F1", "nervaluate")
     from nervaluate import Evaluator
@@ -124,7 +124,10 @@ def _samples(
 
 
 def _numbers(task: Labelling, split: str, predicted: list[Prediction]) -> list[str]:
-    """Return one text per sequence, with one line per time step: values or notes' probabilities."""
+    """Return one text per sequence, with one line of predicted numbers per time step.
+
+    The numbers are values of a series, or probabilities of notes.
+    """
     lines = []
     for prediction, example in zip(predicted, _examples(task, split), strict=True):
         steps = len(example["label"]) - (task.kind == "notes")
@@ -147,7 +150,7 @@ def _draw(task: Labelling, wanted: Wanted, predicted: list[Prediction]) -> None:
 
 
 def _for_page(text: dict[str, list[str]], labels: Sequence[str], gold: Sequence[str]) -> dict:
-    """Return an example of report.html."""
+    """Return the entry of a sentence in report.html."""
     pairs = list(zip(labels, gold, strict=True))
     right = sum(label == true for label, true in pairs)
     hypothesis = {

@@ -1,4 +1,4 @@
-"""The names, units and directions of scores, for everything that shows scores to people."""
+"""Names, units and directions of scores, for reports and printed tables."""
 
 import math
 from collections.abc import Mapping
@@ -6,18 +6,21 @@ from typing import NamedTuple
 
 
 class Metric(NamedTuple):
-    """How a score is shown. `scale` converts the stored value to the unit."""
+    """Display format of a score.
+
+    The displayed value is the stored value times `scale`, in `unit`.
+    """
 
     name: str
     unit: str = ""
-    higher_is_better: bool | None = None  # None: the score does not rate the model
+    higher_is_better: bool | None = None  # None: descriptive only, neither direction is better
     scale: float = 1.0
     form: str = ".2f"
     note: str = ""  # how the score is computed, if it has no signature
 
     @property
     def direction(self) -> str:
-        """Return "higher is better", "lower is better", or nothing."""
+        """Return "higher is better", "lower is better" or "" (neither)."""
         words = {True: "higher is better", False: "lower is better", None: ""}
         return words[self.higher_is_better]
 
@@ -28,7 +31,7 @@ class Metric(NamedTuple):
         return f"{self.name} ({details})" if details else self.name
 
     def text(self, value: float) -> str:
-        """Return a stored value in the metric's unit, without the unit."""
+        """Format a stored value in the metric's unit, without the name of the unit."""
         if not math.isfinite(value):
             return "n/a"
         return format(self.scale * value, self.form if abs(value) < 1e6 else ".4g")
@@ -38,7 +41,7 @@ def _percent(name: str, higher_is_better: bool | None, note: str = "") -> Metric
     return Metric(name, "%", higher_is_better, scale=100, note=note)
 
 
-# By the keys of "scores" in scores.json, which stores fractions where the unit is %.
+# Metrics, with the same keys as "scores" in scores.json, which stores percentages as fractions.
 METRICS = {
     "loss": Metric("Loss", "", False, form=".4g"),
     "perplexity": Metric("Perplexity", "per token", False, form=".3f", note="exp of the loss"),
@@ -60,16 +63,16 @@ METRICS = {
 
 
 def metric_of(key: str) -> Metric:
-    """Return the metric of a score; a score that METRICS lacks is shown under its key."""
+    """Return the metric of a score; a score that is not in METRICS is displayed under its key."""
     return METRICS.get(key, Metric(key, form=".4g"))
 
 
 def describe_scores(
     scores: Mapping[str, float], signatures: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """Return the rows of a table of scores: name, unit, direction, value and signature.
+    """Return one dictionary per score with its name, unit, direction, value and signature.
 
-    A score without a signature has a note about its computation instead.
+    For a score without a signature, the signature is a note on how the score is computed.
     """
     rows = []
     for key, value in scores.items():

@@ -1,6 +1,6 @@
 "use strict";
-// Builds the page from the content that evaluation/page.py has written into it. All text of the
-// content is inserted with textContent, so that no sentence is interpreted as HTML.
+// Build the page from the content that evaluation/page.py has written into it. All text is inserted
+// with textContent, so that no sentence is interpreted as HTML.
 
 const byId = id => document.getElementById(id);
 const content = JSON.parse(byId("data").textContent);
@@ -20,8 +20,8 @@ const largestOf = values => Math.max(...values.map(value => value ?? 0), 1e-9);
 
 // ---- Explorer ----------------------------------------------------------------------------------
 
-// The chosen example, hypothesis and attention map; the pinned target token; and the token or cell
-// under the pointer or with the focus.
+// `example`, `hypothesis` and `map` (a name of attention weights) are shown. `pinned` is the pinned
+// target token. `target` and `source` are the token or cell under the pointer or with the focus.
 const state = { example: 0, hypothesis: 0, map: "", pinned: null, target: null, source: null };
 
 const example = () => content.examples[state.example];
@@ -29,8 +29,8 @@ const hypothesis = () => example().hypotheses[state.hypothesis];
 const mapNames = () => Object.keys(hypothesis().attention);
 const weights = () => hypothesis().attention[state.map] ?? null;
 
-// Maps are named "attention" or, in a Transformer, "layer 0" (the mean of its heads) and
-// "layer 0 head 0". The "attention" of a Transformer equals the mean of its last layer.
+// Attention maps are named "attention" or, in a Transformer, "layer 0" (the mean of its heads) and
+// "layer 0 head 0". The map "attention" of a Transformer is the mean of its last layer's heads.
 const isLayer = name => name.startsWith("layer ");
 const isHead = name => name.includes(" head ");
 const mapLabel = name => isHead(name) ? name.replace(" head", ", head") : isLayer(name) ? `${name}, mean of the heads` : name;
@@ -171,7 +171,7 @@ function buildLabels(labels, gold) {
   });
 }
 
-// Move the focus from item `i` by the step that `steps` has for the pressed key.
+// Move the focus from item `i` by the offset to which `steps` maps the pressed key.
 function moveFocus(event, items, i, steps) {
   const next = { Home: 0, End: items.length - 1 }[event.key] ?? i + steps[event.key];
   if (!items[next]) return;
@@ -210,7 +210,8 @@ function buildHeatMap() {
   fitCells();
 }
 
-// Cells are as wide as the page allows, but wide enough for the labels; wider maps scroll.
+// Make the cells as wide as the page allows, but wide enough for the labels. A map that is wider
+// than the page scrolls.
 function fitCells() {
   const heat = byId("heat"), columns = example().source.length;
   const label = largestOf([...heat.querySelectorAll(".row-label")].map(node => node.offsetWidth));
@@ -218,7 +219,7 @@ function fitCells() {
   heat.style.setProperty("--cell", `${Math.max(15, Math.min(34, free / columns)).toFixed(1)}px`);
 }
 
-// Draw all layers and heads of a Transformer as small heat maps with one common scale.
+// Draw all layers and heads of a Transformer as small heat maps with a common color scale.
 function buildHeads() {
   const box = byId("heads"), names = mapNames().filter(isLayer);
   box.replaceChildren();
@@ -303,7 +304,7 @@ function shade(side, values) {
   });
 }
 
-// Mark a token, its label in the heat map, and its row (target) or column (source).
+// Mark a token, its label in the heat map, and its row (target token) or column (source token).
 function mark(side, chosen) {
   const labels = byId("heat").querySelectorAll(side === "target" ? ".row-label" : ".column-label");
   [byId(side).children, labels].forEach(nodes => {
@@ -449,7 +450,7 @@ function buildPictures() {
   content.pictures.forEach(([name, source]) => add(byId("pictures"), "img", "", { src: source, alt: name }));
 }
 
-// Build a part of the page, or remove its section if there is nothing to show.
+// Build a part of the page, or remove its section if the content has no such part.
 function buildPart(section, present, build) {
   if (present) build();
   else byId(section).remove();

@@ -1,4 +1,4 @@
-"""The report of eval.py as one HTML page that needs no network access."""
+"""Write the report of eval.py as a single HTML page that needs no network access."""
 
 import base64
 from pathlib import Path
@@ -10,19 +10,20 @@ _FOLDER = Path(__file__).parent
 
 
 class ReportPage(NamedTuple):
-    """The content of report.html, in the order of the page. The page leaves out what is empty."""
+    """The content of report.html, in the order of the page; empty parts are left out."""
 
     title: str
     about: str  # one line below the title
     # Labels of the explorer: "examples", "source", "target", "prediction", "score", "reference",
     # and "text" if the text of an example is shown above its prediction.
     terms: dict[str, str]
-    # Each example has "text" (a line of the list of examples), "reference", "correct", "source"
-    # (tokens) and "hypotheses", best first. Each hypothesis has "text", "tokens", "score",
-    # "attention" (weights [target][source] by name) and "focus" (the token to highlight first).
-    # A labelling hypothesis has "gold" (one label per token) instead of attention.
+    # Each example contains "text" (its entry in the list of examples), "reference", "correct",
+    # "source" (tokens) and "hypotheses", sorted from best to worst. Each hypothesis contains
+    # "text", "tokens", "score", "attention" (weights [target][source] by name) and "focus" (the
+    # index of the target token to highlight first). A labelling hypothesis contains "gold" (one
+    # label per token) instead of attention.
     examples: list[dict[str, Any]]
-    opening: int  # number of the example to show first
+    opening: int  # index of the example to show first
     scores: list[dict[str, str]]  # see metrics.describe_scores
     comparison: dict[str, Any] | None = None  # "run", "rows" and "sentences": see comparison.py
     chart_groups: list[dict[str, Any]] = []  # see charts.chart_groups
@@ -33,13 +34,13 @@ class ReportPage(NamedTuple):
 
 
 def write_report_page(path: Path, page: ReportPage) -> None:
-    """Write page.html with the content, the style and the script in one file."""
-    # The folder distinguishes the pages of several runs.
+    """Fill the template page.html with content, style and script, and write it to `path`."""
+    # The path of the report folder distinguishes the pages of several runs.
     content = page._asdict() | {"about": f"{page.about} · {path.parent}"}
     data = to_json(content, compact=True)
     data = data.replace("<", "\\u003c")  # a sentence must not close the script or open a comment
     text = (_FOLDER / "page.html").read_text("utf-8")
-    # The data comes last, so that no sentence is mistaken for a placeholder.
+    # The data is inserted last, so that no sentence is mistaken for a placeholder.
     for name, part in (
         ("STYLE", (_FOLDER / "page.css").read_text("utf-8")),
         ("SCRIPT", (_FOLDER / "page.js").read_text("utf-8")),
@@ -50,6 +51,6 @@ def write_report_page(path: Path, page: ReportPage) -> None:
 
 
 def inline_picture(picture: Path) -> tuple[str, str]:
-    """Return a picture's name and its content as a data URL, so that the page is one file."""
+    """Return the file name of an image and its content as a data URL."""
     data = base64.b64encode(picture.read_bytes()).decode()
     return picture.name, f"data:image/png;base64,{data}"

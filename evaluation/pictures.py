@@ -1,4 +1,4 @@
-"""Pictures of attention, laid out as in the papers (source across, target down), and plots."""
+"""Heat maps of attention, laid out as in the papers (source across, target down), and plots."""
 
 import itertools
 import warnings
@@ -16,17 +16,17 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-# Fonts for scripts that DejaVu Sans lacks; only the installed ones are used.
+# Fonts for scripts that DejaVu Sans does not cover; those that are not installed are ignored.
 _FALLBACKS = (
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans Arabic", "Noto Sans Hebrew",
     "Noto Sans Devanagari", "Hiragino Sans", "Microsoft YaHei", "Arial Unicode MS",
 )  # fmt: skip
 _installed = set(font_manager.get_font_names())
 plt.rcParams["font.family"] = ["DejaVu Sans", *(font for font in _FALLBACKS if font in _installed)]
-ACROSS = 40  # words per line in a picture of a text
-# From weight 0 to the largest weight, as on the report page.
+ACROSS = 40  # words per line in a heat map of a text
+# Colors from weight 0 to the largest weight, the same as on the report page.
 WEIGHT_COLORS = LinearSegmentedColormap.from_list("weights", ["#f4f1ec", "#eea36a", "#b8410b"])
-warnings.filterwarnings("ignore", "Glyph .* missing from font")  # missing glyphs are boxes
+warnings.filterwarnings("ignore", "Glyph .* missing from font")  # drawn as boxes
 
 
 def heat_map(
@@ -44,7 +44,7 @@ def heat_map(
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=9)
     axes.set_xlabel(title, fontsize=9, labelpad=8)
-    # The color bar is as high as the matrix, however wide that is.
+    # Make the color bar as high as the matrix for any width of the matrix.
     beside = axes.inset_axes((1 + 0.2 / width, 0, 0.15 / width, 1))
     bar = figure.colorbar(image, cax=beside)
     bar.outline.set_visible(False)
@@ -54,7 +54,7 @@ def heat_map(
 
 
 def _separate_cells(axes: Axes, rows: int, columns: int) -> None:
-    """Draw thin lines between the cells of an image, and none around it."""
+    """Draw thin lines between the cells of an image, without a frame around the image."""
     axes.spines[:].set_visible(False)
     axes.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
@@ -63,7 +63,10 @@ def _separate_cells(axes: Axes, rows: int, columns: int) -> None:
 
 
 def over_text(hops: np.ndarray, words: list[str], title: str, path: Path) -> None:
-    """Draw weights [hop, word] in lines of at most ACROSS words; darkest is the largest weight."""
+    """Draw weights [hop, word] over a text that is wrapped into lines of at most ACROSS words.
+
+    The darkest color stands for the largest weight of the text.
+    """
     across, largest = min(ACROSS, len(words)), float(hops.max())
     starts = range(0, len(words), ACROSS)
     high = 0.34 * len(hops) + 0.8
@@ -97,7 +100,7 @@ def heat_maps(
     title: str,
     path: Path,
 ) -> None:
-    """Draw several heat maps in a grid, each under its name, with one scale for all of them."""
+    """Draw several named heat maps in a grid of `rows` rows, with a common color scale."""
     largest = max(float(w.max()) for w in weights.values())
     columns = len(weights) // rows
     width, height = 0.2 * len(source) + 0.3, 0.2 * len(target) + 0.4
@@ -130,11 +133,11 @@ def highlighted(
     title: str,
     path: Path,
 ) -> None:
-    """Draw a document with both levels of its attention (Yang 2016, Figure 5).
+    """Draw a document with its sentence weights and word weights (Yang 2016, Figure 5).
 
-    A red bar before each sentence shows its weight p_s; a blue background of each word shows
-    √p_s · p_w, which keeps words of sentences with small weights visible. The darkest red and blue
-    are the largest values of the document.
+    A red bar before each sentence shows its weight p_s. The blue background of each word shows
+    √p_s · p_w, which keeps words visible in sentences with small weights. The darkest red and the
+    darkest blue stand for the largest values of the document.
     """
     across, height, left = 10.0, 0.22, 0.6  # inches
     figure = plt.figure(figsize=(across, 1))
@@ -171,9 +174,10 @@ def highlighted(
 def over_passage(
     rows: dict[str, np.ndarray], passage: list[str], marked: set[str], title: str, path: Path
 ) -> None:
-    """Draw named rows of weights over a long passage; darkest is a row's largest weight.
+    """Draw named rows of weights over a long passage.
 
-    Only the `marked` words are written below the rows. Words that are too close share one tick.
+    In every row, the darkest color stands for the largest weight of that row. Only the `marked`
+    words are written below the rows, and words that are close to one another share a tick.
     """
     weights = np.stack([row / max(float(row.max()), 1e-9) for row in rows.values()])
     figure, axes = plt.subplots(figsize=(18, 0.24 * len(rows) + 1.8), layout="constrained")
@@ -188,13 +192,14 @@ def over_passage(
             labels.append(word)
     axes.set_xticks(places, labels, rotation=90, fontsize=7, parse_math=False)
     axes.set_yticks(range(len(rows)), list(rows), fontsize=8, parse_math=False)
-    axes.set_title(f"{title}; darkest is a row's largest weight", fontsize=9, parse_math=False)
+    scale = "the darkest cell of a row is its largest weight"
+    axes.set_title(f"{title}; {scale}", fontsize=9, parse_math=False)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
 def two_series(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
-    """Plot the gold series and the predicted one."""
+    """Plot a gold series and its prediction over time."""
     figure, axes = plt.subplots(figsize=(9, 3), layout="constrained")
     axes.plot(gold, label="gold", color="black", linewidth=1)
     axes.plot(predicted, label="predicted", color="tab:orange", linewidth=1.5, alpha=0.8)
@@ -205,7 +210,7 @@ def two_series(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
 
 
 def piano_rolls(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
-    """Draw the notes [time, note] of a piece above the probabilities predicted for them."""
+    """Draw the gold notes [time, note] of a piece above the predicted probabilities."""
     sounding = np.flatnonzero(gold.any(axis=0) | (predicted > 0.1).any(axis=0))
     low, high = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (0, gold.shape[1] - 1)
     figure, (above, below) = plt.subplots(
@@ -226,7 +231,7 @@ def piano_rolls(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
 def joined(
     named: Mapping[str, tuple[Sequence[str], Sequence[float]]], across: str, up: str, path: Path
 ) -> None:
-    """Plot values at labeled positions, joined by lines."""
+    """Plot named series of values at labeled positions, joined by lines."""
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for name, (labels, values) in named.items():
         axes.plot(labels, values, marker="o", label=name)
@@ -243,7 +248,11 @@ def levels_and_curves(
     up: str,
     path: Path,
 ) -> None:
-    """Plot curves with means and standard deviations, and further values as horizontal lines."""
+    """Plot named curves with error bars, and the mean of each entry of `levels` as a line.
+
+    `curves` maps names to positions and, for each position, the values of all seeds. Error bars
+    show the standard deviation over seeds. The lines are horizontal.
+    """
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     for name, (places, values) in curves.items():
         means = [float(np.mean(seeds)) for seeds in values]

@@ -1,4 +1,4 @@
-"""Losses and predictions of a split, for tasks that predict without decoding."""
+"""Compute losses and predictions of a split, for tasks that predict without decoding."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from training.devices import abstract, compile_all, compiled, put
 from training.loop import Evaluate, Evaluation, means
 
 Prediction = dict[str, Any]  # the arrays and scalars of one example
-# Example numbers, loss sums, predictions and attention of one batch.
+# Example indices, loss sums, predictions and attention weights of one batch.
 BatchResult = tuple[jax.Array, dict[str, jax.Array], dict[str, jax.Array], dict[str, jax.Array]]
 
 
@@ -32,7 +32,7 @@ def compile_for_split(
 
 
 def mean_losses(sums: list[dict[str, Any]]) -> dict[str, float]:
-    """Add the sums of all batches and return the means of "loss" and, if present, "accuracy"."""
+    """Return mean "loss" and, if present, "accuracy", given the loss sums of all batches."""
     every = jax.device_get(sums)
     values = means({name: sum(float(s[name]) for s in every) for name in every[0]})
     return {name: values[name] for name in ("loss", "accuracy") if name in values}
@@ -56,11 +56,12 @@ class Predictor:
     ) -> tuple[dict[str, float], list[Prediction]]:
         """Return the mean losses, and the prediction of every example in the order of the corpus.
 
-        Predictions include padding. Those of the first `attended` examples include attention.
+        Predictions are not cropped to the length of the example. The predictions of the first
+        `attended` examples include attention weights.
         """
         found: dict[int, Prediction] = {}
         compile_for_split(self._run, params, self.task, split, self.mesh, attended > 0)
-        # The next batch is computed while the results of one are read.
+        # The results of a batch are read while the next batch is computed.
         sums: list[dict[str, np.ndarray]] = []
         waiting: Any = None
         for batch in split_batches(self.task, split, self.mesh):
@@ -79,7 +80,7 @@ def _collect(
     for row, i in enumerate(index.tolist()):
         if i >= 0:
             found[i] = {name: values[row] for name, values in predicted.items()}
-        if 0 <= i < attended:  # copied, so that the arrays of the batch can be freed
+        if 0 <= i < attended:  # copy the rows, so that the arrays of the batch can be freed
             found[i] |= {name: values[row].copy() for name, values in weights.items()}
     return sums
 
@@ -89,7 +90,7 @@ def make_evaluate(
 ) -> Evaluate:
     """Return the function that scores the validation split during training.
 
-    `describe(split, predictions, count)` returns additional scores and `count` samples.
+    `describe(split, predictions, count)` returns additional scores and at most `count` samples.
     """
     predictor = Predictor(task, mesh)
 
@@ -102,5 +103,5 @@ def make_evaluate(
 
 
 def evenly(count: int, wanted: int) -> range:
-    """Return the numbers of `wanted` evenly spaced examples of `count`."""
+    """Return the indices of `wanted` evenly spaced examples out of `count`."""
     return range(0, count, max(1, count // max(1, wanted)))[:wanted]

@@ -1,4 +1,4 @@
-"""Options of a report, and writing and printing the results of tasks other than translation."""
+"""Options of a report, and functions that write and print the results of non-translation tasks."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from records import to_json
 
 
 class Wanted(NamedTuple):
-    """The options of a report."""
+    """The options of a report, most of which are flags of eval.py."""
 
     split: str
     folder: Path  # the report is written to this folder
@@ -25,11 +25,14 @@ class Wanted(NamedTuple):
     decode: Config = None  # decode settings
     beams: Sequence[int] = ()  # beam widths to compare
     ter: bool = True  # compute TER, which is slow
-    against: Path | None = None  # report folder of another run, to compare with
+    against: Path | None = None  # report folder of the run to compare with
 
 
 def corpus_name(data: Config) -> str:
-    """Return the catalog name of a corpus, the name of its folder and files, or its format."""
+    """Return a display name of a corpus for titles.
+
+    It is the name in configs/datasets.py, else the name of the folder and files, else the format.
+    """
     files = re.sub(r"{split}|\.\w+$", "", data.files).strip("._-") if data.dir else ""
     return data.get("name") or f"{Path(data.dir).name} {files}".strip() or data.corpus
 
@@ -39,7 +42,8 @@ def keep(
 ) -> dict[str, Any]:
     """Write scores.json and predictions.txt, and remove an earlier report.
 
-    `loss` describes the loss in words. Return the content of scores.json.
+    `loss` is a short description of the loss, such as "−log p of the class". `more` contains
+    additional entries of scores.json. Return the content of scores.json.
     """
     folder = wanted.folder
     for pattern in ("attention-*.png", "prediction-*.png", "report.html"):
@@ -55,7 +59,7 @@ def keep(
 
 
 def show(result: dict[str, Any], samples: Sequence[dict[str, str]]) -> None:
-    """Print samples, the checkpoints and the scores."""
+    """Print samples, the training steps of the checkpoints, and the scores."""
     for sample in samples:
         print("\n".join(f"{name:>22}: {text}" for name, text in sample.items()), end="\n\n")
     print(f"{'checkpoint':>22}: {', '.join(map(str, result['checkpoints']))}")
@@ -69,9 +73,10 @@ def write_report(
     terms: dict[str, str] | None = None,
     examples: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """Write report.html: examples with rows of weights over their tokens, scores, and pictures.
+    """Write report.html with scores and either examples or PNG plots.
 
-    Pictures are shown only without examples, because the page draws the attention of examples.
+    The plots are included only if there are no examples, because the page itself draws the
+    attention weights of examples.
     """
     checkpoints = ", ".join(map(str, wanted.checkpoints))
     pictures = [] if examples else sorted(wanted.folder.glob("*-[0-9]*.png"))

@@ -1,4 +1,4 @@
-"""Scores of hypotheses against references, with the signatures of those that sacreBLEU computes.
+"""Scores of hypotheses against references, and the signatures of the sacreBLEU scores.
 
 A sentence may have several references, such as all pronunciations of a word.
 """
@@ -12,7 +12,7 @@ from rapidfuzz.distance import Levenshtein
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-References = Sequence[Sequence[str]]  # one or several per sentence
+References = Sequence[Sequence[str]]  # one list of references per sentence
 
 
 def text_scores(
@@ -47,7 +47,7 @@ def exact_matches(hypotheses: Sequence[str], references: References, lowercase: 
 def edit_rate(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> float:
     """Return TER: edits, including shifts of phrases, per 100 reference words.
 
-    It is by far the slowest of the scores.
+    TER is by far the slowest score to compute.
     """
     metric = sacrebleu.TER(case_sensitive=not lowercase)
     return metric.corpus_score(hypotheses, _streams(references)).score
@@ -62,7 +62,7 @@ def sentence_chrf(hypothesis: str, references: Sequence[str], lowercase: bool = 
 def tokenized_bleu(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> float:
-    """Return lowercased BLEU-4 over the given words (multi-bleu.perl -lc), as many papers do."""
+    """Return lowercased BLEU-4 of text that is already split into words (multi-bleu.perl -lc)."""
     joined = [" ".join(words) for words in hypotheses]
     streams = _streams([[" ".join(words) for words in several] for several in references])
     return TOKENIZED.corpus_score(joined, streams).score
@@ -71,9 +71,10 @@ def tokenized_bleu(
 def token_error_rate(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> float:
-    """Return insertions, deletions and substitutions per token of the closest reference.
+    """Return the number of insertions, deletions and substitutions per reference token.
 
-    This is the word error rate of texts and the phoneme error rate of pronunciations.
+    If a sentence has several references, the closest one is used. This score is the word error rate
+    if tokens are words, and the phoneme error rate if tokens are phonemes.
     """
     edits = length = 0
     for hypothesis, several in zip(hypotheses, references, strict=True):
@@ -84,7 +85,7 @@ def token_error_rate(
 
 
 def signatures(lowercase: bool = False, references: int = 1) -> dict[str, str]:
-    """Return sacreBLEU's signatures: references, tokenization, case, version."""
+    """Return the sacreBLEU signatures, which state references, tokenization, case and version."""
     ter = sacrebleu.TER(case_sensitive=not lowercase)
     metrics = _metrics(lowercase) | {"tokenized_bleu": TOKENIZED, "ter": ter}
     for metric in metrics.values():
@@ -98,10 +99,11 @@ def paired_bootstrap(
     lowercase: bool = False,
     samples: int = 1000,
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Compare systems with the first one by paired bootstrap (Koehn 2004, by sacreBLEU).
+    """Compare every system with the first one by sacreBLEU's paired bootstrap (Koehn 2004).
 
-    Return, by metric ("bleu" and "chrf") and system, the score, the half width of its 95 %
-    confidence interval ("interval"), and the p-value of the difference from the first system ("p").
+    The result maps each metric ("bleu" and "chrf") and system to its "score", half the width of
+    the 95 % confidence interval ("interval"), and the p-value of the difference from the first
+    system ("p").
     """
     test = PairedTest(
         [(name, list(texts)) for name, texts in systems.items()], _metrics(lowercase),
@@ -111,7 +113,8 @@ def paired_bootstrap(
     columns = [results for name, results in scores.items() if name != "System"]
 
     def p(result: Any, first: Any) -> float:
-        # sacreBLEU gives the first system none, and equal systems the smallest possible p-value.
+        # sacreBLEU returns no p-value for the first system, and the smallest possible p-value for
+        # systems with equal scores.
         return 1.0 if result.score == first.score else float(result.p_value)
 
     return {
@@ -128,12 +131,12 @@ def paired_bootstrap(
 
 
 def _streams(references: References) -> Any:
-    """Return the references in sacreBLEU's order: all first references, all second ones, ..."""
+    """Return the references in sacreBLEU's format: all first references, all second ones, ..."""
     return [list(stream) for stream in itertools.zip_longest(*references)]
 
 
 def _metrics(lowercase: bool) -> dict[str, Metric]:
-    # force: do not warn about tokenized text, for which tokenized_bleu is the score to read.
+    # `force` disables a warning about tokenized text, for which tokenized_bleu is meant.
     bleu = sacrebleu.BLEU(lowercase, force=True)
     return {"bleu": bleu, "chrf": sacrebleu.CHRF(lowercase=lowercase)}
 

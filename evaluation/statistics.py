@@ -8,28 +8,30 @@ SMALL = 0.01  # a smaller weight counts as near zero
 
 
 class AttentionSummary(NamedTuple):
-    """Means over target tokens, including </s>.
+    """Attention statistics, averaged over target tokens, including </s>.
 
     The weights of each target token are normalized to sum to 1. Each statistic is computed for each
     target token and then averaged: `effective` is the mean of exp(entropy), not exp of the mean.
     """
 
     entropy: float  # −Σ p ln p over source tokens, in nats
-    effective: float  # exp(entropy): as many equally attended tokens would have this entropy
-    small: float  # fraction of the weights below SMALL
+    # exp(entropy), the effective number of attended tokens: uniform attention over this many tokens
+    # has the same entropy.
+    effective: float
+    small: float  # fraction of the weights that are below SMALL
     largest: float  # the largest weight
     source: float  # number of source tokens, including </s>
-    words: int  # number of target tokens measured
+    words: int  # number of target tokens over which the mean is taken
 
 
 class AttentionStatistics:
-    """Accumulates the measurements of a corpus' attention, one sentence at a time."""
+    """Accumulates attention statistics of a corpus, one sentence at a time."""
 
     def __init__(self) -> None:
         self._rows: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray) -> None:
-        """Add the measurements of one sentence, as `measure` returns them."""
+        """Add the statistics of one sentence, which `measure` returns."""
         self._rows.append(rows)
 
     def overall(self) -> AttentionSummary:
@@ -37,9 +39,9 @@ class AttentionStatistics:
         return _mean(np.concatenate(self._rows))
 
     def by_position(self, least: int = 20) -> list[AttentionSummary]:
-        """Return the means per target position.
+        """Return the means for every target position.
 
-        Positions that fewer than `least` sentences reach are left out.
+        The list ends before the first position that fewer than `least` sentences reach.
         """
         positions = []
         for t in range(max(map(len, self._rows), default=0)):
@@ -51,11 +53,11 @@ class AttentionStatistics:
 
 
 def measure(weights: np.ndarray) -> np.ndarray:
-    """Measure attention weights [..., target, source].
+    """Compute statistics of attention weights [..., target, source] for every target token.
 
-    The last axis of the result has, for every target token, the entropy, the effective number of
-    attended tokens, the fraction of small weights, the largest weight and the source length. They
-    are NaN for tokens whose weights are all zero (an empty window of local attention).
+    The last axis of the result contains the entropy, the effective number of attended tokens, the
+    fraction of small weights, the largest weight and the source length. All five are NaN for a
+    target token whose weights are all zero (an empty window of local attention).
     """
     totals = weights.sum(axis=-1, keepdims=True)
     p = (weights / np.where(totals > 0, totals, np.nan)).astype(float)

@@ -1,4 +1,4 @@
-"""Tables in Markdown."""
+"""Format tables in Markdown."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,8 +8,8 @@ def table(
 ) -> str:
     """Return a Markdown table.
 
-    The first `words` and the last `remarks` columns are aligned to the left; the columns between
-    them contain numbers and are aligned to the right.
+    The first `words` columns and the last `remarks` columns are left-aligned. The columns between
+    them contain numbers and are right-aligned.
     """
     numbers = len(head) - words - remarks
     lines = [head, [*["---"] * words, *["---:"] * numbers, *["---"] * remarks], *rows]

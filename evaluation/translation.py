@@ -1,4 +1,4 @@
-"""Validation and reports of translation runs: scores, hypotheses, pictures and report.html."""
+"""Validation and reports of translation runs: scores, hypotheses, heat maps and report.html."""
 
 import functools
 from collections.abc import Callable
@@ -44,7 +44,7 @@ LOSS_NOTES = {
     "loss": "−log p per token in nats, teacher forcing",
     "accuracy": "next token, teacher forcing",
 }
-Parts = dict[str, list[Part]]  # scores of parts of a split, by the criterion that divides it
+Parts = dict[str, list[Part]]  # maps a criterion, such as source length, to the parts of a split
 
 
 def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluation]:
@@ -84,7 +84,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     folder = wanted.folder
     _keep(folder, result, translated)
     _print(task, translated, result)
-    for pattern in ("attention-*.png", "heads-*.png", "report.html"):  # of an earlier report
+    for pattern in ("attention-*.png", "heads-*.png", "report.html"):  # files of an earlier report
         for old in folder.glob(pattern):
             old.unlink()
     _draw(task, translated, folder, wanted.pictures)
@@ -97,7 +97,10 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
 def report_ensemble(
     tasks: list[Translation], params: list[Params], mesh: Mesh, wanted: Wanted
 ) -> None:
-    """Score an ensemble; its attention is the mean of the attention of its models."""
+    """Score an ensemble and write its scores and hypotheses, without printing or drawing them.
+
+    The attention weights of the ensemble are the mean over its models.
+    """
     task, translator = tasks[0], Translator(tasks, mesh, wanted.decode)
     translated = translate_split(translator, params, task, wanted.split)
     forced = ForcedAttention(task, task.pairs(wanted.split))
@@ -150,7 +153,7 @@ def _keep(folder: Path, result: dict[str, Any], translated: list[Translated]) ->
 
 
 def all_scores(task: Translation, translated: list[Translated], ter: bool) -> dict[str, float]:
-    """Return all scores of the hypotheses; TER, which is slow, only if `ter` is set."""
+    """Return all scores of the hypotheses; include TER, which is slow, only if `ter` is set."""
     scores = score(task, translated) | word_scores(task, translated)
     if ter:
         hypotheses = [t.best.text for t in translated]
@@ -160,7 +163,7 @@ def all_scores(task: Translation, translated: list[Translated], ter: bool) -> di
 
 
 def word_scores(task: Translation, translated: list[Translated]) -> dict[str, float]:
-    """Return the scores that are quick enough for every part of a split."""
+    """Return the scores that are fast enough to be computed for every part of a split."""
     hypotheses, references = [t.best.text for t in translated], [t.references for t in translated]
     in_words = [task.scored_words(text) for text in hypotheses]
     references_in_words = [[task.scored_words(text) for text in several] for several in references]
@@ -172,7 +175,7 @@ def word_scores(task: Translation, translated: list[Translated]) -> dict[str, fl
 
 
 def lengths(task: Translation, translated: list[Translated]) -> Parts:
-    """Return scores by source length and by number of unknown source words."""
+    """Return scores by source length and by number of unknown source tokens."""
     brief = functools.partial(word_scores, task)
     ids = [task.source.encode(t.pair.source) for t in translated]
     return {
@@ -182,7 +185,7 @@ def lengths(task: Translation, translated: list[Translated]) -> Parts:
 
 
 def beams(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Parts:
-    """Return scores by beam width, for --beams."""
+    """Return scores by beam width, for the widths that --beams lists."""
     parts = []
     for beam in wanted.beams:
         decode = wanted.decode.copy_and_resolve_references()
@@ -193,7 +196,7 @@ def beams(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Part
 
 
 def _print(task: Translation, translated: list[Translated], result: dict[str, Any]) -> None:
-    """Print samples, the checkpoints, the scores and all comparisons."""
+    """Print samples, checkpoints, scores, attention statistics and comparisons."""
     for t in translated[:: max(1, len(translated) // 5)][:5]:
         print(
             "\n".join(f"{name:>22}: {text}" for name, text in sample(task, t).items()), end="\n\n"
@@ -204,9 +207,9 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
     summary = result["attention"].get("attention")
     if summary:
         print(
-            f"{'attention':>22}: {summary['effective']:.2f} effective attended tokens of "
-            f"{summary['source']:.1f}, largest weight {summary['largest']:.2f}, "
-            f"{summary['small']:.0%} of the weights below 0.01"
+            f"{'attention':>22}: effective number of attended tokens {summary['effective']:.2f}, "
+            f"source length {summary['source']:.1f}, largest weight {summary['largest']:.2f}, "
+            f"{summary['small']:.0%} of the weights below 0.01 (means over target tokens)"
         )
     for row in comparison_rows(result["against"]) if "against" in result else []:
         print(
@@ -221,7 +224,7 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
 
 
 def _draw(task: Translation, translated: list[Translated], folder: Path, count: int) -> None:
-    """Draw the attention of the first `count` translations."""
+    """Draw heat maps of the attention of the first `count` translations."""
     for number, t in enumerate(translated[:count]):
         if t.best.attention is None:
             return  # a model without attention
@@ -230,7 +233,7 @@ def _draw(task: Translation, translated: list[Translated], folder: Path, count: 
 
 
 def draw_hypothesis(source: list[str], hypothesis: Hypothesis, path: Path) -> None:
-    """Draw the attention of a translation."""
+    """Draw a heat map of the attention weights of a hypothesis."""
     assert hypothesis.attention is not None
     tokens = readable([*source, "</s>"]), readable(hypothesis.tokens)
     heat_map(
@@ -244,7 +247,7 @@ def draw_hypothesis(source: list[str], hypothesis: Hypothesis, path: Path) -> No
 def _sentences(
     evaluator: Evaluator, params: Params, translated: list[Translated]
 ) -> list[dict[str, Any]]:
-    """Return the sentences of report.html, with all attentions of all hypotheses."""
+    """Return the examples of report.html, with all attention weights of all hypotheses."""
     task = evaluator.task
     flat = [(t, hypothesis) for t in translated for hypothesis in t.hypotheses]
     sources = [np.array([*task.source.encode(t.pair.source), EOS]) for t, _ in flat]
@@ -265,7 +268,7 @@ def _sentences(
 
 
 def _page_hypothesis(h: Hypothesis, source: list[str], named: Attentions) -> dict[str, Any]:
-    """Return a hypothesis of report.html with its attention by name."""
+    """Return the entry of a hypothesis in report.html, with its named attention weights."""
     tokens = readable(h.tokens)
     return {
         "text": h.text, "tokens": tokens, "score": h.score,

@@ -1,4 +1,4 @@
-"""Draw the figures below a table, as in the papers; FIGURES lists them by name."""
+"""Draw the plots below a results table, as in the papers; FIGURES maps their names to functions."""
 
 import shutil
 import statistics
@@ -15,9 +15,9 @@ MIN_SENTENCES = 10  # length bins with fewer sentences are not drawn
 
 
 def mean_curve(by_seed: Mapping[int, Report]) -> list[Part]:
-    """Return the mean BLEU of a row over seeds, by source length.
+    """Return BLEU by source length for one row of a table, averaged over seeds.
 
-    Bins with fewer than MIN_SENTENCES sentences are left out.
+    Length bins with fewer than MIN_SENTENCES sentences are left out.
     """
     curves = [[Part(**part) for part in r["curves"]["source length"]] for r in by_seed.values()]
     bins = []
@@ -28,7 +28,7 @@ def mean_curve(by_seed: Mapping[int, Report]) -> list[Part]:
 
 
 def bleu_by_length(plan: Plan, reports: Reports) -> str:
-    """Draw BLEU by source length (Bahdanau 2015, Figure 2; Luong 2015, Figure 6)."""
+    """Plot BLEU by source length (Bahdanau 2015, Figure 2; Luong 2015, Figure 6)."""
     drawn = {}
     for name, by_seed in reports.items():
         parts = mean_curve(by_seed)
@@ -40,7 +40,7 @@ def bleu_by_length(plan: Plan, reports: Reports) -> str:
 
 
 def attention_maps(plan: Plan, reports: Reports) -> str:
-    """Show the attention weights of every row on the first test example, for the first seed."""
+    """Show a heat map of every row's attention on the first test example, for the first seed."""
     text = ""
     for number, row in enumerate(plan.table.rows):
         found = plan.report_folder(row, 0) / "attention-0.png"
@@ -51,9 +51,9 @@ def attention_maps(plan: Plan, reports: Reports) -> str:
 
 
 def error_by_delay(plan: Plan, reports: Reports) -> str:
-    """Draw the error as a function of the delay (Schuster 1997, Figures 4 and 5).
+    """Plot the error as a function of the delay (Schuster 1997, Figures 4 and 5).
 
-    Networks without a delay are horizontal lines.
+    Networks without a delay are drawn as horizontal lines.
     """
     measure = MEASURES[plan.table.measures[0]]
     drawn: dict[str, tuple[list[float], list[list[float]]]] = {}

@@ -1,4 +1,4 @@
-"""The measures that tables compare: their column names and their place in a report."""
+"""The measures of results tables: their column names and their location in scores.json."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,23 +7,23 @@ Report = Mapping[str, Any]  # the contents of scores.json
 
 
 class Measure(NamedTuple):
-    """One column of a table."""
+    """One column of a results table: a metric and its format."""
 
     name: str
-    path: tuple[str, ...]  # keys of the nested report that lead to the value
+    path: tuple[str, ...]  # keys of nested dictionaries in a report, from the outermost one
     lower_is_better: bool = False
-    form: str = ".2f"
-    scale: float = 1.0  # the value is multiplied by this, e.g. 100 for percent
+    form: str = ".2f"  # format specification of the displayed value
+    scale: float = 1.0  # factor of the displayed value, e.g. 100 for percentages
     complement: bool = False  # use 1 minus the value in the report
 
     def of(self, report: Report) -> float | None:
-        """Return the value of this measure in a report, or None if the report does not have it."""
+        """Return the value of this measure in a report, or None if the report lacks it."""
         found: Any = report
         for part in self.path:
             if part not in found:
                 return None
             found = found[part]
-        if found is None:  # the score was not a finite number
+        if found is None:  # JSON's null stands for a score that is not finite
             return None
         return self.scale * ((1 - found) if self.complement else found)
 

@@ -1,4 +1,4 @@
-"""Write the result page of a table, which compares measured and published figures."""
+"""Write the page of a results table, which compares measured and published results."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ from records import to_json
 
 
 def write_page(plan: Plan, reports: Reports, command: str) -> Path:
-    """Write page.md with its figures, and results.json; return the path of page.md."""
+    """Write page.md, its plots and results.json; return the path of page.md."""
     t, p = plan.table, significance(plan, reports)
     costs = {row.name: _facts(plan, reports, row) for row in t.rows}
     plan.page_folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
 
 
 def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
-    """Return the facts of all runs that a row's reports evaluate."""
+    """Return the facts (such as parameters and training time) of all runs of a row."""
     if row.merges:
         return []
     runs = [run for seed in reports.get(row.name, ()) for run in plan.run_folders(row, seed)]
@@ -45,7 +45,7 @@ def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
 
 
 def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
-    """Describe how the results were made: command, corpus, seeds, commits and devices."""
+    """Describe how the results were obtained: command, corpus, seeds, commits and devices."""
     size = f", size={plan.size}" if plan.size else ""
     seeds = f"seeds 0 to {plan.seeds - 1}" if plan.seeds > 1 else "seed 0"
     text = f"`{command}`\n\nCorpus {plan.data}{size}, {seeds}"
@@ -57,7 +57,7 @@ def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
 
 
 def published(plan: Plan) -> str:
-    """Describe the source of the published figures and how the experimental setup differs."""
+    """Describe the source of the published results and how the experimental setup differs."""
     return f"Published: {plan.table.source}. {plan.table.differs}".rstrip()
 
 
@@ -67,7 +67,7 @@ def _table(
     printed = {name for row in plan.table.rows for name in row.published}
     measures = [
         (name, MEASURES[name])
-        for name in plan.table.measures  # some corpora lack a measure
+        for name in plan.table.measures  # leave out measures that are undefined for the corpus
         if name in printed or any(values(reports, row, MEASURES[name]) for row in plan.table.rows)
     ]
     decodes = any("decode" in r for by_seed in reports.values() for r in by_seed.values())
@@ -97,7 +97,7 @@ def _counted(plan: Plan) -> str:
 
 
 def _cells(measured: list[float], row: Row, name: str) -> list[str]:
-    """Return the measured figure, the published one and their difference."""
+    """Return the measured result, the published result and their difference as text."""
     form, figure = MEASURES[name].form, row.published.get(name)
     return [
         mean_and_deviation(measured, form), "–" if figure is None else f"{figure:{form}}",
@@ -108,7 +108,7 @@ def _cells(measured: list[float], row: Row, name: str) -> list[str]:
 
 
 def mean_and_deviation(measured: Sequence[float], form: str) -> str:
-    """Format the mean ± standard deviation over seeds; a single value has no deviation."""
+    """Format mean ± standard deviation over seeds, or the value itself if there is only one."""
     if not measured:
         return "–"
     deviation = f" ± {statistics.stdev(measured):{form}}" if len(measured) > 1 else ""
@@ -116,9 +116,10 @@ def mean_and_deviation(measured: Sequence[float], form: str) -> str:
 
 
 def _cost(row: Row, runs: Sequence[Facts]) -> list[str]:
-    """Return parameters, training tokens (or other units) and minutes.
+    """Return the number of parameters, the number of training tokens and the training minutes.
 
-    They are means over seeds, and sums over the models of an ensemble.
+    Tokens and minutes are means over seeds. For an ensemble, they are sums over its models. Tasks
+    without tokens use another unit, such as texts.
     """
     if not runs:
         return ["–", "–", "–"]
@@ -132,10 +133,10 @@ def _cost(row: Row, runs: Sequence[Facts]) -> list[str]:
 
 
 def _decoding(by_seed: Mapping[int, Report]) -> str:
-    """Describe how a row was decoded; all its seeds are decoded in the same way."""
+    """Describe the decoding settings of a row, which are the same for all of its seeds."""
     for report in by_seed.values():
         decode, steps = report["decode"], report["checkpoints"]
-        # `steps` has the checkpoints of a run, or one such list per model of an ensemble.
+        # `steps` lists the checkpoints of a run, or is one such list per model of an ensemble.
         several = len(steps[0] if isinstance(steps[0], list) else steps)
         text = f"beam {decode['beam']}" if decode["beam"] > 1 else "greedy"
         return text + (f", mean of {several} checkpoints" if several > 1 else "")
@@ -143,7 +144,7 @@ def _decoding(by_seed: Mapping[int, Report]) -> str:
 
 
 def legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
-    """Explain the columns of the table."""
+    """Return the paragraph that explains the columns of the table."""
     fewer = [
         f"{row.name}: {len(reports.get(row.name, {}))}"
         for row in plan.table.rows
@@ -183,17 +184,17 @@ _THESE_RUNS = (
     "seeds would differ."
 )
 _OTHER_DATA = (
-    " The published figures are for another corpus and other model sizes: compare the order of the "
+    " The published results are for another corpus and other model sizes: compare the order of the "
     "rows, not the differences."
 )
 
 
 class Comparison(NamedTuple):
-    """Two rows, of which the second is better according to the paper."""
+    """Two rows of a table, of which `better` has the better result in the paper."""
 
     worse: str
     better: str
-    gain: float  # in the measured figures; positive if they agree with the paper
+    gain: float  # measured improvement from `worse` to `better`; negative: it contradicts the paper
     deviation: float  # standard deviation of the gain over seeds; 0 if it is unknown
     form: str
 
@@ -209,10 +210,11 @@ class Comparison(NamedTuple):
 
 
 def comparisons(plan: Plan, reports: Reports) -> list[Comparison]:
-    """Compare neighboring rows in the order of the published figures, then the claimed pairs.
+    """Compare the pairs of rows that the paper ranks.
 
-    Rows with equal published figures are not compared with one another. All of them are compared
-    with all rows of the next better figure.
+    Rows are sorted by their published results, and each row is compared with all rows that have the
+    next better published result. Rows with equal published results are not compared with one
+    another. The pairs in `Table.claims` follow.
     """
     name = plan.table.measures[0]
     measure = MEASURES[name]
@@ -234,7 +236,7 @@ def comparisons(plan: Plan, reports: Reports) -> list[Comparison]:
 def _compare(
     plan: Plan, worse: str, better: str, measured: dict[str, list[float]], measure: Measure
 ) -> Comparison:
-    """Compare two rows.
+    """Compare the measured results of two rows.
 
     A row with a single value, such as an ensemble, is assumed to have the mean variance of the
     other rows.
@@ -255,10 +257,10 @@ def _compare(
 
 
 def order(plan: Plan, reports: Reports) -> str:
-    """Describe whether the measured figures have the published order, comparison by comparison."""
+    """Describe whether the measured results rank the rows as the paper does, pair by pair."""
     found = comparisons(plan, reports)
     if not found:
-        return "The published figures do not rank these rows." if reports else ""
+        return "The published results do not rank these rows." if reports else ""
     agree, differ = [c for c in found if c.gain > 0], [c for c in found if c.gain < 0]
     equal = [c for c in found if c.gain == 0]
     missing = [row.name for row in plan.table.rows if row.name not in reports]
@@ -278,7 +280,7 @@ def _verdict(
     if missing:
         return "Some rows have not been measured"
     if seeds == 1:
-        return "There is one seed only, so the deviation over seeds is unknown"
+        return "There is one seed only, so the standard deviation over seeds is unknown"
     if any(not c.within for c in differ):
         return "The published order does not hold"
     if not agree:
@@ -299,7 +301,7 @@ _DEVIATION = (
 
 
 def _signatures(plan: Plan, reports: Reports) -> str:
-    """Return a list of the sacreBLEU signatures of the measures."""
+    """Return a Markdown list of the sacreBLEU signatures of the measures."""
     found = {
         (name, text)
         for by_seed in reports.values()
@@ -329,6 +331,6 @@ def _content(
 
 
 def _lengths(plan: Plan, by_seed: Mapping[int, Report]) -> dict:
-    """Return a row's BLEU by source length if the page has a plot of it."""
+    """Return a row's BLEU by source length if the page contains a plot of it."""
     drawn = by_seed and "lengths" in plan.table.figures
     return {"lengths": [part._asdict() for part in mean_curve(by_seed)]} if drawn else {}

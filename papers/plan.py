@@ -1,11 +1,12 @@
-"""The runs that a table needs, and the folders of runs, reports and pages.
+"""The training runs of a results table, and the folders of runs, reports and pages.
 
 A run is stored in RESULTS/runs/CONFIG,DATA,DIGEST/seedN, where DIGEST is a hash of its config.
-Tables therefore share runs with equal configs, and a changed recipe is a new run. The reports of a
-run are in its folder, one per decoding setting. The page of a table is in RESULTS/TARGET,DATA,SIZE.
+Tables therefore share runs with equal configs, and changing a config starts a new run. The folder
+of a run contains its reports, one per decoding setting. The page of a table is in
+RESULTS/TARGET,DATA,SIZE.
 
-This module imports JAX inside functions only: reproduce.py imports it before program.run configures
-the compilation cache.
+This module imports JAX only inside functions, because reproduce.py imports it before program.run
+configures the compilation cache.
 """
 
 import hashlib
@@ -36,12 +37,12 @@ class Plan(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the page: target, corpus and size."""
+        """Name of the page's folder, which consists of target, corpus and size."""
         return ",".join(filter(None, (self.target, self.data, self.size)))
 
     @property
     def page_folder(self) -> Path:
-        """Folder of the page and its figures."""
+        """Folder of the page and its plots."""
         return self.folder / self.name
 
     def base(self, row: Row) -> Base:
@@ -69,7 +70,7 @@ class Plan(NamedTuple):
         return self.folder / "runs" / self.run_name(row) / f"seed{seed}"
 
     def runs(self) -> dict[str, list[Row]]:
-        """Map run names to the rows that use the run; such rows differ in decoding only."""
+        """Map each run name to the rows that use the run, which differ only in decoding."""
         found: dict[str, list[Row]] = {}
         for row in self.table.rows:
             if not row.merges:
@@ -77,7 +78,7 @@ class Plan(NamedTuple):
         return found
 
     def untrained(self) -> list[tuple[str, int]]:
-        """Return the names and seeds of the runs that are not trained yet."""
+        """Return the name and the seed of every run that is not trained yet."""
         from training.workdir import is_done
 
         return [
@@ -88,9 +89,9 @@ class Plan(NamedTuple):
         ]
 
     def flags(self, point: Point, seed: int) -> list[str]:
-        """Return the flags of train.py for the run that the point names.
+        """Return the flags of train.py for the run whose name is `point["name"]`.
 
-        The workers of a sweep call this method.
+        The workers of sweeping/workers.py call this method.
         """
         row = self.runs()[str(point["name"])][0]
         return self.base(row).flags(dict(row.changes), seed)
@@ -114,7 +115,7 @@ class Plan(NamedTuple):
         return [self.run_folder(row, s) for s in (range(self.seeds) if row.ensemble else [seed])]
 
     def trained_config(self, run: Path) -> Config:
-        """Return the config that a run was trained with, but with the current corpus folder."""
+        """Return the config of a trained run, with the current corpus folder as data.dir."""
         from training.workdir import load_config
 
         config = load_config(run)
@@ -127,8 +128,8 @@ def make_plan(
 ) -> Plan:
     """Return the plan of a table; raise a UserError if the config of any row is invalid.
 
-    The table's defaults replace an empty `data` or `size` and 0 `seeds`. `corpus` is the folder of
-    the corpus, or "" for the config's default.
+    If `data` or `size` is empty or `seeds` is 0, the default of the table is used. `corpus` is the
+    folder of the corpus; if it is empty, the default of the config is used.
     """
     data, size, seeds = data or table.data[0], size or table.sizes[0], seeds or table.seeds
     for name, value, allowed in (("data", data, table.data), ("size", size, table.sizes)):
@@ -145,18 +146,20 @@ def make_plan(
 
 
 def with_decoding(config: Config, row: Row) -> Config:
-    """Return the config with the decoding settings of a row."""
+    """Set the decoding settings of a row in a config, and return the config."""
     if "decode" in config:
         config.decode.update(dict(row.decode))
     return config
 
 
 class Facts(NamedTuple):
-    """Facts about a training run: its size, its cost and its origin."""
+    """Facts about a training run: model size, cost, commit and device."""
 
     parameters: int
     count: float  # number of loss terms, e.g. target tokens, in all training steps
-    seconds: float  # of training, compilation and evaluation; repeated steps count once
+    # Time of training, compilation and evaluation, over all attempts. Training steps that were
+    # repeated after an interruption count once.
+    seconds: float
     commit: str
     device: str
 
@@ -167,7 +170,7 @@ def facts(run: Path) -> Facts:
     # Do not use splitlines(): samples may contain U+2028, which it treats as a line break.
     for line in map(json.loads, (run / "log.jsonl").read_bytes().split(b"\n")[:-1]):
         parameters, count = line.get("parameters", parameters), line.get("count", count)
-        if line["kind"] != "run":  # a "run" line starts a new attempt, possibly days later
+        if line["kind"] != "run":  # a "run" line starts a new attempt: exclude the time before it
             seconds += line["time"] - before
         before = line["time"]
     last = json.loads((run / "run.json").read_text("utf-8"))[-1]

@@ -1,6 +1,7 @@
-"""Find all tables that can be reproduced: every module-level `Table` in papers/tables.
+"""Find all tables that reproduce.py can reproduce: every module-level `Table` in papers/tables.
 
-A target is named after its module and its constant: TABLE1 in luong2015.py is luong2015.table1.
+A target is named after its module and its constant: TABLE1 in luong2015.py is the target
+luong2015.table1.
 """
 
 import re

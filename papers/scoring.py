@@ -1,4 +1,4 @@
-"""Score the runs of a plan and read their reports. Existing reports are not computed again."""
+"""Score the training runs of a table and read their reports; existing reports are reused."""
 
 import contextlib
 import ctypes
@@ -39,7 +39,7 @@ logger = logging.getLogger("alignax")
 
 
 def score_plan(plan: Plan, workers: int) -> list[str]:
-    """Score all trained runs that have no report yet; return the errors of failed scorings."""
+    """Score all trained runs that have no report yet; return one error message per failure."""
     wanted = [
         (row, seed)
         for row, seed in plan.rows_to_score()
@@ -65,8 +65,8 @@ def _score_all(
 ) -> Iterator[tuple[str, str]]:
     """Score rows until a signal arrives; yield the name and the error message of each report.
 
-    A single worker is this process. Several workers are separate processes, each with one share of
-    the machine.
+    With one worker, this process scores all rows. Several workers are separate processes, and each
+    uses its share of the machine.
     """
     if workers == 1:
         for row, seed in wanted:
@@ -87,15 +87,18 @@ def _score_all(
                 name = _name(plan, row, seed)
                 try:
                     yield name, future.result()
-                except BrokenProcessPool:  # all remaining futures raise it, too
+                except BrokenProcessPool:  # raised by all remaining futures
                     yield name, KILLED
             if signals:  # finish only the reports in progress
                 waiting = {future: key for future, key in waiting.items() if not future.cancel()}
 
 
 def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
-    """Restrict this process to one share of the machine; it is killed when its parent dies."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # the parent handles them
+    """Restrict this worker process to one share of the machine, and tie its life to the parent's.
+
+    On Linux, the process is killed when its parent dies.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent process handles these signals
         signal.signal(number, signal.SIG_IGN)
     absl.logging.set_verbosity(absl.logging.FATAL)
     cores, environment = shares.get()
@@ -134,13 +137,13 @@ def score_row(plan: Plan, row: Row, seed: int) -> str:
         except (MemoryError, jax.errors.JaxRuntimeError) as error:
             return first_line(error)
         except OSError as error:
-            if not folder.exists():  # if it exists, another process has written the same report
+            if not folder.exists():  # otherwise, another process has written the same report
                 return first_line(error)
     return ""
 
 
 def read_reports(plan: Plan) -> Reports:
-    """Read all existing reports of a plan."""
+    """Read all existing reports of a table's rows."""
     found: Reports = {}
     for row, seed in plan.rows_to_score():
         if row.merges:
@@ -154,7 +157,7 @@ def read_reports(plan: Plan) -> Reports:
 
 
 def _merged(plan: Plan, row: Row, seed: int) -> Report | None:
-    """Score the mean of the predictions of several rows (Schuster 1997, §II-C)."""
+    """Average the predictions of several rows and score the mean (Schuster 1997, §II-C)."""
     parts = [
         plan.report_folder(plan.table.row(name), seed) / "predictions.txt" for name in row.merges
     ]

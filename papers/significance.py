@@ -1,8 +1,8 @@
-"""Test whether a row differs significantly from the row above.
+"""Test whether a row of a table differs significantly from the row above it.
 
-Translations and answers are compared with the paired bootstrap over test examples, for the mean
-over seeds. All other results are compared with Welch's t-test over seeds, which needs at least two
-seeds and has little power with few seeds.
+Translation, classification and cloze runs are compared with the paired bootstrap over test
+examples, for the mean score over seeds. All other results are compared with Welch's t-test over
+seeds, which needs at least two seeds and has little power with few seeds.
 """
 
 import math
@@ -29,15 +29,16 @@ from tasks.translation import Translation
 
 
 def values(reports: Reports, row: Row, measure: Measure) -> list[float]:
-    """Return the measured values of a row, one per seed."""
+    """Return the values of a measure for one row, one value per seed."""
     found = (measure.of(report) for report in reports.get(row.name, {}).values())
     return [value for value in found if value is not None]
 
 
 def significance(plan: Plan, reports: Reports) -> dict[str, str]:
-    """Return the formatted p-value of each row's difference from the row above.
+    """Map row names to the formatted p-value of the row's difference from the row above.
 
-    Rows are compared by the first measure of the table. Rows that cannot be tested are left out.
+    Rows are compared by the first measure of the table. A row is left out if there is no row above
+    it, or if either of the two rows has no results.
     """
     name = plan.table.measures[0]
     measured = [row for row in plan.table.rows if row.name in reports]
@@ -72,7 +73,7 @@ def _format(p: float) -> str:
 def _translations(
     plan: Plan, reports: Reports, rows: list[Row], name: str
 ) -> dict[str, list[ExampleStatistics]]:
-    """Return the BLEU or exact-match statistics of every sentence, by row and seed."""
+    """Map row names to the BLEU or exact-match statistics of all sentences, one array per seed."""
     task = Translation(plan.trained_config(plan.run_folder(rows[0], 0)))
     gold = [texts for _, texts in references(task, "test")]
     gold_words = [[task.scored_words(text) for text in several] for several in gold]
@@ -91,9 +92,9 @@ def _translations(
 
 
 def _answers(plan: Plan, reports: Reports, row: Row) -> list[ExampleStatistics]:
-    """Return which test examples were answered correctly, by seed.
+    """Return the accuracy statistics of all test examples, one array per seed.
 
-    Every line of predictions.txt has the prediction, its probability and the gold answer.
+    Every line of predictions.txt contains the prediction, its probability and the gold answer.
     """
     files = [plan.report_folder(row, seed) / "predictions.txt" for seed in reports[row.name]]
     # Do not use splitlines(), which also splits at U+2028.
@@ -105,7 +106,7 @@ def _answers(plan: Plan, reports: Reports, row: Row) -> list[ExampleStatistics]:
 def welch(first: list[float], second: list[float]) -> float:
     """Return the two-sided p-value of Welch's t-test.
 
-    It is NaN if either sample has fewer than two values, or if all values are equal.
+    The p-value is NaN if either sample has fewer than two values, or if all values are equal.
     """
     if min(len(first), len(second)) < 2 or np.ptp([*first, *second]) == 0:
         return math.nan

@@ -1,4 +1,4 @@
-"""Describe a paper's table or figure as data: rows, their configs and the published figures."""
+"""Describe a paper's table or figure as data: its rows, their configs and published results."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,15 +10,17 @@ FieldValue = bool | int | float | str
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One row of a table: its name in the paper, its config and its published figures."""
+    """One row of a table: its name in the paper, its config and its published results."""
 
     name: str
     # Arguments of the config file, as in luong2015.py:score=dot.
     arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    changes: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)  # of config fields
-    published: Mapping[str, float] = dataclasses.field(default_factory=dict)  # by measure
-    config: str = ""  # name of a file in configs/; "": the config of the table
-    # Fields of config.decode. They apply to scoring only, so rows can share a training run.
+    # Values of config fields that differ from the config file.
+    changes: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)
+    published: Mapping[str, float] = dataclasses.field(default_factory=dict)  # results by measure
+    config: str = ""  # name of a file in configs/; "": the config file of the table
+    # Values of fields of config.decode. They apply only to scoring, so rows can share a training
+    # run.
     decode: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)
     checkpoint: str = "best"
     ensemble: bool = False  # score the models of all seeds as one ensemble
@@ -29,23 +31,23 @@ class Row:
 class Table:
     """One table or figure of a paper; its rows are compared by the first entry of `measures`.
 
-    `source` and `differs` describe the experimental setup only. Results and remarks about them are
-    written in docs/results.
+    `source` and `differs` describe the experimental setup. Results, and remarks about them, are in
+    docs/results.
     """
 
     title: str
-    source: str  # where the figures and claims were published, and on which corpus; no period
+    source: str  # publication and corpus of the published results and claims, without a period
     config: str  # name of a file in configs/
     measures: tuple[str, ...]  # names in papers/measures.py
     rows: tuple[Row, ...]
     data: tuple[str, ...]  # names in configs/datasets.py; the first is the default
-    minutes: float  # time of one run with the default size and corpus, alone on `machine`
-    sizes: tuple[str, ...] = ("small", "tiny", "paper")  # first: the default; ("",): no sizes
+    minutes: float  # training time of one run with the default size and corpus, alone on `machine`
+    sizes: tuple[str, ...] = ("small", "tiny", "paper")  # the first is the default; ("",): no sizes
     seeds: int = 3
     machine: str = "an H200"
     differs: str = ""  # complete sentences on how the setup differs from the paper's
-    same_data: bool = False  # whether the published figures are for the same corpus
-    # Pairs (worse row, better row) that the paper claims without figures.
+    same_data: bool = False  # whether the published results are for the same corpus
+    # Pairs (worse row, better row) that the paper claims without publishing both results.
     claims: tuple[tuple[str, str], ...] = ()
     figures: tuple[str, ...] = ()  # names in papers/figures.py
 
@@ -57,9 +59,9 @@ class Table:
         published = {name for row in self.rows for name in row.published}
         for wrong, what in (
             ({name for name in names if names.count(name) > 1}, "several rows have the same name"),
-            (mentioned - set(names), "claims and merges name rows that do not exist"),
+            (mentioned - set(names), "`claims` or `merges` refer to rows that do not exist"),
             (set(self.measures) - set(MEASURES), "measures are not in papers/measures.py"),
-            (published - set(self.measures), "published figures are not in `measures`"),
+            (published - set(self.measures), "measures of `published` are not in `measures`"),
         ):
             if wrong:
                 raise ValueError(f"{self.title}: {what}: {', '.join(sorted(wrong))}")

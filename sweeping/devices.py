@@ -25,8 +25,8 @@ class Share(NamedTuple):
 def machine_shares(workers: int) -> list[Share]:
     """Return one share per worker; cores and GPUs are distributed round-robin.
 
-    When there are more workers than GPUs, several workers share a GPU and divide its memory, or the
-    fraction of it that XLA_CLIENT_MEM_FRACTION allows.
+    If there are more workers than GPUs, several workers share a GPU. They divide the fraction of
+    its memory that XLA_CLIENT_MEM_FRACTION allows (default: 0.9).
     """
     cores, gpus = _cores(), _gpus()
     shares = []
@@ -52,20 +52,21 @@ def train_command(share: Share, flags: Sequence[str]) -> list[str]:
 
 def train_environment(share: Share) -> dict[str, str]:
     """Return the environment variables for `train_command`."""
-    # Workers report the last line of a traceback. It is the error only if JAX does not filter the
-    # traceback, because a filtered one ends with a note about the filtering.
+    # Workers report the last line of a traceback. A traceback that JAX has filtered ends with a
+    # note about the filtering instead of the error.
     return {**os.environ, "JAX_TRACEBACK_FILTERING": "off", **share.environment}
 
 
 def _memory() -> tuple[str, float]:
-    """Return the environment variable of the memory fraction and its value, by default 0.9."""
+    """Return the name of the environment variable for the memory fraction, and its value."""
     name = next((name for name in MEMORY if name in os.environ), MEMORY[0])
     given = os.environ.get(name, "0.9")
     try:
         return name, float(given)
     except ValueError:
         raise UserError(
-            f"{name}={given} is not a number: set it to a fraction such as 0.45"
+            f"the environment variable {name}={given} is not a number: set it to a fraction such "
+            "as 0.45"
         ) from None
 
 
@@ -76,7 +77,7 @@ def _cores() -> list[int]:
 
 
 def _gpus() -> list[str]:
-    """Return the entries of CUDA_VISIBLE_DEVICES or, if it is not set, the number of every GPU."""
+    """Return the entries of CUDA_VISIBLE_DEVICES or, if it is not set, the indices of all GPUs."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [name for name in visible.split(",") if name and name != "-1"]

@@ -1,4 +1,4 @@
-"""Estimate the duration of a sweep by training its first point for a few steps."""
+"""Estimate the duration of a sweep by training its first point for a few training steps."""
 
 import json
 import subprocess
@@ -12,9 +12,10 @@ from errors import UserError
 from sweeping.devices import Share, train_command, train_environment
 from sweeping.points import Base, Point
 
-STEPS = 20  # training steps that are timed, after as many to warm up
+STEPS = 20  # number of timed training steps; the same number of warm-up steps precedes them
 TRIAL_MESSAGE = (
-    f"training the first run for {2 * STEPS} steps to estimate the time (can take minutes on a CPU)"
+    f"training the first run for {2 * STEPS} training steps to estimate the duration (can take "
+    "minutes on a CPU)"
 )
 
 
@@ -28,7 +29,7 @@ class Estimate(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole run with one evaluation."""
+        """Duration of the whole run in seconds, with one evaluation."""
         return self.overhead + self.steps * self.step_seconds
 
 
@@ -44,7 +45,7 @@ def duration(seconds: float) -> str:
 
 
 def estimate(base: Base, point: Point, share: Share) -> Estimate:
-    """Estimate the cost of a run by training for a few steps in a temporary folder.
+    """Estimate the cost of a run from a short training run in a temporary folder.
 
     train.py runs on one worker's share of the machine and prints its messages to stderr.
     """

@@ -1,10 +1,10 @@
-"""Run another Python program that is stopped when its parent process dies.
+"""Run a Python program that is stopped when its parent process dies.
 
     python sweeping/launch.py PARENT 0,1 train.py --config=...
 
-The program runs on the given CPU cores only, and receives SIGTERM when the process with the id
-PARENT dies. This is a separate program because a parent with threads can do almost nothing safely
-between fork and exec.
+The program runs only on the given CPU cores, and receives SIGTERM when the process with the id
+PARENT dies. This is a separate program, because a parent process with threads can safely do almost
+nothing between fork and exec.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1  # from sys/prctl.h
 
 
 def main() -> None:
-    """Restrict this process, then replace it by the program of the command line."""
+    """Restrict this process, then replace it by the program that the command line specifies."""
     parent, cores, *command = sys.argv[1:]
     if sys.platform == "linux":
         if cores:

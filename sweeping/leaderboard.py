@@ -1,4 +1,4 @@
-"""Write the results of a sweep as Markdown, CSV and JSON: one row per point, best first."""
+"""Write the results of a sweep as Markdown, CSV and JSON: one row per point, sorted by score."""
 
 import csv
 import math
@@ -25,13 +25,13 @@ class Standing(NamedTuple):
     errors: list[str]  # error messages of the failed runs
     unfinished: int  # number of runs that are waiting or running
     parameters: int | None
-    count: float | None  # mean number of loss terms, e.g. target tokens, in a complete run
-    seconds: float | None  # mean time of a complete run, over all its attempts
+    count: float | None  # mean number of training tokens (or other loss terms) of a complete run
+    seconds: float | None  # mean duration of a complete run, including interrupted attempts
     run: str  # folder of the point's runs, relative to the sweep's folder
 
     @property
     def mean(self) -> float | None:
-        """Mean score over seeds; None without a complete run."""
+        """Mean of the scores over seeds; None if no run is complete."""
         return statistics.mean(self.scores) if self.scores else None
 
     @property
@@ -44,8 +44,8 @@ def make_standings(records: Iterable[Record], lower_is_better: bool) -> list[Sta
     """Group trials by point and sort the points by their mean score.
 
     Points without pruned or failed runs come first. Points with some pruned or failed runs follow,
-    because the mean over their remaining seeds is biased. Points with only pruned runs are next,
-    and points without any score are last.
+    because the mean over their remaining seeds is biased. Next are points without a complete run,
+    sorted by the scores of their pruned runs. Points without any score are last.
     """
     by_key: dict[str, list[Record]] = {}
     for record in records:
@@ -135,7 +135,7 @@ def _figures(standing: Standing) -> list[str]:
 
 
 def _remarks(standing: Standing) -> str:
-    """Describe the pruned, failed and unfinished runs of a point."""
+    """Describe the pruned, failed and unfinished runs of a point; "" if there are none."""
     pruned = ", ".join(number(score) for score in standing.pruned)
     errors = [error.replace("|", "¦") for error in standing.errors]
     remarks = [
@@ -147,5 +147,5 @@ def _remarks(standing: Standing) -> str:
 
 
 def number(value: float | None) -> str:
-    """Format a score with four significant digits; a missing score is –."""
+    """Format a score with four significant digits; a missing score or NaN becomes "–"."""
     return "–" if value is None or math.isnan(value) else f"{value:#.4g}"

@@ -1,4 +1,4 @@
-"""A lock that is shared by all threads, processes and machines that use one database."""
+"""A lock that all threads, processes and machines that use a database share."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ from sqlalchemy.engine import URL
 class Mutex:
     """A file lock next to a SQLite database, or an advisory lock of a PostgreSQL server.
 
-    Both are released when the process that holds them dies.
+    Either lock is released when the process that holds it dies.
     """
 
     def __init__(self, url: URL, name: str):

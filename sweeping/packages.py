@@ -1,4 +1,4 @@
-"""Check the packages that only sweep.py and reproduce.py need."""
+"""Check that the packages are installed that only sweep.py and reproduce.py need."""
 
 from errors import require_packages
 

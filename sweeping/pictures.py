@@ -19,19 +19,19 @@ from optuna.trial import TrialState
 from sweeping.points import changes, short_names
 from sweeping.study import Record
 
-FEW_VALUES = 8  # a field with more distinct numbers gets a numeric axis, not a categorical one
+FEW_VALUES = 8  # fields with more distinct numbers than this get a numeric axis
 DOT = {"s": 28, "alpha": 0.7, "linewidths": 0}
 
 
 class Axis(NamedTuple):
     """A plot axis for one config field in which the points differ.
 
-    The value of a point that does not set the field is shown as –.
+    A point that does not set the field has the value "–".
     """
 
     name: str
     ticks: list[str]  # labels of a categorical axis; empty for a numeric one
-    coordinates: np.ndarray  # coordinate of every run; NaN if the run has no number
+    coordinates: np.ndarray  # one per run; NaN on a numeric axis if the value is "–"
     log: bool = False
 
     def label(self, axes: Axes) -> None:
@@ -45,7 +45,10 @@ class Axis(NamedTuple):
 
 
 def draw(records: Sequence[Record], metric: str, lower_is_better: bool, folder: Path) -> None:
-    """Draw the complete runs as PNG files; draw nothing if all points are equal."""
+    """Plot the scores of the complete runs as PNG files in `folder`.
+
+    Nothing is drawn if the complete runs do not differ in any field.
+    """
     complete = [record for record in records if record.state == TrialState.COMPLETE]
     scores = np.array([record.score for record in complete], float)
     fields = _axes(complete)
@@ -94,9 +97,10 @@ def _history(scores: np.ndarray, metric: str, lower_is_better: bool, path: Path)
 def _importance(
     fields: list[Axis], scores: np.ndarray, metric: str, lower_is_better: bool, path: Path
 ) -> None:
-    """Draw the importance of every field for the score, computed by PED-ANOVA.
+    """Plot the importance of every field for the score, computed by PED-ANOVA.
 
-    A field is important if its values in the better runs differ from its values in all runs.
+    A field is important if its values in the better runs are distributed differently from its
+    values in all runs.
     """
     study = optuna.create_study(direction="minimize" if lower_is_better else "maximize")
     known = [axis for axis in fields if not np.isnan(axis.coordinates).any()]
@@ -112,7 +116,7 @@ def _importance(
         study.add_trial(trial)
     evaluator = optuna.importance.PedAnovaImportanceEvaluator()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna warns that few points give equal importances
+        warnings.simplefilter("ignore")  # Optuna warns if there are too few points to rank fields
         found = optuna.importance.get_param_importances(study, evaluator=evaluator)
     figure, axes = plt.subplots(figsize=(6, 0.8 + 0.4 * len(found)), layout="constrained")
     bars = axes.barh(list(found)[::-1], list(found.values())[::-1], height=0.6)
@@ -129,14 +133,17 @@ def _distribution(axis: Axis) -> BaseDistribution:
 
 
 def _slices(fields: list[Axis], scores: np.ndarray, metric: str, path: Path) -> None:
-    """Draw the scores as a function of every field; lines show the mean per categorical value."""
+    """Plot the scores as a function of every field.
+
+    On categorical axes, lines show the mean score for each value.
+    """
     widths = [max(2.5, 0.7 * len(axis.ticks)) for axis in fields]
     figure, row = plt.subplots(
         1, len(fields), figsize=(sum(widths) + 0.8, 3.6), width_ratios=widths, sharey=True,
         squeeze=False, layout="constrained",
     )  # fmt: skip
     for axis, axes in zip(fields, row[0], strict=True):
-        # Jitter separates runs with equal scores.
+        # Jitter keeps runs with equal values and scores apart.
         jitter = np.random.default_rng(0).uniform(-0.15, 0.15, len(scores)) if axis.ticks else 0
         axes.scatter(axis.coordinates + jitter, scores, **DOT)
         for tick in range(len(axis.ticks)):
@@ -150,15 +157,16 @@ def _slices(fields: list[Axis], scores: np.ndarray, metric: str, path: Path) -> 
 def _parallel(
     fields: list[Axis], scores: np.ndarray, metric: str, lower_is_better: bool, path: Path
 ) -> None:
-    """Draw one line per run through its value of every field and of the metric.
+    """Plot the runs in parallel coordinates: one axis per field and one for the metric.
 
-    The best runs are drawn last, on top of the others.
+    Each run is a line through its values. The runs with the best scores are drawn last, on top of
+    the others.
     """
     columns = [*fields, Axis(metric, [], scores)]
     figure, axes = plt.subplots(figsize=(1 + 1.6 * len(columns), 4), layout="constrained")
     colors = plt.get_cmap("viridis_r" if lower_is_better else "viridis")
     scale = Normalize(scores.min(), scores.max() if scores.max() > scores.min() else None)
-    offsets = np.linspace(-0.04, 0.04, len(scores))  # separates lines at categorical values
+    offsets = np.linspace(-0.04, 0.04, len(scores))  # keep lines apart on categorical axes
     heights = np.stack([_height(axis) + offsets * bool(axis.ticks) for axis in columns], axis=1)
     order = np.argsort(scores)
     for run in order[::-1] if lower_is_better else order:

@@ -1,15 +1,16 @@
-"""The points of a sweep: a list of points, or a space from which points are drawn.
+"""The points of a sweep, which are listed in the sweep file or drawn from its search space.
 
-A sweep file defines one of two functions. `points()` returns or yields dictionaries of changes.
-`space(trial)` draws one change at a time, and later draws may depend on earlier ones:
+A point is a dictionary of changes to the base config. A sweep file defines one of two functions:
+`points()` returns or yields all points, and `space(trial)` defines a search space. `space` draws
+the values of one point from an Optuna trial, and later draws may depend on earlier ones:
 
     trial.suggest_float("optimizer.learning_rate", 1e-4, 1e-2, log=True)
     if trial.suggest_categorical("align", ["global", "local_p"]) == "local_p":
         trial.suggest_int("model.attention.D", 2, 20)
 
-A name with a dot is a config field, as in --config.model.attention.D=5. A name without a dot is an
-argument of the config file, as in luong2015.py:score=dot. The optional entry "name" is the label of
-the point.
+A name that contains a dot is a config field, as in --config.model.attention.D=5. A name without a
+dot is an argument of the config file, as in luong2015.py:score=dot. The optional entry "name" of a
+point is its label.
 """
 
 import inspect
@@ -27,17 +28,18 @@ Point = dict[str, bool | int | float | str]
 
 
 class Sweep(NamedTuple):
-    """The contents of a sweep file: exactly one of the two fields is not None."""
+    """The content of a sweep file: either a list of points or a search space."""
 
-    points: list[Point] | None
-    space: Callable[[Any], None] | None
+    points: list[Point] | None  # None if the file defines space(trial)
+    space: Callable[[Any], None] | None  # None if the file defines points()
 
 
 def load_sweep(path: str) -> Sweep:
-    """Run a sweep file and return its points or its space."""
+    """Run a sweep file and return its points or its search space."""
     if not path:
         raise UserError(
-            f"--sweep is missing: use one of {_provided()}, or write a sweep file (docs/sweeps.md)"
+            f"--sweep is missing: set it to one of {_provided()}, or write a sweep file "
+            "(docs/sweeps.md)"
         )
     if not Path(path).is_file():
         raise UserError(
@@ -65,29 +67,30 @@ def _provided() -> str:
 
 def _checked(points: list[Point], path: str) -> list[Point]:
     if not points:
-        raise UserError(f"{path}: points() returned no points, but a sweep needs at least one")
+        raise UserError(f"{path}: points() returned no points: return at least one dictionary")
     named: dict[str, Point] = {}
     for point in points:
         if not isinstance(point, dict):
             raise UserError(f"{path}: a point must be a dictionary of changes, not {point!r}")
         if "seed" in point:
-            raise UserError(f"{path}: a point cannot set seed: use --seeds instead")
+            raise UserError(f"{path}: a point must not set seed: use the flag --seeds instead")
         for name, value in point.items():
             if not isinstance(value, bool | int | float | str):
                 raise UserError(
-                    f"{path}: {name} is {value!r}, but must be a number, a string, True or False"
+                    f"{path}: the value of {name} is {value!r}, but must be a number, a string, "
+                    "True or False"
                 )
         if label(point) in named:
             raise UserError(
-                f"{path} has two points with the label {label(point)}: give each one a name, as in "
-                '{"name": "deep", ...}'
+                f"{path} contains two points with the label {label(point)}: remove one of them, or "
+                'give each point a different name, as in {"name": "deep", ...}'
             )
         named[label(point)] = point
     return points
 
 
 def changes(point: Point) -> Point:
-    """Return a point without its name."""
+    """Return the changes of a point to the config, that is, the point without its "name"."""
     return {name: value for name, value in point.items() if name != "name"}
 
 
@@ -102,14 +105,15 @@ def label(point: Point) -> str:
 def run_name(key: str, point: Point) -> str:
     """Return the folder name of a point's runs.
 
-    The key of a listed point is its label. The key of a drawn point is a number, to which the label
-    is added.
+    `key` identifies the point in a study. A point of `points()` has its label as the key and as the
+    folder name. A point drawn from a search space has a number as the key, and its folder name
+    consists of the key and the label.
     """
     return label(point) if key == label(point) else f"{key},{label(point)}"
 
 
 def short_names(names: list[str]) -> dict[str, str]:
-    """Map dotted names to their last parts; names whose last part is not unique stay whole."""
+    """Map dotted names to their last parts, or to the whole names if the last part is ambiguous."""
     lasts = [name.rpartition(".")[2] for name in names]
     return {
         name: last if lasts.count(last) == 1 else name
@@ -118,7 +122,7 @@ def short_names(names: list[str]) -> dict[str, str]:
 
 
 def _check_field(config: Config, name: str, value: Any) -> None:
-    """Raise a UserError if a config field does not exist or has another type than `value`."""
+    """Raise a UserError if a config field does not exist or has a different type than `value`."""
     present = check_path(config, name.split("."))
     known = type(present) in _TYPES and type(present) is not type(value)
     if known and not (isinstance(present, float) and type(value) is int):
@@ -129,11 +133,11 @@ _TYPES = {bool: "True or False", int: "an integer", float: "a number", str: "a s
 
 
 class Base(NamedTuple):
-    """The config that the points of a sweep modify: its file, its arguments and its overrides."""
+    """The base config of a sweep, which its points modify."""
 
-    file: str
-    arguments: dict[str, str]
-    overrides: dict[str, Any]
+    file: str  # path of the config file
+    arguments: dict[str, str]  # arguments of the config file, as in luong2015.py:score=dot
+    overrides: dict[str, Any]  # values of config fields that are set for all points
 
     def flags(self, point: Point, seed: int) -> list[str]:
         """Return the flags of train.py for a point and a seed."""

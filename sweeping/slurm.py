@@ -14,7 +14,7 @@ from sweeping.devices import ROOT
 def submit(
     flags: Sequence[str], jobs: int, settings: dict[str, Any], folder: Path, cluster: str = "slurm"
 ) -> list[Any]:
-    """Submit jobs that run sweep.py with `flags` and share one study through its storage."""
+    """Submit `jobs` jobs that run sweep.py with `flags` and share one study in a database."""
     try:
         import submitit
     except ImportError:
@@ -23,7 +23,7 @@ def submit(
     try:
         executor.update_parameters(name="sweep", **settings)
     except NameError as error:  # submitit raises it for an unknown setting
-        raise UserError(f"--slurm: {error}") from None
+        raise UserError(f"--slurm contains a setting that submitit rejects: {error}") from None
     command = [sys.executable, str(ROOT / "sweep.py"), *flags]
     function = submitit.helpers.CommandFunction(command)
     with executor.batch():

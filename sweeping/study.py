@@ -1,9 +1,9 @@
-"""Store a sweep as an Optuna study: its waiting, running and finished trials, and their results.
+"""Store the trials of a sweep and their results in an Optuna study.
 
-A trial is one training run: a point and a seed. All trials are queued when the study is created,
-and workers on any number of machines take the first waiting trial. A trial that failed without an
-error message was interrupted, or its worker died. It is queued again and resumes from its latest
-checkpoint.
+A trial is one training run of a point with one seed. The first trials are queued when the study is
+created, and workers on any number of machines take waiting trials in the order of the queue. A
+trial that failed without an error message was interrupted, or its worker died. Such a trial is
+queued again and resumes from its latest checkpoint.
 """
 
 import functools
@@ -32,13 +32,13 @@ from sweeping.packages import check_packages
 from sweeping.points import Point, Sweep, label
 from sweeping.settings import Settings
 
-# One entry per name in sweeping/settings.py.
+# MAKE_SAMPLER and MAKE_PRUNER have one entry for every name in sweeping/settings.py.
 MAKE_SAMPLER: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
     # constant_liar avoids points close to those that other workers are training.
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, constant_liar=True),
     "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
 }
-# Pruners count evaluations: every evaluation of a run reports one score.
+# The resource of the pruners is the number of evaluations: each evaluation reports one score.
 MAKE_PRUNER: dict[str, Callable[[], optuna.pruners.BasePruner]] = {
     "none": optuna.pruners.NopPruner,
     "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=5),
@@ -50,21 +50,21 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 class Record(NamedTuple):
     """The current state of a trial."""
 
-    key: str  # identifies the point
+    key: str  # identifies the point; see points.run_name
     seed: int
     point: Point  # empty if the point has not been drawn yet
     state: TrialState
     score: float | None
-    facts: dict[str, Any]  # parameters, count, seconds, error
+    facts: dict[str, Any]  # such as "parameters", "count", "seconds" and "error"
 
     @property
     def interrupted(self) -> bool:
-        """Whether the trial ended without a result or an error, so that it is queued again."""
+        """Whether the trial ended without a result and without an error, so it is queued again."""
         return self.state == TrialState.FAIL and "error" not in self.facts
 
     @property
     def over(self) -> bool:
-        """Whether the trial is complete, pruned or failed with an error."""
+        """Whether the trial is complete, was pruned, or failed with an error."""
         return self.state.is_finished() and not self.interrupted
 
 
@@ -88,9 +88,9 @@ def _with_retries(call: Call) -> Call:
 class Study:
     """The trials of a sweep, stored in a database.
 
-    `begun_with` describes the sweep. Opening an existing study with a different description raises
-    a UserError. `only` restricts the study to the given pairs of a point's key and a seed (default:
-    all trials).
+    `begun_with` describes the sweep, for example its config file and overrides. Opening an existing
+    study with a different description raises a UserError. `only` restricts the study to the trials
+    with the given pairs of point key and seed (default: all trials).
     """
 
     def __init__(
@@ -111,11 +111,13 @@ class Study:
         where = _parse(url)
         try:
             self._mutex = Mutex(where, name)
-            with self._mutex.held():  # two processes must not create the tables at once
+            with self._mutex.held():  # two processes must not create the database tables at once
                 self._storage = _open_storage(where, settings.grace)
         except (ImportError, SQLAlchemyError, RuntimeError) as error:
             raise UserError(
-                f"cannot open --storage={_without_password(url)}: {first_line(error)}"
+                f"cannot open the database --storage={_without_password(url)}: check that the "
+                "server is running and the address is correct, or that the SQLite file is "
+                f"writable ({first_line(error)})"
             ) from error
         with self._mutex.held():
             self._study = optuna.create_study(
@@ -125,7 +127,8 @@ class Study:
                 direction="minimize" if self.lower_is_better else "maximize",
                 load_if_exists=True,
             )
-            self._check(json.loads(json.dumps(begun_with)))  # as the storage returns it
+            # Convert to JSON types, which the storage returns for an existing study.
+            self._check(json.loads(json.dumps(begun_with)))
             self._enqueue_all()
 
     def _check(self, begun_with: dict[str, Any]) -> None:
@@ -139,19 +142,22 @@ class Study:
 
     @property
     def lower_is_better(self) -> bool:
-        """Whether lower scores are better; this is so for the loss only."""
+        """Whether lower scores are better, which is true only for the loss."""
         return self.settings.metric == "loss"
 
     @property
     def _staged(self) -> bool:
-        """Whether a point gets further seeds only after its first seed has completed.
+        """Whether further seeds of a point are queued only after its first seed is complete.
 
-        This is so for drawn points, and for all points if a pruner is used.
+        This is true if points are drawn from a search space or if a pruner is used.
         """
         return bool(self.sweep.space) or self.settings.pruner != "none"
 
     def _enqueue_all(self) -> None:
-        """Queue all missing trials: the first seed of every point, then the second, and so on."""
+        """Queue all missing trials: the first seed of every point, then the second seed, etc.
+
+        If `_staged` is True, further seeds are queued only for points whose first seed is complete.
+        """
         known, seeds = self._latest(), range(self.settings.seeds)
         for seed, point in itertools.product(seeds, self.sweep.points or ()):
             if seed == 0 or not self._staged:
@@ -172,7 +178,7 @@ class Study:
         seed: int,
         point: Point | None = None,
     ) -> None:
-        """Queue a trial unless it exists; raise a UserError if its point has changed."""
+        """Queue a trial unless it exists; raise a UserError if the existing point is different."""
         if self._only is not None and (key, seed) not in self._only:
             return
         if (key, seed) not in known:
@@ -181,7 +187,7 @@ class Study:
         elif point is not None and known[key, seed].user_attrs["point"] != point:
             raise UserError(
                 f"the point {key} was {known[key, seed].user_attrs['point']} when the sweep was "
-                f"started, and is {point} now: give the new point another name"
+                f"started, and is {point} now: give the new point a different name"
             )
 
     def _enqueue(self, facts: dict[str, Any]) -> None:
@@ -190,7 +196,10 @@ class Study:
 
     @_with_retries
     def take(self) -> Trial | None:
-        """Take the first waiting trial, which no other worker gets; return None if none waits."""
+        """Take the first waiting trial from the queue; return None if the queue is empty.
+
+        No two workers take the same trial.
+        """
         with self._mutex.held():
             optuna.storages.fail_stale_trials(self._study)
             for record in self.records():
@@ -211,7 +220,7 @@ class Study:
 
     @_with_retries
     def retry_failed(self) -> None:
-        """Queue all trials that failed with an error again."""
+        """Queue all failed trials again."""
         with self._mutex.held():
             for trial in self._latest().values():
                 if trial.state == TrialState.FAIL:
@@ -220,7 +229,7 @@ class Study:
 
     @_with_retries
     def heartbeat(self, trial: Trial, seconds: float) -> None:
-        """Record a heartbeat of a trial, and how many seconds it has run."""
+        """Record a heartbeat of a trial, and the number of seconds that it has run so far."""
         self._storage.record_heartbeat(trial._trial_id)
         trial.set_user_attr("seconds", seconds)
 
@@ -239,10 +248,10 @@ class Study:
     def finish(
         self, trial: Trial, state: TrialState, score: float | None, facts: dict[str, Any]
     ) -> None:
-        """Record the end of a trial; queue further seeds of its point if it was the first."""
+        """Record the result of a trial; if `_staged` is True, queue further seeds of its point."""
         with self._mutex.held():
             if self._storage.get_trial(trial._trial_id).state != TrialState.RUNNING:
-                return  # its heartbeat was late, and another worker has taken it
+                return  # the heartbeat was late, and another worker has taken the trial
             for name, value in facts.items():
                 trial.set_user_attr(name, value)
             attributes = trial.user_attrs
@@ -265,13 +274,13 @@ class Study:
         return all(record.over for record in self.records())
 
     def _latest(self) -> dict[tuple[str, int], FrozenTrial]:
-        """Map key and seed to the latest trial; earlier ones were interrupted or retried."""
+        """Map point keys and seeds to the latest trial; earlier trials were queued again."""
         trials = self._study.get_trials(deepcopy=False)
         return {(trial.user_attrs["key"], trial.user_attrs["seed"]): trial for trial in trials}
 
 
 def example_point(sweep: Sweep) -> Point:
-    """Draw one point from the space of a sweep, without opening a study."""
+    """Draw one point from the search space of a sweep, without a database."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return _draw(sweep, optuna.create_study(sampler=MAKE_SAMPLER["random"](0)).ask())
 
@@ -288,7 +297,7 @@ def _draw(sweep: Sweep, trial: Trial) -> Point:
 
 
 def best_score(scores: Sequence[float], lower_is_better: bool) -> float:
-    """Return the best finite score; there must be at least one."""
+    """Return the best finite score; at least one score must be finite."""
     known = [score for score in scores if math.isfinite(score)]
     return min(known) if lower_is_better else max(known)
 
@@ -301,8 +310,8 @@ def _parse(url: str) -> URL:
         where = None
     if where is None or where.get_backend_name() not in ("sqlite", "postgresql"):
         raise UserError(
-            f"--storage={_without_password(url)} is not a supported database: leave it out to use "
-            "a file in --workdir, or write postgresql://user:password@host/database"
+            f"--storage={_without_password(url)} is not a supported database: leave --storage out "
+            "to use a file in --workdir, or set it to postgresql://user:password@host/database"
         )
     if where.get_backend_name() == "sqlite":
         Path(where.database or "").parent.mkdir(parents=True, exist_ok=True)

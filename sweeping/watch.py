@@ -1,6 +1,7 @@
 """Run the workers of a sweep and show their progress.
 
-A terminal shows live tables. Otherwise one line is logged whenever a run starts, waits or ends.
+Live tables are shown if stderr is a terminal. One line is printed when a run starts, waits for
+another process, or ends.
 """
 
 import contextlib
@@ -58,7 +59,7 @@ def work(
 def _watch(
     workers: Sequence[Worker], study: Study, unit: str, seconds: float = 1.0
 ) -> Iterator[None]:
-    """Show the progress until all workers have ended; yield after every update."""
+    """Show the progress until all workers have finished; yield after every update."""
     with _screen() as (print_line, show):
         records = study.records()
         reported = {(record.key, record.seed) for record in records if record.over}
@@ -82,7 +83,10 @@ def _watch(
 
 @contextlib.contextmanager
 def _screen() -> Iterator[tuple[Callable[[str], None], Callable[[Group], None]]]:
-    """Yield a function that prints a line, and one that shows tables if stderr is a terminal."""
+    """Yield two functions: the first prints a line, the second shows tables.
+
+    The second function does nothing if stderr is not a terminal.
+    """
     if not sys.stderr.isatty():
         yield logging.getLogger("alignax").info, lambda tables: None
         return
@@ -103,7 +107,7 @@ def _result(record: Record, done: int, total: int, metric: str) -> str:
 
 
 def _activity(worker: Worker) -> str:
-    """Describe the activity of a worker; "" between two runs."""
+    """Describe the activity of a worker; return "" if it is between two runs."""
     run, waits_for = worker.current, worker.waits_for
     if waits_for:
         return f"waiting for {waits_for}, which another process is training"

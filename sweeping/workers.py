@@ -1,7 +1,7 @@
-"""Workers, which take trials from a study and run train.py for each of them.
+"""Workers take trials from a study and run train.py for each of them.
 
-Every trial is a separate process, so that a crash does not stop the sweep, and its folder is an
-ordinary --workdir of train.py. Pruning uses the validation scores in the log.jsonl of train.py.
+Every trial is a separate process, so that a crash does not stop the sweep. The folder of a trial is
+an ordinary --workdir of train.py. Pruning uses the validation scores in log.jsonl.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ from sweeping.study import Study, best_score
 
 POLL = 0.5  # seconds between two checks of a run
 SAVE_SECONDS = 60  # time for a stopped run to save a checkpoint before it is killed
-# Exit codes of train.py after a signal: 128 + its number, or the negative number if train.py had
-# not installed its signal handlers yet.
+# Exit codes of train.py after a signal: 128 + signal number, or the negative signal number if
+# train.py had not installed its signal handlers yet.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 INTERRUPTED = {code for number in _SIGNALS for code in (128 + number, -number)}
 
 
 class Flags(Protocol):
-    """An object that makes the flags of train.py, such as `Base` or `Plan`."""
+    """An object that creates the flags of train.py, such as `Base` or `Plan`."""
 
     def flags(self, point: Point, seed: int) -> list[str]:
         """Return the flags of train.py for a point and a seed."""
@@ -40,9 +40,9 @@ class Flags(Protocol):
 
 
 class Worker(threading.Thread):
-    """A thread that runs the trials of a study until none is left.
+    """A thread that runs trials of a study until none are left.
 
-    When `event` is set, the current run saves a checkpoint, and the worker ends.
+    When `event` is set, the current run saves a checkpoint, and the worker stops.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Worker(threading.Thread):
                     return
                 else:
                     self.event.wait(POLL)  # a trial is queued again if its worker dies
-        except Exception as error:  # work() raises it again in the main thread
+        except Exception as error:  # work() raises the error again in the main thread
             self.error = error
             self.event.set()
 
@@ -88,7 +88,7 @@ class Worker(threading.Thread):
                 state = run.watch(trial, self.event)
                 self.study.finish(trial, state, run.score(state), run.facts())
             except UpdateFinishedTrialError:
-                pass  # another worker took the trial, e.g. while this machine was suspended
+                pass  # another worker took the trial, for example while this machine was suspended
             finally:
                 self.current = None
 
@@ -106,7 +106,7 @@ def in_use(folder: Path) -> bool:
 class TrialProcess:
     """A train.py process that runs one trial.
 
-    `before` is the time in seconds that earlier attempts took.
+    `before` is the duration of earlier attempts in seconds.
     """
 
     def __init__(
@@ -115,7 +115,8 @@ class TrialProcess:
         self.folder, self.study = folder, study
         self.error = ""
         self.lines: list[dict[str, Any]] = []  # parsed lines of log.jsonl
-        self._read: tuple[int, int] | None = None  # its modification time and size when last read
+        # Modification time and size of log.jsonl when it was last read.
+        self._read: tuple[int, int] | None = None
         self._began = time.monotonic() - before
         with (folder / "output.txt").open("ab") as output:
             self._output_start = output.tell()
@@ -128,16 +129,20 @@ class TrialProcess:
 
     @property
     def name(self) -> str:
-        """Point and seed, as in the folder names."""
+        """The folder names of point and seed, such as "score=dot/seed0"."""
         return "/".join(self.folder.parts[-2:])
 
     @property
     def seconds(self) -> float:
-        """Duration of this attempt and of earlier ones."""
+        """Total duration of this attempt and all earlier attempts."""
         return time.monotonic() - self._began
 
     def watch(self, trial: Trial, event: threading.Event) -> TrialState:
-        """Wait until the process ends; report its scores to the study, which may prune it."""
+        """Wait until the process ends and return the state of the trial.
+
+        Validation scores are reported to the study. The process is stopped if the study prunes the
+        trial, or if `event` is set.
+        """
         last_heartbeat, reported, pruned, stopped = -math.inf, 0, False, False
         while self.process.poll() is None:
             if time.monotonic() - last_heartbeat >= self.study.settings.grace / 6:
@@ -149,7 +154,7 @@ class TrialProcess:
                 if math.isfinite(score):
                     pruned = self.study.should_prune(trial, score, reported) or pruned
             if (pruned or event.is_set()) and not stopped:
-                self.process.terminate()  # once only: a second signal would skip the checkpoint
+                self.process.terminate()  # only once: a second signal would prevent the checkpoint
                 stopped = True
             time.sleep(POLL)
         self.read()
@@ -166,12 +171,12 @@ class TrialProcess:
             # If another process locked the folder after in_use() had checked it, the trial is
             # queued again.
             self.error = "" if " is in use by " in message else message
-        return TrialState.FAIL  # without an error, it counts as interrupted
+        return TrialState.FAIL  # without an error message, the trial counts as interrupted
 
     def _error_message(self, code: int) -> str:
-        """Return the last line of the output, or a description of the exit code."""
+        """Return the last line of the output, or a description of the exit code or signal."""
         if code == 0:
-            return f"no validation gave a finite {self.study.settings.metric}"
+            return f"{self.study.settings.metric} was not finite in any validation"
         if code < 0:
             hint = ", possibly because memory ran out" if code == -signal.SIGKILL else ""
             return f"killed by {signal.Signals(-code).name}{hint}"
@@ -184,7 +189,7 @@ class TrialProcess:
     def read(self) -> None:
         """Read log.jsonl again if it has changed.
 
-        All lines are read, because a resumed run removes lines.
+        The whole file is read, because a resumed run removes lines from it.
         """
         path = self.folder / "log.jsonl"
         if not path.exists():
@@ -200,7 +205,7 @@ class TrialProcess:
 
     @property
     def scores(self) -> list[float]:
-        """Validation scores so far; NaN if an evaluation gave no number."""
+        """Validation scores so far, one per evaluation; NaN if a score was not finite."""
         metric = self.study.settings.metric
         found = [line.get(metric) for line in self.lines if line["kind"] == "valid"]
         return [math.nan if score is None else score for score in found]
@@ -208,13 +213,13 @@ class TrialProcess:
     def score(self, state: TrialState) -> float | None:
         """Return the best score of a complete run, otherwise None.
 
-        Optuna itself keeps the last reported score of a pruned run.
+        For a pruned run, Optuna stores the last reported score.
         """
         done = state == TrialState.COMPLETE
         return best_score(self.scores, self.study.lower_is_better) if done else None
 
     def facts(self) -> dict[str, Any]:
-        """Return time, error, parameters, loss terms and steps of the run, for the leaderboard."""
+        """Return facts about the run for the leaderboard, such as its duration and parameters."""
         facts: dict[str, Any] = {"seconds": self.seconds}
         if self.error:
             facts["error"] = self.error
@@ -226,7 +231,7 @@ class TrialProcess:
         return facts
 
     def progress(self) -> tuple[str, ...]:
-        """Return point, seed, step, last score, throughput and seconds, as strings."""
+        """Return point, seed, training step, last score, throughput and seconds as strings."""
         speeds = [line["count_per_second"] for line in self.lines if line["kind"] == "train"]
         point, seed = self.folder.parts[-2:]
         return (
@@ -236,7 +241,7 @@ class TrialProcess:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Stop the process if it still runs after an error; let it save a checkpoint first."""
+        """Stop the process if it is still running, after it has saved a checkpoint."""
         if self.process.poll() is None:
             self.process.terminate()
             try:

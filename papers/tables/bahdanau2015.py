@@ -1,8 +1,10 @@
-"""Cho 2014 and Bahdanau 2015: a fixed-length vector against attention, by sentence length."""
+"""Cho 2014 and Bahdanau 2015: a fixed-length source vector against attention."""
 
 from papers.table import Row, Table
 
-SHORT = 12  # longest training sentence in words, instead of 30: captions are shorter than news
+# Maximum length of training sentences in words. The paper uses 30, but captions are shorter than
+# news.
+SHORT = 12
 
 
 def _row(name: str, config: str, longest: int, bleu: float) -> Row:
@@ -16,10 +18,10 @@ TABLE1 = Table(
     measures=("tokenized_bleu", "bleu", "perplexity", "aer"),
     data=("multi30k_en_de", "multi30k_de_en", "dates"),
     minutes=1.5,
-    differs="The paper's -30 models are trained on sentences of up to 30 words, the models here on "
-    f"up to {SHORT} words, because captions are shorter. RNNencdec is the model of Cho 2014. The "
-    "paper's models have 1000 units and are trained on 348 M words; size=small has 512 units, and "
-    "Multi30k has 29,000 captions.",
+    differs="The paper's -30 models are trained on sentences of up to 30 words; the models here "
+    f"are trained on up to {SHORT} words, because captions are shorter. RNNencdec is the model of "
+    "Cho 2014. The paper's models have 1000 units and are trained on 348 M words; size=small has "
+    "512 units, and Multi30k has 29,000 captions.",
     figures=("lengths", "heat_maps"),
     rows=(
         _row(f"RNNencdec-30 (here {SHORT})", "cho2014", SHORT, 13.93),

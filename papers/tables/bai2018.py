@@ -1,4 +1,4 @@
-"""GRU against LSTM on polyphonic music (Bai 2018), on the data of Boulanger-Lewandowski 2012."""
+"""Bai et al. 2018: Elman, LSTM and GRU cells on the music of Boulanger-Lewandowski 2012."""
 
 from papers.table import Row, Table
 

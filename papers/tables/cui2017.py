@@ -11,7 +11,8 @@ READERS = Table(
     data=("novels_ne", "novels_cn", "cbt_ne", "cbt_cn"),
     minutes=1.0,
     sizes=("small", "paper"),
-    differs="The novels corpus has a tenth as many questions, from other books.",
+    differs="The novels corpus has one tenth as many questions as the Children's Book Test, and "
+    "they are from other books.",
     claims=(("attention sum", "attention over attention"),),
     figures=("heat_maps",),
     rows=(

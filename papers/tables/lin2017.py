@@ -11,7 +11,7 @@ HOPS = Table(
     data=("sst2", "sst5"),
     minutes=0.3,
     sizes=("small",),
-    differs="The published figures are for another corpus. By default, size=small has 4 hops, a "
+    differs="The published results are for another corpus. By default, size=small has 4 hops, a "
     "BiLSTM of 150 units per direction and no pretrained word vectors.",
     claims=(("max pooling", "r = 4, penalty .1"),),
     figures=("heat_maps",),

@@ -28,7 +28,7 @@ _REPLACED = {"replace_unknown": True}
 
 
 def _published(*figures: float) -> dict[str, float]:
-    """Return the published perplexity and BLEU by name; later figures may be left out."""
+    """Map measures to published results, given perplexity and, optionally, BLEU."""
     return dict(zip(("perplexity", "tokenized_bleu"), figures, strict=False))
 
 
@@ -122,21 +122,23 @@ def _aligner(name: str, published: float | None = None, **arguments: str) -> Row
 
 
 TABLE6 = Table(
-    title="Luong 2015, Table 6: alignment error of every kind of attention",
-    source="Table 6, 508 English–German Europarl sentences of RWTH; the Berkeley aligner had 32 %",
+    title="Luong 2015, Table 6: alignment error of every attention mechanism",
+    source="Table 6, 508 English–German Europarl sentences of RWTH; the alignment error rate of "
+    "the Berkeley aligner was 32 %",
     config="luong2015",
     measures=("aer", "effective", "largest", "small", "tokenized_bleu"),
     data=("europarl_es_en", "bible_grc_eng"),
     minutes=1.0,
     sizes=("small",),
     differs="The paper's ensemble has 8 models and its sources are reversed; encoders here are "
-    "bidirectional. As in the paper, every word of the reference, which the decoder is forced to "
-    "produce, is linked to the source word with the largest attention weight. Europarl here has "
-    "5,401 Spanish–English sentences, the last 200 with gold links; of the New Testament's 7,936 "
-    "verses, all but 17 have gold links. As is usual for aligners, links and BLEU are therefore "
-    "measured on training sentences, except for sentences of more than 50 words and every 50th "
-    "sentence, which is held out. Recurrent models are trained for 2,000 steps of 64 sentences, "
-    "the Transformer for 4,000 steps of 4,096 tokens.",
+    "bidirectional. As in the paper, the decoder is forced to produce the reference, and every "
+    "word of the reference is linked to the source word with the largest attention weight. "
+    "Europarl here has 5,401 Spanish–English sentences, the last 200 of them with gold links; of "
+    "the New Testament's 7,936 verses, all but 17 have gold links. As is usual for word aligners, "
+    "the test sentences, on which links and BLEU are measured, are also training sentences; only "
+    "sentences of more than 50 words, and one in 50 sentences, which is held out for validation, "
+    "are not used for training. Recurrent models are trained for 2,000 training steps with batches "
+    "of 64 sentences, and the Transformer for 4,000 training steps with batches of 4,096 tokens.",
     rows=(
         _aligner("global (location)", 39.0, score="location"),
         _aligner("global (dot)", score="dot"),
@@ -156,7 +158,7 @@ TABLE6 = Table(
 )  # fmt: skip
 FIGURE6 = Table(
     title="Luong 2015, Figure 6: BLEU by sentence length",
-    source=f"Figure 6, a plot; the figures for the whole test set are from Table 1, {_NEWS}",
+    source=f"Figure 6, a plot; the results for the whole test set are from Table 1, {_NEWS}",
     config="luong2015",
     measures=("tokenized_bleu", "perplexity"),
     data=_TO_GERMAN,

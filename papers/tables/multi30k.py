@@ -1,4 +1,4 @@
-"""Multi30k: comparison with figures that others have published."""
+"""Multi30k: comparison with published results of other implementations."""
 
 from papers.table import Row, Table
 from papers.tables.luong2015 import BIDIRECTIONAL

@@ -20,9 +20,9 @@ def _table(
 ) -> Table:
     return Table(
         title=f"Schuster & Paliwal 1997: delays, merging, two directions ({data})",
-        source="plots only: a delay improves a unidirectional network up to a point (best at about "
-        "2 steps forward and 5 backward, from memory), merged networks are better than either, and "
-        "the BRNN is best",
+        source="plots without numbers: a delay improves a unidirectional network up to a point "
+        "(the best delays, cited from memory, are about 2 time steps forward and 5 backward), "
+        "merged networks are better than either direction, and the BRNN is best",
         config="schuster1997",
         measures=(measure,),
         data=(data,),
@@ -30,8 +30,9 @@ def _table(
         machine="two CPU cores",
         sizes=("tiny",),
         seeds=5,
-        differs="The mlp and tdnn networks read ten time steps on either side. The merged networks "
-        "have the delay of each direction that is best on the validation split of the series. "
+        differs="The mlp and tdnn networks read ten time steps on either side of the current one. "
+        "The merged networks use, for each direction, the delay that is best on the validation "
+        "split of the series. "
         "Networks that are merged in one training run share no parameters, but share gradient "
         "clipping and the choice of the best checkpoint.",
         claims=claims,

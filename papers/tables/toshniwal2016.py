@@ -1,4 +1,4 @@
-"""Toshniwal & Livescu 2016: global against local attention for spelling to phonemes, CMUdict."""
+"""Toshniwal & Livescu 2016: global against local attention on CMUdict (spelling to phonemes)."""
 
 from papers.table import Row, Table
 
@@ -10,8 +10,8 @@ def _row(align: str, per: float, wer: float) -> Row:
 CMUDICT = Table(
     title="Global, local-m and local-p attention on CMUdict",
     source="Toshniwal & Livescu 2016, the same 12,000 test words of CMUdict (word error rates of "
-    "the single models are from memory); the Transformer's 20.6 is quoted for this split without a "
-    "source (the README of cmusphinx/g2p-seq2seq has 20.2)",
+    "the single models are cited from memory); the Transformer's 20.6 is quoted for this split "
+    "without a source (the README of cmusphinx/g2p-seq2seq reports 20.2)",
     config="toshniwal2016",
     measures=("wer", "per"),
     data=("cmudict",),

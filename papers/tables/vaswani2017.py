@@ -8,7 +8,8 @@ def _row(name: str, variant: str, bleu: float, perplexity: float | None = None) 
     return Row(name, {"variant": variant, "norm": "pre"}, {}, published, checkpoint="average")
 
 
-# Only the variations that also make sense for size=small, which has 4 heads and 4 layers.
+# The table contains only variations that are also meaningful for size=small, which has 4 heads and
+# 4 layers.
 TABLE3 = Table(
     title="Vaswani 2017, Table 3: variations on the Transformer",
     source="Table 3, English–German, newstest2013 (dev), BLEU",

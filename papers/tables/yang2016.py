@@ -12,7 +12,8 @@ FLAT = Table(
     minutes=1.0,
     same_data=True,
     sizes=("small",),
-    differs="Flat models read the first 400 words, HAN the first 40 sentences of up to 60 words.",
+    differs="Flat models read the first 400 words of a document. HAN reads the first 40 sentences, "
+    "and the first 60 words of each.",
     claims=(("BiLSTM, last state", "HAN"),),
     figures=("heat_maps",),
     rows=(

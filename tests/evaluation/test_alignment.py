@@ -18,20 +18,20 @@ def test_links_are_sure_or_possible():
 
 def test_each_target_word_is_linked_to_the_source_word_it_attends_to_most():
     attention = np.array([
-        [0.1, 0.8, 0.1],  # to the second word
-        [0.2, 0.2, 0.6],  # to </s>: no link
-        [0.0, 0.0, 0.0],  # an empty window: no link
-        [0.9, 0.1, 0.0],  # the row of </s>: no link
+        [0.1, 0.8, 0.1],  # linked to the second source word
+        [0.2, 0.2, 0.6],  # the largest weight is on </s>: no link
+        [0.0, 0.0, 0.0],  # an empty window of local attention: no link
+        [0.9, 0.1, 0.0],  # the target token is </s>: no link
     ])  # fmt: skip
     assert attention_links(attention, [0, 1], [0, 1, 2]) == {(1, 0)}
 
 
 def test_subwords_are_merged_into_words():
     attention = np.array([
-        [0.4, 0.3, 0.3, 0.0],  # first subword of the first word: .6 to the second source word
-        [0.5, 0.2, 0.2, 0.1],  # second subword
-        [0.1, 0.1, 0.1, 0.7],  # second word: to </s>
-        [0.0, 0.0, 0.0, 1.0],
+        [0.4, 0.3, 0.3, 0.0],  # first subword of the first target word
+        [0.5, 0.2, 0.2, 0.1],  # second subword: the sums are 0.9 and 1.0 for the source words
+        [0.1, 0.1, 0.1, 0.7],  # second target word: the largest weight is on </s>
+        [0.0, 0.0, 0.0, 1.0],  # </s>
     ])  # fmt: skip
     assert attention_links(attention, [0, 1, 1], [0, 0, 1]) == {(1, 0)}
 
@@ -58,9 +58,9 @@ def test_every_token_belongs_to_a_word(tokens, words, expected):
         ({(0, 0), (1, 1)}, 0.0),  # exactly the sure links
         ({(0, 0), (1, 1), (2, 1)}, 0.0),  # a possible link is not an error
         ({(0, 0)}, 1 - 2 / 3),  # a sure link is missing
-        ({(0, 1), (1, 0)}, 1.0),  # all wrong
-        ({(0, 0), (1, 1), (2, 2)}, 1 - 4 / 5),  # one wrong link
-        (set(), 1.0),
+        ({(0, 1), (1, 0)}, 1.0),  # all links are wrong
+        ({(0, 0), (1, 1), (2, 2)}, 1 - 4 / 5),  # one link is wrong
+        (set(), 1.0),  # no links
     ],
 )
 def test_error_rate_by_hand(guess, expected):

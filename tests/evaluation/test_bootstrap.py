@@ -1,4 +1,4 @@
-"""p-values are small where systems differ, and only there."""
+"""Tests of the paired bootstrap: p-values are small only for systems that differ."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 
 
 def random_statistics(count):
-    """The statistics of a system that is right half of the time."""
+    """Return the statistics of a system that is correct on a random half of the examples."""
     return mean_statistics((RNG.random(count) < 0.5).tolist())
 
 

@@ -1,4 +1,4 @@
-"""Every translation model trains, decodes, attends and is reported in the same way."""
+"""Every translation model can be trained, decoded and evaluated with the same functions."""
 
 import json
 
@@ -48,7 +48,7 @@ def make(name, cache):
 
 
 def record_results(monkeypatch, name):
-    """Return a list that receives the result of every call of a method of Evaluator."""
+    """Patch a method of Evaluator; return a list to which every call appends its result."""
     results, method = [], getattr(Evaluator, name)
 
     def recorded(*arguments, **options):
@@ -81,7 +81,7 @@ def test_a_run_from_training_to_report(name, cache, tmp_path, monkeypatch):
 
 
 def check_attention(hypotheses, forced, attends):
-    """Decoding has the attention that teacher forcing with the decoded tokens has."""
+    """Check that decoding and teacher forcing with the decoded tokens give equal attention."""
     assert len(hypotheses) == len(forced) == 4
     for hypothesis, named in zip(hypotheses, forced, strict=True):
         assert bool(named) == attends == (hypothesis.attention is not None)
@@ -91,7 +91,10 @@ def check_attention(hypotheses, forced, attends):
 
 
 def check_report(folder, name, attends):
-    """The report has scores, and statistics and pictures of every attention."""
+    """Check that the report has scores and, for models with attention, statistics and heat maps.
+
+    A Transformer has alignment errors and attention statistics for every layer and head.
+    """
     kept = json.loads((folder / "scores.json").read_text())
     assert np.isfinite(list(kept["scores"].values())).all()
     assert ("alignment_error" in kept["scores"]) == attends == bool(kept["attention"])
@@ -104,5 +107,5 @@ def check_report(folder, name, attends):
         for part in ("alignment_error", "attention"):
             assert set(kept[part]) == {"attention", "layer 0", "layer 1", *heads}
         errors = kept["alignment_error"]
-        assert errors["attention"] == errors["layer 1"]  # the last layer stands for the model
+        assert errors["attention"] == errors["layer 1"]  # the mean of the last layer's heads
         assert all(head in page for head in heads)

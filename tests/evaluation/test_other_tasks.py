@@ -1,4 +1,4 @@
-"""Training, scores, predictions, pictures and report.html of all tasks except translation."""
+"""Training, scores, predictions, plots and report.html of all tasks except translation."""
 
 import json
 import re
@@ -72,7 +72,7 @@ def test_a_run_from_corpus_to_page(name, tmp_path, alone):
     count = len(task.prepared.split("test"))
     assert (written.count("") if config.task == "labelling" else len(written)) == count
     page = content(workdir / "report.html")
-    pictured = name in ("series", "music")  # the page draws the attention of other examples itself
+    pictured = name in ("series", "music")  # for other tasks, the page draws the attention itself
     assert len(page["pictures"]) == pictured
     assert len(page["examples"]) == (0 if pictured else 3)
     assert {score["name"] for score in page["scores"]} == {METRICS[key].name for key in scores}
@@ -85,12 +85,12 @@ def test_predictions_come_in_the_corpus_order_from_several_devices(tmp_path, mes
     config = small_config("columns", tmp_path)
     config.data.update({"batch_size": 4, "batch_multiple": 2, "buckets": 2})
     task = make_task(config)
-    assert len(list(task.eval_batches("test"))) > 2  # which are not in the corpus' order
+    assert len(list(task.eval_batches("test"))) > 2  # buckets change the order of the examples
     params = jax.jit(task.init)(jax.random.key(0))
     losses, found = Predictor(task, mesh)(params, "test")
     sums, loss, predict = [], jax.jit(task.loss), jax.jit(task.predict)
     assert len(found) == len(task.prepared.split("test"))
-    for batch in task.eval_batches("test"):  # on one device, matched by index
+    for batch in task.eval_batches("test"):  # computed on one device and matched by index
         sums.append(loss(params, batch))
         labels = predict(params, batch)[0]["label"]
         for row, i in enumerate(batch["index"].tolist()):
@@ -105,7 +105,7 @@ CHUNKS = {
     "boundary": (["B-NP", "I-NP", "O"], ["B-NP", "O", "O"], (1, 1, 0)),
     "type": (["B-NP", "I-NP"], ["B-VP", "I-VP"], (1, 1, 0)),
     "cut in two": (["B-NP", "I-NP"], ["B-NP", "B-NP"], (1, 2, 0)),
-    "starts with I": (["O", "B-NP"], ["O", "I-NP"], (1, 1, 1)),  # conlleval starts a chunk there
+    "starts with I": (["O", "B-NP"], ["O", "I-NP"], (1, 1, 1)),  # I after O starts a chunk
     "type changes": (["B-NP", "B-VP"], ["B-NP", "I-VP"], (2, 2, 2)),
     "no chunk": (["B-NP", "O"], ["O", "O"], (1, 0, 0)),
 }
@@ -114,9 +114,8 @@ CHUNKS = {
 @pytest.mark.parametrize("name", CHUNKS)
 def test_chunks_are_counted_as_conlleval_does(name):
     gold, ours, (wanted, found, both) = CHUNKS[name]
-    scores = chunk_scores(
-        [gold, ["B-NP"]], [ours, ["B-NP"]], ["NP", "VP"]
-    )  # and one more correct chunk
+    # The second sentence adds one correct chunk, so that no score is undefined.
+    scores = chunk_scores([gold, ["B-NP"]], [ours, ["B-NP"]], ["NP", "VP"])
     precision, recall = (both + 1) / (found + 1), (both + 1) / (wanted + 1)
     assert scores["precision"] == pytest.approx(precision)
     assert scores["recall"] == pytest.approx(recall)
@@ -155,7 +154,7 @@ def test_scores_of_classes():
 
 @pytest.fixture(scope="module")
 def series_run(tmp_path_factory, alone):
-    """The config and the workdir of a trained labelling run."""
+    """Return the config and the workdir of a trained labelling run."""
     folder = tmp_path_factory.mktemp("series")
     config = small_config("series", folder / "corpus")
     train_run(config, folder / "run", alone)

@@ -1,4 +1,4 @@
-"""The report page in a real browser: the explorer, keyboard use, narrow screens and dark mode."""
+"""Tests of report.html in a real browser: explorer, keyboard use, narrow screens and dark mode."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def hypothesis(tokens, score, named, focus=0):
 
 
 def make_page(**changes):
-    """A page with all of its parts: two translations, one of a Transformer with two heads."""
+    """Return a page with all parts and two translations, one of them with two attention heads."""
     head = {"layer 0": WEIGHTS, "layer 0 head 0": WEIGHTS, "layer 0 head 1": WEIGHTS[::-1]}
     heads = {"attention": WEIGHTS, **head}
     bars = [
@@ -111,7 +111,7 @@ def driver(tmp_path_factory):
 
 @pytest.fixture
 def show(driver, tmp_path):
-    """A function that opens a page at a width and in a color scheme."""
+    """Return a function that opens a page with a given width and color scheme."""
 
     def open_page(page=None, width=1400, scheme="light"):
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
@@ -140,7 +140,7 @@ def weights(browser, side="source"):
 
 
 def marked(browser, selector):
-    """The numbers of the marked elements among those that the selector finds."""
+    """Return the indices of the marked elements among those that match the selector."""
     found = browser.find_elements("css selector", selector)
     return [i for i, node in enumerate(found) if "marked" in node.get_attribute("class").split()]
 
@@ -155,7 +155,7 @@ def point_at(browser, element):
 def test_the_page_opens_with_the_chosen_sentence_and_one_pinned_token(show):
     browser = show()
     assert texts(browser, "source") == ["the", "cat", "</s>"]
-    assert weights(browser) == [0.0, 0.05, 0.95]  # of the second target token
+    assert weights(browser) == [0.0, 0.05, 0.95]  # the weights of the second target token
     assert marked(browser, "#target .token") == marked(browser, "#heat .row-label") == [1]
     headings = [node.text for node in browser.find_elements("css selector", "h2")]
     assert headings[:2] == ["Translations", "Scores"]
@@ -176,7 +176,7 @@ def test_pointing_at_a_token_or_cell_shows_its_weights(show):
     )
     assert lit != dim and marked(browser, "#heat .row-label") == [0]
     point_at(browser, tokens(browser, "source")[2])
-    assert weights(browser, "target") == [0.1, 0.95]  # of the target tokens that attend to it
+    assert weights(browser, "target") == [0.1, 0.95]  # the weights that it receives
     assert marked(browser, "#heat .column-label") == [2]
     cells = browser.find_elements("css selector", "#heat .cell")
     assert len(cells) == 6
@@ -217,11 +217,11 @@ def test_the_page_can_be_used_by_keyboard(show):
     examples = browser.find_element("id", "list")
     examples.send_keys(Keys.ARROW_UP)
     assert texts(browser, "source") == ["猫", "が", "</s>"]
-    tokens(browser, "target")[0].send_keys(Keys.ARROW_LEFT)  # Arabic runs from right to left
+    tokens(browser, "target")[0].send_keys(Keys.ARROW_LEFT)  # Arabic is written right to left
     assert browser.switch_to.active_element == tokens(browser, "target")[1]
     assert weights(browser) == [0.0, 0.05, 0.95]
     browser.switch_to.active_element.send_keys(Keys.ENTER)
-    examples.send_keys("")  # moves the focus: the pinned token stays highlighted
+    examples.send_keys("")  # the focus moves to the list, and the pinned token stays highlighted
     assert weights(browser) == [0.0, 0.05, 0.95]
     browser.find_element("id", "find").send_keys("katze")
     assert len(browser.find_elements("css selector", "#list li")) == 1
@@ -239,7 +239,7 @@ def test_the_page_is_readable(show, width, scheme):
     browser = show(make_page(examples=[example], opening=0), width, scheme)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     script = "return document.querySelector('#heat .column-label').getBoundingClientRect().width"
-    assert browser.execute_script(script) >= 12  # pixels: labels do not overlap
+    assert browser.execute_script(script) >= 12  # pixels, so that labels do not overlap
     for selector in ("body", ".muted", "#source .token", ".row-label.marked", "th", "dt"):
         assert contrast(browser, selector) >= 4.5, selector  # WCAG AA
     assert len(browser.find_elements("css selector", ".bars .bar")) == 2
@@ -250,7 +250,8 @@ def test_the_page_is_readable(show, width, scheme):
         assert part in text
 
 
-# Draws the color of the text and of all backgrounds behind it, from the page to the element.
+# Return the luminance of an element's background and of its text. Colors may be translucent, so all
+# backgrounds from the page to the element are drawn on top of one another.
 CONTRAST = """
 const node = document.querySelector(arguments[0]), stack = [];
 for (let n = node; n; n = n.parentElement) stack.unshift(getComputedStyle(n).backgroundColor);
@@ -266,7 +267,7 @@ return [luminance(stack), luminance([...stack, getComputedStyle(node).color])];
 
 
 def contrast(browser, selector):
-    """The contrast ratio of an element's text, as WCAG defines it."""
+    """Return the contrast ratio of an element's text, as WCAG defines it."""
     low, high = sorted(browser.execute_script(CONTRAST, selector))
     return (high + 0.05) / (low + 0.05)
 

@@ -1,4 +1,4 @@
-"""The data of the report page: names of scores, charts, the opening example, comparisons."""
+"""Tests of the data of report.html: names of scores, charts, opening example, comparisons."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def test_every_metric_has_a_readable_label():
     assert METRICS["bleu"].label == "BLEU (sacreBLEU, 0–100, higher is better)"
     assert METRICS["perplexity"].label == "Perplexity (per token, lower is better)"
     assert METRICS["alignment_error"].label == "Alignment error rate (%, lower is better)"
-    assert METRICS["most_frequent"].direction == ""  # a baseline: it does not rate the model
+    assert METRICS["most_frequent"].direction == ""  # a baseline, which does not rate the model
     assert metric_of("a new score").label == "a new score"
     assert len({metric.name for metric in METRICS.values()}) == len(METRICS)
 
@@ -53,7 +53,7 @@ def test_positions_are_drawn_unless_they_are_tied():
 
 
 def example(target, heaviest, length=10, correct=True, weight=0.9):
-    """An example whose target token t has its largest weight at source position heaviest[t]."""
+    """Return an example in which target token t attends most to source position heaviest[t]."""
     source = [*(f"w{i}" for i in range(length - 1)), "</s>"]
     weights = np.full((len(target), length), (1 - weight) / (length - 1))
     weights[range(len(target)), heaviest] = weight
@@ -72,8 +72,9 @@ def focus_of(found):
 
 def test_the_highlighted_token_is_one_to_which_attention_moves_backward():
     assert focus_of(example(*REORDERED)) == 2
-    assert focus_of(example(["a", "b", "</s>"], [0, 1, 2])) == 0  # monotone
-    assert focus_of(example(["a", ".", "b", "</s>"], [3, 0, 4, 1])) == 0  # punctuation and </s>
+    assert focus_of(example(["a", "b", "</s>"], [0, 1, 2])) == 0  # attention is monotone
+    # Only punctuation and </s> attend backward, and they do not count.
+    assert focus_of(example(["a", ".", "b", "</s>"], [3, 0, 4, 1])) == 0
     assert focus_of(example(["a", "b", "c", "longer", "</s>"], [3, 2, 7, 5, 9])) == 3
     assert focus_of(example(["</s>"], [0])) == 0
 
@@ -83,8 +84,9 @@ def test_the_page_opens_with_a_correct_reordered_sentence_of_moderate_length():
     short, long = example(REORDERED[0], [0, 3, 2, 4], length=5), example(*REORDERED, length=40)
     wrong = example(*REORDERED, correct=False)
     assert opening_example([monotone, wrong, short, long, example(*REORDERED)]) == 4
-    assert opening_example([short, wrong, monotone]) == 2  # correct before reordered
-    assert opening_example([long, wrong]) == 1  # moderate before correct
+    # A correct example is preferred to a reordered one, and moderate length to a correct one.
+    assert opening_example([short, wrong, monotone]) == 2
+    assert opening_example([long, wrong]) == 1
     assert opening_example([]) == 0
     plain = {"source": ["a"] * 9, "correct": True, "hypotheses": [{"attention": {}, "tokens": []}]}
     assert opening_example([plain, plain]) == 0

@@ -1,4 +1,4 @@
-"""Scores of hypotheses against references."""
+"""Tests of the scores of hypotheses against references."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,8 @@ def test_tokenized_bleu_does_not_tokenize_and_ignores_case():
         ["Ein", "Hund", ",", "der", "läuft", "!"],
         ["ein", "Hund", ",", "der", "rennt", "!"],
     )
-    # 5, 3, 2 and 1 n-grams of 6, 5, 4 and 3 are in the reference; lengths are equal
+    # The reference contains 5 of 6 unigrams, 3 of 5 bigrams, 2 of 4 trigrams and 1 of 3 four-grams.
+    # The lengths are equal, so there is no brevity penalty.
     expected = 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
     np.testing.assert_allclose(tokenized_bleu([hypothesis], [[reference]]), expected)
     assert "case:lc" in signatures()["tokenized_bleu"]
@@ -54,7 +55,7 @@ def test_tokenized_bleu_does_not_tokenize_and_ignores_case():
     [
         ("K AE T", ["K AE T"], 0),
         ("K AE", ["K AE T"], 1 / 3),  # one deletion
-        ("K AH T S", ["K AE T"], 2 / 3),  # one substitution, one insertion
+        ("K AH T S", ["K AE T"], 2 / 3),  # one substitution and one insertion
         ("", ["K AE T"], 1),
         ("T AE K", ["K AE T"], 2 / 3),
         ("K AE T", ["D AO G", "K AE T S"], 1 / 4),  # the closest reference counts

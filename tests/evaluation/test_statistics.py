@@ -1,4 +1,4 @@
-"""Attention statistics, and scores of parts of a split."""
+"""Tests of attention statistics and of the scores of parts of a split."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Validation and reports of translation runs."""
+"""Tests of the validation and the reports of translation runs."""
 
 import json
 
@@ -18,7 +18,7 @@ from tasks.translation import Translation
 from training.devices import fit_rows, make_mesh
 
 
-@pytest.mark.parametrize("name", sorted(TOKENIZERS.keys() - {"plain"}))  # it cannot detokenize
+@pytest.mark.parametrize("name", sorted(TOKENIZERS.keys() - {"plain"}))  # plain cannot detokenize
 def test_a_perfect_translation_is_an_exact_match_with_every_tokenizer(name):
     line = "zwei jun@@ ge männer sind im frei@@ en" if name == "bpe" else "zwei junge Männer sind."
     vocabulary = WordVocabulary([], make_tokenizer(name, "de"), lowercase=False)

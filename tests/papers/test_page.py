@@ -1,4 +1,4 @@
-"""Tests of result pages: tables, verdicts, legends and significance tests."""
+"""Tests of results pages: tables, verdicts, legends and significance tests."""
 
 import json
 import re
@@ -34,8 +34,9 @@ def make_reports(**losses):
 
 
 HOLDS = "The published order holds"
-# Losses of the row `best`, the verdict and a detail of its text. The other rows are fixed: `middle`
-# has losses of 2.0 and 2.1, and `worst` of 3.0 and 3.1.
+# Each entry: the losses of row `best`, the expected verdict, and a phrase expected in its text. The
+# other rows are the same for all entries: the losses of `middle` are 2.0 and 2.1, and the losses of
+# `worst` are 3.0 and 3.1.
 VERDICTS = {
     "far better": ([1.0, 1.1], f"**{HOLDS}**", "2 of 2"),
     "a little better": (
@@ -78,13 +79,13 @@ def test_missing_rows_or_a_single_seed_prevent_a_verdict(tmp_path):
     assert order(plan, {}) == ""
 
 
-def test_rows_with_equal_published_figures_are_not_ranked(tmp_path):
+def test_rows_with_equal_published_results_are_not_ranked(tmp_path):
     rows = tuple(Row(row.name, row.arguments, {}, {"frame": 8.0}) for row in ROWS)
     plan, reports = make_cells_plan(tmp_path, rows), make_reports(worst=[3.0], middle=[2.0])
     assert comparisons(plan, reports) == [] and "do not rank" in order(plan, reports)
 
 
-def test_every_row_is_compared_with_all_rows_of_the_next_better_figure(tmp_path):
+def test_every_row_is_compared_with_all_rows_of_the_next_better_published_result(tmp_path):
     figures = {"worst": 9.0, "middle": 8.0, "best": 8.0}
     rows = tuple(Row(row.name, row.arguments, {}, {"frame": figures[row.name]}) for row in ROWS)
     reports = make_reports(worst=[3.0], middle=[2.0], best=[1.0])
@@ -105,7 +106,7 @@ def test_the_legend_names_the_significance_test(tmp_path):
     assert "p-value" not in legend(plan, reports, {"middle": "–", "best": "–"})
 
 
-def test_claims_without_published_figures_are_compared(tmp_path):
+def test_claims_without_published_results_are_compared(tmp_path):
     rows = tuple(Row(row.name, row.arguments) for row in ROWS)
     plan = make_cells_plan(tmp_path, rows, claims=(("worst", "best"), ("middle", "best")))
     (first, second) = comparisons(plan, make_reports(worst=[3.0], middle=[1.0], best=[2.0]))
@@ -144,7 +145,7 @@ def test_answers_are_compared_with_the_paired_bootstrap(tmp_path):
 
 
 def test_a_page_shows_missing_values_as_dashes(tmp_path):
-    # The reports contain only the first measure.
+    # The reports contain only the first of the two measures.
     plan = make_cells_plan(tmp_path, measures=("frame", "aer"))
     for row, seed in [(ROWS[0], 0), (ROWS[0], 1), (ROWS[1], 0)]:
         write_run(plan.run_folder(row, seed))

@@ -1,4 +1,4 @@
-"""Tests of reproduce.py: a small table from training to its page, and error messages."""
+"""Tests of reproduce.py: reproduce a small table from training to its page; error messages."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ QUICK = {
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
-    for name, value in ENVIRONMENT.items():  # subprocesses inherit it
+    for name, value in ENVIRONMENT.items():  # subprocesses inherit these variables
         monkeypatch.setenv(name, value)
     return make_tiny_plan(tmp_path)
 
@@ -76,7 +76,8 @@ def test_reproducing_a_table_writes_its_page(plan):
     kept = json.loads((plan.page_folder / "results.json").read_text())["rows"]
     assert len(kept["greedy"]["measured"]["bleu"]) == 1 and kept["greedy"]["facts"][0]["count"] > 0
 
-    # A second call does not score again, and another table does not train a shared run again.
+    # A second call does not score the rows again, and another table does not train the shared run
+    # again.
     times = {path: path.stat().st_mtime_ns for path in plan.folder.rglob("scores.json")}
     assert all("ter" not in json.loads(path.read_text("utf-8"))["scores"] for path in times)
     shared = dataclasses.replace(TABLE, rows=TABLE.rows[:1], figures=())
@@ -87,8 +88,8 @@ def test_reproducing_a_table_writes_its_page(plan):
     assert len(list(plan.folder.glob("runs/*/seed*/log.jsonl"))) == 1
 
 
-# Score the first row of the tiny table as reproduce.py does. This needs a separate process, because
-# the compilation cache must be configured before JAX is imported.
+# This program scores the first row of the tiny table with reproduce.py. It runs in a separate
+# process, because the compilation cache must be configured before JAX is imported.
 SCORE = """
 import program, reproduce
 from pathlib import Path
@@ -102,7 +103,10 @@ program.run(main, words=1)
 
 
 def score_in_a_new_process(folder):
-    """Score all runs without a report; return the entries of the default compilation cache."""
+    """In a new process, evaluate every run that has no report yet.
+
+    Return the file names in the default compilation cache.
+    """
     environment = {
         **{name: x for name, x in ENVIRONMENT.items() if name != "JAX_COMPILATION_CACHE_DIR"},
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "PYTHONPATH": str(ROOT),
@@ -117,7 +121,7 @@ def score_in_a_new_process(folder):
 
 
 def test_scoring_again_uses_the_compilation_cache(plan, tmp_path):
-    """program.run sets the cache folder before any module imports JAX."""
+    """Scoring a second time adds no files to the cache, so nothing is compiled again."""
     assert reproducing._train(plan, workers=1) == []
     first = score_in_a_new_process(tmp_path)
     (report,) = tmp_path.rglob("scores.json")
@@ -126,7 +130,7 @@ def test_scoring_again_uses_the_compilation_cache(plan, tmp_path):
 
 
 def test_importing_reproduce_does_not_import_jax():
-    """Otherwise the compilation cache would be configured too late."""
+    """If reproduce imported JAX, program.run would configure the compilation cache too late."""
     code = "import sys, reproduce; assert 'jax' not in sys.modules, 'jax was imported'"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60

@@ -8,7 +8,7 @@ from papers.scoring import KILLED, _score_all
 
 
 class Deadly:
-    """An object that ends the process that unpickles it."""
+    """An object that kills the process that unpickles it."""
 
     def __reduce__(self):
         return os._exit, (1,)

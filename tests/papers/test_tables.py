@@ -1,4 +1,4 @@
-"""Tests of the tables: all are found, and every row has a valid config."""
+"""Tests of papers/tables: all tables are found, and every row has a valid config."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_every_row_has_a_valid_config_for_every_corpus_and_size(target):
         plan = make_plan(target, table, "", size, Path("results"), 1, "")
         for row in rows:
             assert row.checkpoint != "average" or plan.config(row).train.keep > 1
-        # No two rows describe the same experiment.
+        # No two rows describe the same experiment, which would have the same report folder.
         assert len({plan.report_folder(row, 0) for row in rows}) == len(rows), size
 
 

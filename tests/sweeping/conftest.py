@@ -1,4 +1,4 @@
-"""Fixtures for the storage of studies: a SQLite file, and a PostgreSQL server."""
+"""Fixtures for the databases of studies: a SQLite file and a PostgreSQL server."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 
 def server_programs():
-    """Return the folder of PostgreSQL's server programs; on Debian it is not on the PATH."""
+    """Return the folder of PostgreSQL's server programs, which is not on Debian's PATH."""
     found = shutil.which("initdb")
     folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     return folders[-1] if folders else None

@@ -1,4 +1,4 @@
-"""Tests of leaderboards and plots, with records written by hand."""
+"""Tests of leaderboards and plots with handwritten records of trials."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Tests of sweep.py and reproduce.py without the packages that only they need."""
+"""Tests of sweep.py and reproduce.py if the packages that only they need are not installed."""
 
 import subprocess
 import sys

@@ -32,7 +32,7 @@ def complete(study, trial, score=1.0):
 
 
 def take_all(url, name, points, results):
-    """Take trials until none is left, and put them into `results`."""
+    """Take trials until none are left, and put their point keys and seeds into `results`."""
     study = open_study(url, name, points, seeds=2)
     while (trial := study.take()) is not None:
         results.put((trial.user_attrs["key"], trial.user_attrs["seed"]))
@@ -69,7 +69,7 @@ def test_the_trial_of_a_dead_worker_is_queued_again(url):
         alive.heartbeat(kept, 1.0)
     again = alive.take()
     assert again.user_attrs["key"] == lost.user_attrs["key"]
-    assert again.user_attrs["seconds"] == 12.5  # the time of the first attempt counts
+    assert again.user_attrs["seconds"] == 12.5  # the duration of the first attempt is kept
     complete(alive, kept)
     complete(alive, again)
     assert alive.over() and alive.take() is None
@@ -152,7 +152,7 @@ def test_the_median_pruner_prunes_worse_runs(file):
     trial = study.take()
     for n in (1, 2, 3):
         trial.report(2.0, n)
-    assert trial.should_prune()  # lower is better
+    assert trial.should_prune()  # a loss of 2 is worse than a loss of 1
 
 
 def test_pruned_points_get_no_further_seeds(file):

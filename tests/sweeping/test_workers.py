@@ -1,4 +1,4 @@
-"""Tests of workers, which read the log, the exit status and the last output line of a run."""
+"""Tests of workers, which evaluate the log, the exit status and the last output line of a run."""
 
 import fcntl
 import logging
@@ -19,7 +19,8 @@ from sweeping.watch import work
 from sweeping.workers import Worker
 
 BASE = Base("configs/luong2015.py", {}, {})
-# The beginning of a program that replaces train.py and writes the same log. It starts faster.
+# The beginning of a program that replaces train.py in these tests. It writes the same kind of log,
+# and starts faster.
 HEAD = """
 import json, signal, sys, time
 from pathlib import Path
@@ -34,7 +35,7 @@ write("run", 0, parameters=11, steps=30, epoch=10)
 
 @pytest.fixture
 def make_study(tmp_path, monkeypatch):
-    """Return a function that makes a study of two points, whose runs execute `program`."""
+    """Return a function that creates a study of two points whose runs execute `program`."""
     monkeypatch.setattr(workers, "POLL", 0.05)
 
     def make(program, **settings):
@@ -52,7 +53,7 @@ def make_study(tmp_path, monkeypatch):
 
 @pytest.fixture
 def sweep(tmp_path, make_study):
-    """Return a function that runs both points and returns their records."""
+    """Return a function that runs `program` for two points and returns the records."""
 
     def run(program, stop=None, **settings):
         study, event = make_study(program, **settings), threading.Event()
@@ -160,7 +161,7 @@ def test_cores_and_gpus_are_divided_among_workers(monkeypatch):
 
 def test_workers_on_one_gpu_divide_its_memory(monkeypatch):
     monkeypatch.setattr(devices, "_gpus", lambda: ["0"])
-    for name in devices.MEMORY:  # one at a time: JAX rejects both together
+    for name in devices.MEMORY:  # set one variable at a time, because JAX rejects both together
         monkeypatch.setenv(name, "0.4")
         assert machine_shares(2)[1].environment == {"CUDA_VISIBLE_DEVICES": "0", name: "0.200"}
         monkeypatch.setenv(name, "much")
@@ -217,7 +218,7 @@ def test_a_run_that_is_terminated_from_outside_is_resumed(sweep):
 
 
 def test_a_run_that_another_process_locked_first_is_queued_again(sweep):
-    """The first attempt finds the folder locked; the second finds it free."""
+    """The first attempt finds the folder locked, and the second attempt finds it unlocked."""
     records = sweep("""
         if not (folder / "late").exists():
             (folder / "late").touch()
