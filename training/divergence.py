@@ -5,6 +5,10 @@ from errors import UserError
 # A run has diverged if its losses are this many times the loss of its first training step.
 DIVERGED = 10.0
 _REMEDY = "lower optimizer.learning_rate or optimizer.clip_norm and train in a new workdir"
+_VALIDATION_REMEDY = (
+    "check the validation data for values that are not finite or very large, and use "
+    "model.dtype=float32 if it is bfloat16"
+)
 
 
 def has_diverged(first: float, training: float, validation: float) -> bool:
@@ -13,8 +17,7 @@ def has_diverged(first: float, training: float, validation: float) -> bool:
     `first` is the loss of the first training step, and `training` the mean since the last report.
     Both `training` and `validation` must exceed DIVERGED × |first|: overfitting raises only the
     validation loss, and a batch of outliers only the training loss. Losses below 1 count as 1, so
-    that a loss near zero or below, such as that of a regression, can vary freely. NaN exceeds any
-    limit.
+    that the small or negative losses of a regression can vary freely. NaN exceeds any limit.
     """
     limit = DIVERGED * max(abs(first), 1.0)
     return not (training <= limit or validation <= limit)
@@ -56,6 +59,22 @@ def none_finite(steps: int) -> UserError:
         f"no training step so far had a finite loss and gradient ({steps:,} steps): check the "
         "training data for values that are not finite or very large, lower model.init_scale, and "
         "use model.dtype=float32 if it is bfloat16"
+    )
+
+
+def validation_warning(step: int, loss: float) -> str:
+    """Return the warning for one evaluation whose loss is not finite."""
+    return f"warning: the validation loss at step {step:,} is {loss}; {_VALIDATION_REMEDY}"
+
+
+def no_validation_loss(step: int, training: float, kept: int | None) -> UserError:
+    """Return the error for a run in which no evaluation had a finite loss.
+
+    `training` is the mean training loss since the last report.
+    """
+    return UserError(
+        f"no evaluation until step {step:,} had a finite validation loss, although the training "
+        f"loss is {training:.4g}: {_VALIDATION_REMEDY} ({_kept(kept)})"
     )
 
 

@@ -24,7 +24,14 @@ from data.batches import train_iterator
 from errors import Stopped, stop_signals
 from training.checkpoints import Checkpoints
 from training.devices import abstract, batch_sharding, compiled, put, replicated, state_sharding
-from training.divergence import diverged, has_diverged, none_finite, skipping_error
+from training.divergence import (
+    diverged,
+    has_diverged,
+    no_validation_loss,
+    none_finite,
+    skipping_error,
+    validation_warning,
+)
 from training.hosts import first, together
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule
@@ -292,6 +299,8 @@ class Trainer:
         self.log.samples(number, samples)
         metric, loss = self.config.train.eval_metric, scores["loss"]
         self._check_divergence(number, loss)
+        if not math.isfinite(loss):
+            self.log.say(validation_warning(number, loss))
         score = -loss if metric == "loss" else scores[metric]
         self.progress = compare(self.progress, number, score, loss)
         self._cut_rate()
@@ -301,6 +310,8 @@ class Trainer:
             self.progress = self.progress._replace(done=True)
         if number >= self.steps:
             self.progress = self.progress._replace(done=True)
+        if self.progress.done and self.progress.best_step is None and not math.isfinite(loss):
+            raise no_validation_loss(number, self.training_loss, self.checkpoints.latest)
         self.checkpoints.save(self.state, self.progress)
 
     def _cut_rate(self) -> None:
@@ -344,9 +355,12 @@ class Trainer:
 
 
 def compare(progress: Progress, step: int, score: float, loss: float) -> Progress:
-    """Return the progress after an evaluation. A lower loss breaks ties; NaN is never better."""
+    """Return the progress after an evaluation.
+
+    A lower loss breaks ties. An evaluation whose score or loss is NaN is never the best one.
+    """
     tied = score == progress.best_score and loss < progress.best_loss
-    if score > progress.best_score or tied:
+    if not math.isnan(loss) and (score > progress.best_score or tied):
         return progress._replace(
             best_score=score, best_loss=loss, best_step=step, since_best=0, since_rate_cut=0
         )

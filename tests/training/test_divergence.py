@@ -13,7 +13,7 @@ from errors import Stopped, UserError
 from tests.toy import Exploding, Line, Points, constant_evaluation, toy_config
 from training.checkpoints import Checkpoints
 from training.divergence import has_diverged
-from training.loop import AHEAD, train
+from training.loop import AHEAD, Evaluation, train
 from training.step import CompiledStep
 from training.workdir import is_done
 
@@ -132,6 +132,44 @@ def test_a_run_with_negative_losses_is_complete(tmp_path, mesh):
     assert is_done(tmp_path)
 
 
+# Validation losses that are not finite, although the training loss is
+
+
+@pytest.mark.parametrize("patience", [0, 2])
+def test_a_run_without_a_finite_validation_loss_is_an_error(tmp_path, mesh, patience):
+    last = 10 if patience else 20
+    expected = (
+        rf"no evaluation until step {last} had a finite validation loss, although the training "
+        rf"loss is \d.*check the validation data.*checkpoint of step {last - 5} is kept"
+    )
+    for _ in range(2):  # restarting the run raises the same error
+        with pytest.raises(UserError, match=expected):
+            train(
+                Line(), constant_evaluation(math.nan), toy_config(patience=patience), tmp_path, mesh
+            )
+        assert not is_done(tmp_path)
+
+
+def test_a_validation_loss_that_is_not_finite_is_reported_and_never_the_best(
+    tmp_path, mesh, caplog
+):
+    results = iter([(2.0, 0.5), (math.nan, 0.9), (1.0, 0.7), (math.nan, 0.8)])
+
+    def evaluate(params):
+        loss, exact = next(results)
+        return Evaluation({"loss": loss, "exact": exact})
+
+    with caplog.at_level("INFO", "alignax"):
+        train(Line(), evaluate, toy_config(eval_metric="exact"), tmp_path, mesh)
+    warnings = [line for line in caplog.messages if line.startswith("warning: the validation loss")]
+    assert [line.partition(";")[0] for line in warnings] == [
+        "warning: the validation loss at step 10 is nan",
+        "warning: the validation loss at step 20 is nan",
+    ]
+    assert Checkpoints(tmp_path, read_only=True).find("best") == [15]
+    assert is_done(tmp_path)
+
+
 # Steps that are skipped because they are not finite
 
 
@@ -169,7 +207,7 @@ def test_skipped_steps_before_any_evaluation_save_the_last_finite_parameters(tmp
         train(Exploding(), constant_evaluation(1.0), config, tmp_path, mesh)
     last = read_log(tmp_path, "train")[-1]
     assert (last["loss"], last["skipped"]) == (None, 3)  # no step since the last report has a loss
-    with pytest.raises(UserError, match="11 consecutive"):  # also when it is started again
+    with pytest.raises(UserError, match="11 consecutive"):  # restarting the run raises it again
         train(Exploding(), constant_evaluation(1.0), config, tmp_path, mesh)
 
 
