@@ -118,12 +118,12 @@ def test_eval_without_a_report_names_the_scores(run, tmp_path):
     assert (folder / "scores.json").exists() and not (folder / "report.html").exists()
 
 
-# Mistakes that are reported before JAX is imported.
+# Mistakes that are reported before JAX is imported
 
 
 @pytest.fixture(scope="module")
 def train_without_jax(tmp_path_factory):
-    """A function that runs train.py where importing JAX fails, and returns its error message."""
+    """A function that runs train.py without JAX, checks that it fails, and returns its message."""
     folder = tmp_path_factory.mktemp("fake")
     (folder / "jax.py").write_text("raise SystemExit('JAX was imported')\n")
 
@@ -202,7 +202,7 @@ def test_a_user_config_file_is_loaded(parameters, first, arguments, train_withou
     flags = ["--config.train.keep=0", f"--config={path}{arguments}", "--config.seed=-4"]
     done = call("train.py", *flags, check=False)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    # The file is correct; both overrides apply, also the one before --config.
+    # Both overrides apply, even the one before --config.
     assert "config.train.keep=0" in done.stderr and "config.seed=-4" in done.stderr
     missing = train_without_jax(f"--config={path}{arguments}", "--workdir=")
     assert "--workdir is missing" in missing
@@ -233,6 +233,29 @@ def test_a_missing_import_in_a_config_file_is_one_message(train_without_jax, tmp
     path = config_file(tmp_path, "", "pass", remove="from configs.base import base_config\n")
     message = train_without_jax(f"--config={path}")
     assert f"{path}, line 6" in message and "base_config" in message
+
+
+# Sends Ctrl-C while it runs; like some extension modules, it replaces the KeyboardInterrupt.
+INTERRUPT = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except {caught}:
+    raise ImportError("error while initializing the extension")
+"""
+
+
+def test_ctrl_c_during_the_import_of_jax_is_one_message(tmp_path):
+    (tmp_path / "jax.py").write_text(INTERRUPT.format(caught="KeyboardInterrupt"))
+    flags = [LUONG, f"--workdir={tmp_path}/run"]
+    done = call("train.py", *flags, check=False, PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (1, "error: interrupted\n")
+
+
+def test_ctrl_c_while_the_config_is_loaded_is_one_message(tmp_path):
+    (tmp_path / "mine.py").write_text(INTERRUPT.format(caught="ImportError"))
+    done = call("train.py", f"--config={tmp_path}/mine.py", check=False)
+    assert (done.returncode, done.stderr) == (1, "error: interrupted\n")
 
 
 @pytest.mark.parametrize("program", ["train.py", "eval.py", "translate.py"])
