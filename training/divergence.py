@@ -5,10 +5,6 @@ from errors import UserError
 # A run has diverged if its losses are this many times the loss of its first training step.
 DIVERGED = 10.0
 _REMEDY = "lower optimizer.learning_rate or optimizer.clip_norm and train in a new workdir"
-_VALIDATION_REMEDY = (
-    "check the validation data for values that are not finite or very large, and use "
-    "model.dtype=float32 if it is bfloat16"
-)
 
 
 def has_diverged(first: float, training: float, validation: float) -> bool:
@@ -26,7 +22,7 @@ def has_diverged(first: float, training: float, validation: float) -> bool:
 def diverged(
     step: int, first: float, training: float, validation: float, kept: int | None
 ) -> UserError:
-    """Return the error for a run whose losses have grown far beyond the first one.
+    """Return the error for a run in which `has_diverged` is true.
 
     `kept` is the step of the latest checkpoint, or None if there is none.
     """
@@ -38,9 +34,9 @@ def diverged(
 
 
 def skipping_error(step: int, skipped: int, in_row: int, kept: int | None) -> UserError:
-    """Return the error for a run that has skipped train.max_skipped steps in a row.
+    """Return the error for a run that has skipped train.max_skipped training steps in a row.
 
-    `skipped` of the `step` training steps were skipped, `in_row` of them consecutively.
+    Of the first `step` training steps, `skipped` were skipped in total and `in_row` in a row.
     """
     if skipped == step:
         return none_finite(step)
@@ -51,15 +47,21 @@ def skipping_error(step: int, skipped: int, in_row: int, kept: int | None) -> Us
 
 
 def none_finite(steps: int) -> UserError:
-    """Return the error for a run whose steps have all been skipped.
+    """Return the error for a run whose training steps have all been skipped.
 
-    The learning rate cannot be the cause, because no update was ever applied.
+    The learning rate cannot be the cause, because no update was applied.
     """
     return UserError(
-        f"no training step so far had a finite loss and gradient ({steps:,} steps): check the "
+        f"none of the {steps:,} training steps had a finite loss and gradient: check the "
         "training data for values that are not finite or very large, lower model.init_scale, and "
         "use model.dtype=float32 if it is bfloat16"
     )
+
+
+_VALIDATION_REMEDY = (
+    "check the validation data for values that are not finite or very large, and use "
+    "model.dtype=float32 if it is bfloat16"
+)
 
 
 def validation_warning(step: int, loss: float) -> str:

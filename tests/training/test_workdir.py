@@ -49,11 +49,11 @@ def test_a_workdir_that_cannot_be_written_is_refused(config, tmp_path):
         raise AssertionError
 
 
-def test_a_damaged_json_file_is_named(config, tmp_path):
+def test_a_corrupt_json_file_is_named(config, tmp_path):
     for name in ("config.json", "run.json"):
         (tmp_path / name).write_text('{"cut')
         opened = open_workdir(tmp_path, config, [], "data-1")
-        with pytest.raises(UserError, match=rf"{tmp_path}/{name} is damaged"), opened:
+        with pytest.raises(UserError, match=rf"{tmp_path}/{name} is corrupt"), opened:
             raise AssertionError
         (tmp_path / name).unlink()
 
@@ -79,7 +79,7 @@ def test_a_run_is_done_while_its_final_checkpoint_exists(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"step": 10, "done"', '{"done": true}'])
-def test_a_damaged_status_is_not_done(tmp_path, text):
+def test_a_corrupt_status_is_not_done(tmp_path, text):
     (tmp_path / "status.json").write_text(text)
     assert not is_done(tmp_path)
 
