@@ -405,7 +405,7 @@ def test_two_runs_form_an_ensemble_and_give_several_hypotheses(run):
         (["--dictionary=nowhere.tsv", "--decode.replace_unknown=True"], ["cannot", "nowhere.tsv"]),
         (["--decode.bem=5"], ["'bem'", "beam"]),
         (["--attention=nowhere/a.jsonl"], ["cannot write", "nowhere/a.jsonl"]),
-        (["--pictures=README.md/a"], ["cannot write", "README.md/a"]),
+        (["--pictures=README.md/a"], ["cannot create", "README.md/a"]),
         (["--score=README.md"], ["1 lines", "README.md"]),
     ],
 )
