@@ -1,8 +1,8 @@
-"""Reference implementation of the recurrent models in NumPy and float64, position by position.
+"""Reference implementation of the recurrent models in NumPy and float64.
 
-It shares no code with models/: it processes single sentences in Python loops and reads parameters
-from dictionaries. Gradients of the models are compared with finite differences of these functions.
-tests/reference_transformer.py has the Transformer.
+It shares no code with models/: Python loops process single sentences, one position at a time, and
+parameters are read from dictionaries. Gradients of the models are compared with finite differences
+of these functions. tests/reference_transformer.py contains the Transformer.
 """
 
 import jax
@@ -25,7 +25,7 @@ def as_float64(tree):
 
 
 def check_gradient(loss, tree, gradient, rng, eps=1e-6):
-    """Compare `gradient` with a finite difference of `loss` along a random direction."""
+    """Check that `gradient` matches a finite difference of `loss` along a random direction."""
     leaves, structure = jax.tree.flatten(tree)
     direction = [rng.normal(size=leaf.shape) for leaf in leaves]
 
@@ -114,7 +114,7 @@ def score(name, w, h, memory):
 
 
 def align(settings, w, h, keys, t):
-    """Return the attention weights of decoder state h at target position t (from 0)."""
+    """Return the attention weights for the decoder state h at target position t, from 0."""
     length, D = len(keys), settings.D
     scores = score(settings.score, w.get("score", {}), h, keys)
     if settings.align in ("global", "hard"):
@@ -136,7 +136,7 @@ def align(settings, w, h, keys, t):
 
 
 def attend(settings, w, h, memory, t):
-    """Return the context and the attention weights; hard attention selects the argmax."""
+    """Return the context vector and the attention weights; hard attention selects the argmax."""
     keys, values = memory, memory
     if settings.key_value == "split":
         keys, values = np.split(memory, 2, axis=1)
@@ -220,7 +220,7 @@ def window(xs, t, width):
 
 
 def windowed(w, xs, windows):
-    """Compute the windowed MLP or the time-delay network, time step by time step."""
+    """Return the features of the windowed MLP or the time-delay network for every time step."""
     for i, width in enumerate(windows):
         kernel, bias = w[f"layer{i}"]["kernel"], w[f"layer{i}"]["bias"]
         xs = np.array([
@@ -231,7 +231,7 @@ def windowed(w, xs, windows):
 
 
 def delayed(cell, w, xs, layers, delay, reverse):
-    """Return the states after `delay` further time steps; after the end, inputs are zeros."""
+    """Return, for every time step t, the state at t + delay; inputs after the end are zeros."""
     zeros = np.zeros((delay, xs.shape[1]))
     padded = [zeros, xs] if reverse else [xs, zeros]
     states, _ = stack(cell, w["stack"], np.concatenate(padded), layers, reverse=reverse)
@@ -268,7 +268,7 @@ def tagger(params, model, xs, network=None):
 
 
 def sentence(params, model, words):
-    """Return the logits of one sentence and, with attention pooling, the weights of its hops."""
+    """Return the logits of one sentence, and the attention weights [hop, position] or None."""
     embedded = params["embed"]["embedding"][words]
     states, finals = stack(model.cell, params["stack"], embedded, model.layers, bidirectional=True)
     hops = None
@@ -310,7 +310,10 @@ def han(params, model, document):
 
 
 def reader(params, model, passage, query):
-    """Return the attention weights s over a passage, and α and β (None for attention_sum)."""
+    """Return the attention weights s over a passage, and α and β of attention over attention.
+
+    α and β are None for the attention-sum reader.
+    """
 
     def read(words):
         embedded = params["embed"]["embedding"][words]

@@ -63,7 +63,7 @@ def questions(folder: Path, rng: np.random.Generator) -> None:
 
 
 SPLITS = {"train": "traindata", "valid": "validdata", "test": "testdata"}
-# Config module, config arguments, function that writes the corpus, and overridden config fields.
+# By task: config module, config arguments, function that writes the corpus, overridden fields.
 TASKS = {
     "series": (schuster1997, "data=series,network=merged", None, {}),
     "classes": (schuster1997, "data=series_classes,network=tdnn", None, {}),

@@ -1,4 +1,4 @@
-"""The programs as a user runs them, each in a new process."""
+"""Tests of the programs as a user runs them, each in a new process."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from tests.programs import ENVIRONMENT, ROOT, SMALL, Conversation, call
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("a run")  # a path that the shell command must quote
+    workdir = tmp_path_factory.mktemp("a run")  # the space must be quoted in a shell command
     flags = [*SMALL, f"--config.data.cache={workdir}/cache", f"--workdir={workdir}/run"]
     return flags, workdir / "run", call("train.py", *flags)
 
@@ -76,7 +76,7 @@ def test_a_changed_corpus_is_refused_and_a_missing_one_leaves_no_workdir(tmp_pat
     for split, lines in (("train", 40), ("valid", 4), ("test", 4)):
         text = "".join(f"{i % 2}\tword {i}\n" for i in range(lines))
         (tmp_path / f"{split}.tsv").write_text(text)
-    (tmp_path / "mine.py").write_text(CLASSIFIER)  # a user's config file works like ours
+    (tmp_path / "mine.py").write_text(CLASSIFIER)  # a config file of the user
     flags = [
         f"--config={tmp_path}/mine.py", f"--config.data.cache={tmp_path}/cache",
         f"--workdir={tmp_path}/run",
@@ -315,7 +315,7 @@ def conversation(run):
 
 
 def translations(shown):
-    """Return the lines between the echo of a typed line and the next prompt."""
+    """Return the output lines between the typed line, which the terminal echoes, and the prompt."""
     text = re.sub(rb"\x1b\[[0-?]*[@-~]", b"", shown)
     return [line for line in text.replace(b"\r", b"\n").split(b"\n")[1:] if line.strip(b" >")]
 
@@ -358,7 +358,7 @@ def test_escape_sequences_in_a_file_are_not_translated(run, tmp_path):
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert records[0]["source"] == records[2]["source"]
     numbers = [records[0]["score"], *np.ravel(records[0]["attention"])]
-    assert all(len(str(abs(x))) <= 11 for x in numbers)  # rounded
+    assert all(len(str(abs(x))) <= 11 for x in numbers)  # numbers are rounded
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_two_runs_in_one_workdir_are_refused(config, tmp_path):
     again = open_workdir(tmp_path, config, [], "data-1")
     with open_workdir(tmp_path, config, [], "data-1"), refused, again:
         raise AssertionError
-    with open_workdir(tmp_path, config, [], "data-1"):  # the first has ended
+    with open_workdir(tmp_path, config, [], "data-1"):  # the first run has ended
         assert len(json.loads((tmp_path / "run.json").read_text())) == 2
 
 
@@ -85,7 +85,7 @@ def test_a_corrupt_status_is_not_done(tmp_path, text):
 
 
 def test_importing_workdir_does_not_import_jax():
-    """The compilation cache is configured before JAX is imported."""
+    """The compilation cache must be configured before JAX is imported."""
     program = "import sys, training.workdir; print('jax' in sys.modules, 'orbax' in sys.modules)"
     command = [sys.executable, "-c", program]
     assert (
