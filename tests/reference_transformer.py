@@ -82,7 +82,7 @@ def sinusoid(position, features):
 
 
 def transformer(params, model, source, target_in):
-    """Return the logits and cross-attention weights [layers, heads, target, source] of a pair."""
+    """Return the logits and cross-attention [layers, heads, target, source] of a sentence pair."""
     pre, d = model.norm == "pre", model.features
     source_table = params["source_embed"]["embedding"]
     target_table = source_table

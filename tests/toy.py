@@ -1,4 +1,4 @@
-"""A toy task that compiles fast, for tests of the trainer: fit a line to points."""
+"""Toy task for tests of the trainer: fit a line to points. It compiles fast."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -41,7 +41,7 @@ class Line:
 
 
 class Exploding(Line):
-    """The task `Line` with NaN in the fifth and all later batches."""
+    """The same task, with NaN in all batches except the first four."""
 
     def train_batches(self, seed, host, hosts):
         class From5(Points):
