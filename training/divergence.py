@@ -52,7 +52,7 @@ def none_finite(steps: int) -> UserError:
     The learning rate cannot be the cause, because no update was applied.
     """
     return UserError(
-        f"none of the {steps:,} training steps had a finite loss and gradient: check the "
+        f"no training step so far had a finite loss and gradient ({steps:,} steps): check the "
         "training data for values that are not finite or very large, lower model.init_scale, and "
         "use model.dtype=float32 if it is bfloat16"
     )

@@ -215,7 +215,7 @@ def test_skipped_steps_before_any_evaluation_save_the_last_finite_parameters(tmp
 @pytest.mark.parametrize("steps", [2, 100])
 def test_a_run_without_any_finite_step_does_not_blame_the_learning_rate(tmp_path, mesh, steps):
     config = toy_config(max_skipped=3, steps=steps, eval_every=50)
-    expected = rf"none of the {min(3, steps)} training steps had a finite loss and gradient"
+    expected = rf"no training step so far had a finite loss and gradient \({min(3, steps)} steps\)"
     with pytest.raises(UserError, match=expected) as error:
         train(NotFinite(lambda index: True), constant_evaluation(1.0), config, tmp_path, mesh)
     message = str(error.value)
