@@ -1,4 +1,4 @@
-"""Errors that programs report as one message, and checks that raise them."""
+"""Errors that programs print without a traceback, and functions that raise or handle them."""
 
 import contextlib
 import importlib.util
@@ -40,7 +40,10 @@ def require_packages(user: str, *names: str) -> None:
 
 @contextlib.contextmanager
 def stop_signals(message: str) -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM in the yielded list; a second signal ends the program at once."""
+    """Yield a list to which SIGINT and SIGTERM append their numbers instead of ending the program.
+
+    `message` is printed when a signal arrives. A second signal of the same kind ends the program.
+    """
     received: list[int] = []
     previous = {}
 
@@ -50,7 +53,7 @@ def stop_signals(message: str) -> Iterator[list[int]]:
         signal.signal(number, previous[number])
 
     try:
-        if threading.current_thread() is threading.main_thread():  # only it can handle signals
+        if threading.current_thread() is threading.main_thread():  # others cannot set handlers
             for number in (signal.SIGINT, signal.SIGTERM):
                 previous[number] = signal.signal(number, handle)
         yield received

@@ -3,18 +3,19 @@
 python eval.py --workdir=runs/a --split=test
 
 Prints the scores and writes them to WORKDIR/eval/SPLIT: scores.json, hypotheses.txt or
-predictions.txt, report.html, and pictures (attention-*.png, heads-*.png for a Transformer,
-prediction-*.png). An earlier report in that folder is replaced. To compare two ways of decoding,
-write one report to another folder with --out, and pass that folder to the other with --against.
+predictions.txt, report.html, and plots (attention-*.png, heads-*.png for a Transformer,
+prediction-*.png). An earlier report in that folder is replaced. To compare two decode settings,
+write the first report to another folder with --out=FOLDER, and the second with --against=FOLDER.
 
-Scores of translation: perplexity, BLEU (sacreBLEU's and tokenized), chrF, TER, exact match, token
+Scores for translation: perplexity, BLEU (sacreBLEU's and tokenized), chrF, TER, exact match, token
 error rate and alignment error rate. Decoding follows the run's config.decode; flags such as
 --decode.beam=5 override it.
 
-Scores of other tasks: the loss (scores.json describes it), accuracy, precision, recall and F1 of
-chunks, error rate and macro F1 of classes, and the accuracy of a cloze's most frequent candidate.
-predictions.txt has one line per text or question (prediction, its probability, gold, query), or one
-line per time step with a blank line between sequences (word, gold, prediction; or values).
+Scores for other tasks: the loss (scores.json describes it), accuracy, precision, recall and F1 of
+chunks, error rate and macro F1 of classes, and, for cloze questions, the accuracy of choosing the
+most frequent candidate. predictions.txt has one line per text (prediction, its probability, gold
+label), one line per question (the same and the query), or one line per time step (word, gold label
+and prediction, or the predicted values) with a blank line between sequences.
 """
 
 from pathlib import Path
@@ -29,7 +30,7 @@ from errors import UserError
 if TYPE_CHECKING:
     from evaluation.results import Wanted
 
-_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of a run that train.py wrote.")
+_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of a run that train.py created.")
 _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Split to score.")
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
@@ -42,7 +43,7 @@ _DATA_DIR = flags.DEFINE_string(
 )
 _OUT = flags.DEFINE_string("out", "", "Folder of the report (default: WORKDIR/eval/SPLIT).")
 _PICTURES = flags.DEFINE_integer(
-    "pictures", 4, "Number of examples to draw as PNG files.", lower_bound=0
+    "pictures", 4, "Number of examples to plot as PNG files.", lower_bound=0
 )
 _REPORT = flags.DEFINE_boolean("report", True, "Write report.html.")
 _SENTENCES = flags.DEFINE_integer(
@@ -54,8 +55,8 @@ _BEAMS = flags.DEFINE_list(
 _AGAINST = flags.DEFINE_string(
     "against",
     "",
-    "Translation: workdir of another run that eval.py has scored, or its --out folder, to compare "
-    "with.",
+    "Translation: compare with another run that eval.py has scored; give its workdir, or the "
+    "folder that was its --out.",
 )
 program.define_decode()
 
@@ -75,12 +76,12 @@ def main() -> None:
 
 
 def _wanted(config: Config, workdir: Path) -> "Wanted":
-    """Check the flags and return the report that they ask for."""
+    """Check the flags and return the settings of the report."""
     from evaluation.results import Wanted
 
     if config.task != "translation" and (_BEAMS.value or _AGAINST.value):
         raise UserError(
-            f"--beams and --against need a translation run, and this is a {config.task} run: leave "
+            f"--beams and --against need a translation run, but this is a {config.task} run: leave "
             "them out"
         )
     return Wanted(
@@ -95,7 +96,7 @@ def _wanted(config: Config, workdir: Path) -> "Wanted":
 
 
 def _scored(other: Path) -> Path:
-    """Return the report folder of another run, or `other` itself if it is one."""
+    """Return `other` if it is the folder of a report, else the report folder of the run `other`."""
     is_report = (other / "hypotheses.txt").exists()
     return other if is_report else other / "eval" / _SPLIT.value
 
@@ -103,7 +104,7 @@ def _scored(other: Path) -> Path:
 def _widths() -> list[int]:
     if not all(width.isdecimal() and int(width) > 0 for width in _BEAMS.value):
         raise UserError(
-            f"--beams={','.join(_BEAMS.value)}: write beam widths, such as --beams=1,2,5"
+            f"--beams={','.join(_BEAMS.value)} is invalid: list beam widths, such as --beams=1,2,5"
         )
     return [int(width) for width in _BEAMS.value]
 

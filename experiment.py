@@ -19,7 +19,7 @@ from training.workdir import VOCABULARY_FOLDER, check_workdir, open_workdir, wri
 
 
 def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str] = ()) -> None:
-    """Train to the end, from the latest checkpoint of `workdir` if there is one."""
+    """Train a run to the end, starting from the latest checkpoint in `workdir` if there is one."""
     with together():
         check_workdir(workdir, config)
         check_rows(mesh, config)

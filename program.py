@@ -1,14 +1,15 @@
-"""Code that the programs share: flags, the checked config, and errors as one message."""
+"""Code shared by all programs: flags, loading and checking the config, and error messages."""
 
 import contextlib
 import dataclasses
 import logging
 import os
 import platform
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import absl.logging
 from absl import app, flags
@@ -31,13 +32,13 @@ _NO_CONFIG = "--config is missing: name a file, such as --config=configs/luong20
 
 
 def define_config() -> None:
-    """Define --config. `_load_config` replaces it by the config and its overrides."""
+    """Define --config, which `_load_config` replaces with flags for all config fields."""
     flags.DEFINE_string("config", None, _CONFIG_HELP)
     _show_in_help("config")
 
 
 def _show_in_help(*names: str) -> None:
-    """List flags of this module in --help, which lists only those of the program's file."""
+    """Show flags of this module in --help, which otherwise shows only those of the program."""
     for name in names:
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
@@ -45,8 +46,8 @@ def _show_in_help(*names: str) -> None:
 def define_hosts() -> None:
     """Define the flags of multi-host runs."""
     flags.DEFINE_bool(
-        "distributed", False, "This process is one of several that JAX detects by itself: under "
-        "SLURM, Open MPI or Kubernetes, or on Cloud TPU.",
+        "distributed", False, "Multi-host runs: let JAX find the other processes, under SLURM, "
+        "Open MPI or Kubernetes, or on Cloud TPU.",
     )  # fmt: skip
     flags.DEFINE_string("coordinator", None, "Multi-host runs: HOST:PORT of the first process.")
     flags.DEFINE_integer("processes", None, "Multi-host runs: number of processes.", lower_bound=1)
@@ -57,7 +58,7 @@ def define_hosts() -> None:
 
 
 def connect_hosts() -> None:
-    """Join the other processes of the run, if the command line names any."""
+    """Connect the processes of a multi-host run, if its flags are given."""
     names = ("coordinator", "processes", "process")
     given = [flags.FLAGS[name].value for name in names]
     missing = [name for name, value in zip(names, given, strict=True) if value is None]
@@ -76,10 +77,10 @@ def connect_hosts() -> None:
 def define_decode() -> None:
     """Define --decode.FIELD for the fields of config.decode."""
     decode = base_config().decode
-    for word in sys.argv[1:]:  # checked first, because the definition itself reads sys.argv
+    for word in sys.argv[1:]:  # checked before the definition, which parses sys.argv
         name = word.lstrip("-").partition("=")[0]
         if name.startswith("decode.") and name[7:] not in decode:
-            _fail(f"decode has no field {name[7:]!r}: it has {', '.join(decode)}")
+            _fail(f"decode has no field {name[7:]!r}: its fields are {', '.join(decode)}")
     config_flags.DEFINE_config_dict(
         "decode",
         decode,
@@ -90,9 +91,9 @@ def define_decode() -> None:
 
 
 def decode_settings(config: Config) -> Config:
-    """Return the run's decode settings with the overrides of the command line, and check them.
+    """Apply the --decode overrides to the run's decode settings, check and return them.
 
-    Return None for a task without decoding.
+    Return None if the run's task has no decoding.
     """
     changes = config_flags.get_override_values(flags.FLAGS["decode"])
     if "decode" not in config:
@@ -110,21 +111,25 @@ def decode_settings(config: Config) -> Config:
 def run(main: Callable[..., None], words: int = 0) -> None:
     """Run a program that takes at most `words` positional arguments.
 
-    A UserError, and an error that a user can act on, ends it with one message and status 1.
+    A UserError, or another error with a known remedy, ends the program with a one-line message and
+    exit status 1.
     """
 
     def guarded(argv: list[str]) -> None:
         if len(argv) > 1 + words:
             _fail(f"unexpected argument {argv[1 + words]!r}: write flags as --name=value")
         _show_messages()
-        # Dispatching a step must not wait for the thread that reads batches (docs/performance.md).
+        # The thread that reads batches must not delay the dispatch of training steps
+        # (docs/performance.md).
         sys.setswitchinterval(5e-4)
         try:
             main(*argv[1:])
         except UserError as error:
             _fail(str(error))
         except MemoryError as error:
-            _fail(f"{error or 'there is not enough memory'}: make the model or its batches smaller")
+            _fail(
+                f"{error or 'there is not enough memory'}: reduce data.batch_size or the model size"
+            )
         except RuntimeError as error:  # includes JAX's errors, without importing JAX
             message = _explained(error)
             if not message:
@@ -132,36 +137,51 @@ def run(main: Callable[..., None], words: int = 0) -> None:
             _fail(message)
         except Stopped as stopped:
             sys.stderr.write(f"{stopped}\n")
-            sys.exit(128 + stopped.number)  # the shell's convention for an interrupted run
-        except KeyboardInterrupt:
-            _fail("interrupted")
-        except BrokenPipeError:  # the reader of our output has closed it
+            sys.exit(128 + stopped.number)  # the status that shells use for a signal
+        except BrokenPipeError:  # the program that reads the output has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     # JAX reads this when it is imported, which programs do inside main.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILATIONS.absolute()))
-    app.run(guarded, flags_parser=_parse_flags)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        app.run(guarded, flags_parser=_parse_flags)
+    except KeyboardInterrupt:
+        _fail("interrupted")
+
+
+def _interrupt(number: int, frame: Any) -> NoReturn:
+    """Handle Ctrl-C: raise KeyboardInterrupt, or exit if the program is importing modules.
+
+    Extension modules turn an exception during their import into an ImportError or a crash.
+    """
+    while frame:
+        if "importlib._bootstrap" in frame.f_code.co_filename:
+            _fail("interrupted")
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def _explained(error: RuntimeError) -> str:
-    """Return advice about an error that JAX raised, or "" if there is none."""
+    """Return a message with advice about an error that JAX raised; "" if the error is unknown."""
     text = str(error)
     if "BF16" in text and "Unsupported element type" in text:
-        return "XLA has no bfloat16 for this CPU: set --config.model.dtype=float32"
+        return "XLA does not support bfloat16 on this CPU: set --config.model.dtype=float32"
     if any(word in text for word in ("Gloo", "NCCL", "heartbeat")):
         return (
-            f"another process of this run has stopped ({first_line(error)}): start all of them "
-            "again with the same command, to continue from the latest checkpoint"
+            f"another process of this run has stopped ({first_line(error)}): start all "
+            "processes again with the same command to resume from the latest checkpoint"
         )
     if any(words in text for words in ("Unable to initialize backend", "initialize BLAS")):
         return (
             f"JAX cannot use the device ({first_line(error)}): another program may use all of its "
-            "memory (see nvidia-smi for a GPU); JAX_PLATFORMS=cpu runs without it"
+            "memory (see nvidia-smi for a GPU); set JAX_PLATFORMS=cpu to use the CPU instead"
         )
     if "RESOURCE_EXHAUSTED" in text:
         return (
-            f"the device has too little memory ({first_line(error)}): make data.batch_size, or "
-            "decode.beam and decode.batch, smaller"
+            f"the device is out of memory ({first_line(error)}): reduce data.batch_size for "
+            "training, or decode.beam or decode.batch for decoding"
         )
     return ""
 
@@ -174,7 +194,7 @@ def folder(name: str | None, what: str = "run") -> Path:
 
 
 def checked_config() -> tuple[Config, list[str]]:
-    """Return the config of the command line, checked, and the flags that describe it."""
+    """Check and return the config of the command line, with the flags that define it."""
     if not _given.file:
         raise UserError(_NO_CONFIG)
     config = flags.FLAGS["config"].value
@@ -184,10 +204,10 @@ def checked_config() -> tuple[Config, list[str]]:
 
 @dataclasses.dataclass
 class ConfigFlags:
-    """The config file, its arguments and the overrides of a command line."""
+    """The parts of a command line that define the config."""
 
     file: str = ""
-    arguments: str = ""  # the part of --config after the colon
+    arguments: str = ""  # ARGUMENTS in --config=FILE:ARGUMENTS
     overrides: list[str] = dataclasses.field(default_factory=list)  # --config.FIELD=VALUE
 
     @property
@@ -196,7 +216,7 @@ class ConfigFlags:
         return [f"--config={value}", *self.overrides]
 
 
-_given = ConfigFlags()  # set when flags are parsed
+_given = ConfigFlags()  # set by _load_config
 
 
 def given_config() -> ConfigFlags:
@@ -214,7 +234,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
     except flags.Error as error:
         _fail(str(error).removeprefix("flag "))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        _fail(f"a --config override has a wrong value: {first_line(error)}")
+        _fail(f"a --config override has an invalid value: {first_line(error)}")
 
 
 def _load_config(argv: list[str]) -> list[str]:
@@ -234,7 +254,7 @@ def _load_config(argv: list[str]) -> list[str]:
 
 
 def _config_value(argv: list[str]) -> str:
-    """Return the value of --config, the last one if it is given twice."""
+    """Return the value of --config; the last one counts if it is given twice."""
     value = ""
     for word, following in zip(argv[1:], [*argv[2:], ""], strict=False):
         name, equals, given = word.partition("=")
@@ -279,8 +299,11 @@ def _show_messages() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    """Exit immediately: joining worker threads could only append tracebacks to the message."""
+    """Print an error message and exit with status 1.
+
+    Exit immediately: joining worker threads could only append tracebacks to the message.
+    """
     sys.stderr.write(f"error: {message}\n")
-    with contextlib.suppress(OSError):  # the reader may have gone
+    with contextlib.suppress(OSError):  # the program that reads the output may have ended
         sys.stdout.flush()
     os._exit(1)

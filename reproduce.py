@@ -1,10 +1,11 @@
-"""Train and score every row of a paper's table, and compare the results with the paper's figures.
+"""Train and score every row of a paper's table, and compare the results with the published ones.
 
 python reproduce.py --list
 python reproduce.py luong2015.table4 --data=multi30k_de_en --size=small --seeds=3
 
-The results are written to WORKDIR/TARGET,DATA,SIZE/page.md. Finished runs and reports are kept: the
-same command continues after an interruption, and tables share the runs that they have in common.
+The results are written to WORKDIR/TARGET,DATA,SIZE/page.md. Complete runs and
+reports are reused: run the same command again to continue after an interruption. Tables share runs
+that have the same config.
 """
 
 import difflib
@@ -75,7 +76,10 @@ def main(target: str = "") -> None:
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot write to --workdir={plan.folder}: {error.strerror}") from error
+        raise UserError(
+            f"cannot create the folder {plan.folder}: {error.strerror}; set --workdir to a folder "
+            "that you can write to"
+        ) from error
     command = shlex.join(["python", "reproduce.py", *sys.argv[1:]])
     page = reproduce(plan, _WORKERS.value, command)
     print(page.read_text("utf-8"))
@@ -93,7 +97,7 @@ def _check_corpus(plan: Plan) -> None:
 
 
 def reproduce(plan: Plan, workers: int, command: str) -> Path:
-    """Train all missing runs, write all missing reports and the page; return its path."""
+    """Train all missing runs, write all missing reports and the page; return the page's path."""
     failed = _train(plan, workers)
     from papers.page import write_page
     from papers.scoring import read_reports, score_plan
@@ -103,7 +107,7 @@ def reproduce(plan: Plan, workers: int, command: str) -> Path:
     if failed:
         raise UserError(
             f"{len(failed)} runs or reports failed and are missing in {page}; run the same command "
-            f"to retry them. The first error is: {failed[0]}"
+            f"again to retry them. The first error is: {failed[0]}"
         )
     return page
 
@@ -111,7 +115,7 @@ def reproduce(plan: Plan, workers: int, command: str) -> Path:
 def _train(plan: Plan, workers: int) -> list[str]:
     """Train all missing runs with the workers of a sweep; return the errors of failed runs.
 
-    The study is temporary, because the run folders show which runs are done.
+    The Optuna study is discarded afterwards: the run folders record which runs are done.
     """
     runs, untrained = plan.runs(), plan.untrained()
     if not untrained:
@@ -180,7 +184,7 @@ def _show_plan(plan: Plan, workers: int) -> None:
     print(
         f"estimated time of one run of {found.steps:,} steps: {duration(found.seconds)}, with one "
         f"evaluation\nestimated time of all runs with --workers={workers}: {whole}, if all runs "
-        "cost as much as the first, without scoring"
+        "take as long as this one (scoring is not included)"
     )
 
 

@@ -3,8 +3,8 @@ r"""Train a config with many different settings (the points of a sweep) and rank
 python sweep.py --config=configs/luong2015.py:data=dates \
     --sweep=configs/sweeps/luong2015_windows.py --workdir=sweeps/windows --workers=2
 
-The same command continues an interrupted sweep. The ranking is written to WORKDIR/leaderboard.md.
-docs/sweeps.md explains how to write a sweep file.
+Run the same command again to resume an interrupted sweep. The ranking is written to
+WORKDIR/leaderboard.md. docs/sweeps.md explains how to write a sweep file.
 """
 
 from pathlib import Path
@@ -40,9 +40,14 @@ _SEEDS = flags.DEFINE_integer(
     "seeds", 1, "Number of runs per point, with seeds 0, 1, ...", lower_bound=1
 )
 _TRIALS = flags.DEFINE_integer(
-    "trials", 20, "Number of points to draw, if the sweep file defines a space.", lower_bound=1
+    "trials",
+    20,
+    "Number of points to draw, if the sweep file defines a search space.",
+    lower_bound=1,
 )
-_SAMPLER = flags.DEFINE_enum("sampler", "tpe", SAMPLERS, "Method that draws points from a space.")
+_SAMPLER = flags.DEFINE_enum(
+    "sampler", "tpe", SAMPLERS, "Method that draws points from a search space."
+)
 _PRUNER = flags.DEFINE_enum("pruner", "none", PRUNERS, "Method that stops unpromising runs early.")
 _STORAGE = flags.DEFINE_string(
     "storage", "", "Database through which several machines share a sweep: "
@@ -78,7 +83,8 @@ def main() -> None:
         base.config(point, 0)  # report an invalid point before the first run starts
     if _SLURM.value and not _STORAGE.value:
         raise UserError(
-            "--slurm needs --storage=postgresql://..., through which its jobs share the sweep"
+            "--slurm needs --storage=postgresql://USER:PASSWORD@HOST/DATABASE, a database that all "
+            "jobs can reach"
         )
     if _DRY_RUN.value:
         return _show_plan(sweep, base, points[0])
@@ -86,7 +92,8 @@ def main() -> None:
         workdir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"cannot create the folder --workdir={workdir}: {error.strerror}"
+            f"cannot create the folder --workdir={workdir}: {error.strerror}; use a folder that "
+            "you can write to"
         ) from error
     settings = Settings(
         config.train.eval_metric, _SEEDS.value, _TRIALS.value, _SAMPLER.value, _PRUNER.value,
@@ -94,7 +101,7 @@ def main() -> None:
     )  # fmt: skip
     begun_with = {"sweep": Path(_SWEEP.value).name, "metric": settings.metric, **base._asdict()}
     url = _STORAGE.value or f"sqlite:///{workdir / 'study.db'}"
-    # A server may hold several studies, so a study is named after the folder of its sweep.
+    # A database server can store several Optuna studies, so each is named after its sweep's folder.
     study = Study(url, workdir.name if _STORAGE.value else "sweep", sweep, settings, begun_with)
     if _RETRY.value:
         study.retry_failed()
@@ -127,7 +134,7 @@ def _show_plan(sweep: Sweep, base: Base, first: Point) -> None:
         print(label(point))
     count = len(points) or _TRIALS.value
     runs = count * _SEEDS.value
-    drawn = "" if points else " drawn from a space"
+    drawn = "" if points else " drawn from a search space"
     print(f"{count} points{drawn}, {runs} runs\n{TRIAL_MESSAGE}", flush=True)
     found = estimate(base, first, machine_shares(_WORKERS.value)[0])
     whole = duration(-(-runs // _WORKERS.value) * found.seconds)
@@ -135,7 +142,7 @@ def _show_plan(sweep: Sweep, base: Base, first: Point) -> None:
         f"estimated time of one run of {found.steps:,} steps: {duration(found.seconds)}, including "
         f"{duration(found.overhead)} to start, compile and evaluate once (further evaluations are "
         f"not included)\nestimated time of all runs with --workers={_WORKERS.value}: {whole}, if "
-        f"all runs cost as much as the first ({found.parameters:,} parameters)"
+        f"all runs take as long as the first ({found.parameters:,} parameters)"
     )
 
 
@@ -157,7 +164,7 @@ def _work(study: "Study", base: Base, workdir: Path, task: str) -> None:
     unit = resolve(TASKS[task].task).counted
     try:
         work(study, base, workdir, _WORKERS.value, unit)
-    finally:  # write the leaderboard of an interrupted sweep, too
+    finally:  # an interrupted sweep writes its leaderboard, too
         records = study.records()
         standings = make_standings(records, study.lower_is_better)
         text = write_leaderboard(standings, study.settings.metric, workdir, unit)

@@ -1,4 +1,4 @@
-"""Lines that a user types at a terminal or pipes into a program."""
+"""Reading lines at a terminal, and removing control characters from lines."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 # Escape sequences of terminals (ECMA-48): CSI such as arrow keys and colors, OSC such as window
-# titles, SS3 such as function keys, and the rest; an incomplete one is removed as far as it goes.
+# titles, SS3 such as function keys, and all others. Incomplete sequences match as well.
 _ESCAPES = re.compile(
     r"\x1b\[\[?[0-?]*[ -/]*[@-~]?"
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"
@@ -21,11 +21,11 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 def leave_on_interrupt() -> None:
     """Make Ctrl-C end the program quietly with status 0, whatever the program is doing.
 
-    An exception would not do, because libraries catch some of those that interrupt them.
+    The signal handler exits directly: libraries may catch a KeyboardInterrupt.
     """
 
     def leave(number: int, frame: Any) -> None:
-        with contextlib.suppress(OSError, RuntimeError):  # the output may be closed or in use
+        with contextlib.suppress(OSError, RuntimeError):  # the output may be closed or locked
             sys.stdout.flush()
             os.write(sys.stderr.fileno(), b"\n")
         os._exit(0)
@@ -44,11 +44,12 @@ def edit_lines() -> None:
 def ask() -> str | None:
     """Return the next typed line, cleaned and stripped; None at Ctrl-C or the end of the input."""
     prompt = "> "
-    if not sys.stdout.isatty():  # the output is a file, which should hold translations only
+    if not sys.stdout.isatty():  # then the output must contain only translations
         sys.stderr.write(prompt)
         sys.stderr.flush()
         prompt = ""
-    # At the prompt, Ctrl-C is an exception, so that readline restores the terminal's settings.
+    # At the prompt, Ctrl-C raises KeyboardInterrupt, so that readline can restore the terminal
+    # settings.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return clean(input(prompt)).strip()

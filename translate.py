@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # modules that need JAX are imported where they are used
     from decoding.translator import Hypothesis, Translator
 
 _WORKDIR = flags.DEFINE_list(
-    "workdir", [], "Folder of a run that train.py wrote, or several folders, separated by commas."
+    "workdir", [], "Folder of a run that train.py created, or several, separated by commas."
 )
 _CHECKPOINT = flags.DEFINE_list(
     "checkpoint",
@@ -49,12 +49,13 @@ _ATTENTION = flags.DEFINE_string(
     "File to write tokens and attention weights to, one JSON object per hypothesis.",
 )
 _PICTURES = flags.DEFINE_string(
-    "pictures", "", "Folder to write a picture of every line's attention to; 0.png shows line 0."
+    "pictures", "", "Folder to write attention heat maps to, one per line; 0.png is the first line."
 )
 _DICTIONARY = flags.DEFINE_string(
     "dictionary",
     "",
-    "TSV file of source and target words, used by --decode.replace_unknown=True.",
+    "TSV file with one source word and its target word per line, for "
+    "--decode.replace_unknown=True.",
 )
 program.define_decode()
 BLOCK = 4096  # number of lines that are read, and grouped by length, at a time
@@ -97,17 +98,21 @@ def _check_flags() -> Config:
         raise UserError("--dictionary has no effect: add --decode.replace_unknown=True")
     if _SCORE.value and (_ATTENTION.value or _PICTURES.value or _DICTIONARY.value):
         raise UserError(
-            "--score does not translate: leave --attention, --pictures and --dictionary out"
+            "--score cannot be combined with --attention, --pictures or --dictionary: leave them "
+            "out"
         )
     if _ATTENTION.value and sys.stdin.isatty():
         raise UserError(
-            "--attention needs a file to translate: write < in.txt at the end of the command"
+            "--attention cannot be used at a terminal: translate a file, with < in.txt at the end "
+            "of the command"
         )
     if _PICTURES.value:
         try:
             Path(_PICTURES.value).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"cannot write to {_PICTURES.value}: {error.strerror}") from None
+            raise UserError(
+                f"cannot create the folder --pictures={_PICTURES.value}: {error.strerror}"
+            ) from None
     return settings
 
 
@@ -197,7 +202,7 @@ def _translate_all(translator: "Translator", params: list) -> None:
 
 
 def _draw(line: int, source: list[str], hypothesis: "Hypothesis") -> None:
-    """Draw the attention of a line's best hypothesis if --pictures is given."""
+    """Draw the attention weights of a line's best hypothesis if --pictures is given."""
     if not (_PICTURES.value and hypothesis.tokens):  # the translation of an empty line is empty
         return
     if hypothesis.attention is None:
@@ -226,9 +231,11 @@ def _blocks(lines: BinaryIO, strict: bool = False) -> Iterator[list[str]]:
             block.append(clean(line.decode("utf-8").rstrip("\r\n")))
         except UnicodeDecodeError as error:
             if strict:
-                raise UserError(f"{lines.name}, line {number} is not UTF-8") from None
+                raise UserError(
+                    f"{lines.name}, line {number} is not UTF-8: convert the file to UTF-8"
+                ) from None
             sys.stderr.write(
-                f"line {number} is not UTF-8 ({error.reason}): it is treated as empty\n"
+                f"line {number} is not UTF-8 ({error.reason}) and is treated as an empty line\n"
             )
             block.append("")
         if len(block) == BLOCK:
@@ -239,13 +246,13 @@ def _blocks(lines: BinaryIO, strict: bool = False) -> Iterator[list[str]]:
 
 
 def _shown(hypothesis: "Hypothesis", nbest: int, number: int) -> str:
-    """Return the text; with several hypotheses per line, after the line number and the score."""
+    """Return the output line of a hypothesis; if nbest > 1, it includes line number and score."""
     text = hypothesis.text.replace("\n", " ")
     return f"{number}\t{hypothesis.score:.4f}\t{text}" if nbest > 1 else text
 
 
 def _record(line: int, rank: int, source: list[str], hypothesis: "Hypothesis") -> str:
-    """Return the line of --attention for one hypothesis."""
+    """Return the JSON line of a hypothesis in the file of --attention."""
     weights = hypothesis.attention
     record = {
         "line": line, "rank": rank, "score": hypothesis.score, "log_p": hypothesis.log_p,
@@ -256,7 +263,7 @@ def _record(line: int, rank: int, source: list[str], hypothesis: "Hypothesis") -
 
 
 def _read_dictionary(name: str) -> dict[str, str]:
-    """Read a dictionary file; return target words by source word."""
+    """Read a dictionary file; return a dict from source words to target words."""
     if not name:
         return {}
     try:

@@ -1,10 +1,11 @@
-"""Parses command lines with the programs themselves, up to the point where work would begin.
+"""Check command lines by running the programs until their actual work would begin.
 
-Reads a JSON list of {"folder": working directory, "words": program or module and its arguments} and
-writes a JSON list with one answer per command: "" if the program accepts it, else its message. Each
-command runs in a fork of this process, because the programs define equal flags, and because imports
-take most of the time. A command is accepted when its program calls what is replaced here: training,
-scoring, decoding, a sweep's study, or the preparation of a corpus.
+Read a JSON list of {"folder": working directory, "words": program or module and its arguments} from
+standard input. Write a JSON list with one answer per command: "" if the program accepts it, else
+its error message. Each command runs in a fork of this process, because the programs define flags
+with the same names, and because imports take most of the time. The functions that begin the work
+(training, scoring, decoding, a sweep's study, the preparation of a corpus) are replaced: the
+command is accepted when the program calls one of them.
 """
 
 import importlib
@@ -31,7 +32,7 @@ def accept(*_: Any, **__: Any) -> NoReturn:
 
 
 def replace_work(program: str) -> None:
-    """Accept the command where the program would begin to work."""
+    """Replace the functions that begin the work with functions that accept the command."""
     import sweeping.estimate
     import sweeping.study
     import training.workdir
@@ -40,7 +41,7 @@ def replace_work(program: str) -> None:
     load_config = training.workdir.load_config
 
     def load(workdir: Path) -> Any:
-        """Return the config that an earlier command of the document wrote, or the demo's."""
+        """Return the config that an earlier command wrote to `workdir`, or that of the demo."""
         if (workdir / "config.json").exists():
             return load_config(workdir)
         return load_config_file("configs/luong2015.py", "data=dates")
@@ -52,7 +53,7 @@ def replace_work(program: str) -> None:
         accept()
 
     def make_mesh(*_: Any, **__: Any) -> None:
-        if program == "translate.py":  # which has checked everything but its files
+        if program == "translate.py":  # it has checked all of its flags before this call
             accept()
 
     modules = {
@@ -81,7 +82,7 @@ def run_program(words: list[str]) -> None:
 
 
 def run_module(words: list[str]) -> None:
-    """Parse the flags of a module that has any; others take no arguments."""
+    """Parse the flags of a module; a module that defines no flags takes no arguments."""
     spec = importlib.util.find_spec(words[0])
     assert spec and spec.origin, f"there is no module {words[0]}"
     source = Path(spec.origin).read_text("utf-8")
@@ -97,7 +98,7 @@ def run_module(words: list[str]) -> None:
 
     def parse(*_: Any, **__: Any) -> NoReturn:
         rest = flags.FLAGS(sys.argv)
-        assert len(rest) == 1, f"what is {rest[1]!r}?"
+        assert len(rest) == 1, f"unexpected argument {rest[1]!r}"
         accept()
 
     absl.app.run = program.run = parse
@@ -106,7 +107,7 @@ def run_module(words: list[str]) -> None:
 
 
 def answer(folder: str, words: list[str]) -> str:
-    """Run a command in a fork; return "" if it is accepted, else what it printed."""
+    """Run a command in a fork; return "" if it is accepted, else its output."""
     with tempfile.TemporaryFile() as output:
         child = os.fork()
         if not child:
@@ -114,7 +115,7 @@ def answer(folder: str, words: list[str]) -> str:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         output.seek(0)
         text = output.read().decode("utf-8", "replace").strip()
-    asked = {"--help", "--helpfull", "--helpshort"} & {*words}  # which exit with status 1
+    asked = {"--help", "--helpfull", "--helpshort"} & {*words}  # --help exits with status 1
     return "" if status == 0 or asked else text[-2000:] or f"exit status {status}"
 
 
@@ -143,12 +144,13 @@ def main() -> None:
         importlib.import_module(name)
     importlib.import_module("papers.registry").find_targets()
     answers = [answer(**c) if c["words"][0] in PROGRAMS else "" for c in commands]
-    # Modules import JAX and most of the project: do so once, after the programs have done without.
+    # Import JAX and most of the project once for all modules. The programs above are checked first,
+    # because they must not need these imports.
     modules = {tuple(c["words"]): "" for c in commands if c["words"][0] not in PROGRAMS}
     if modules:
         for name in ("experiment", "matplotlib.pyplot", "benchmarks"):
             importlib.import_module(name)
-        warnings.filterwarnings("ignore", "os.fork")  # no computation has begun
+        warnings.filterwarnings("ignore", "os.fork")  # forking is safe before any computation
         modules = {words: answer(str(ROOT), list(words)) for words in modules}
     pairs = zip(commands, answers, strict=True)
     json.dump([modules.get(tuple(c["words"]), a) for c, a in pairs], sys.stdout)

@@ -4,7 +4,7 @@ There are eight devices, rank promotion is an error, warnings are errors (pyproj
 annotations, including array shapes, are checked at every call.
 """
 
-# ruff: noqa: E402  (the import hook comes before the imports that it checks)
+# ruff: noqa: E402  (the import hook must be installed before the imports that it checks)
 
 import os
 
@@ -36,7 +36,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
 def pytest_collection_modifyitems(items):
-    """Start the slowest files first, so that no worker process runs them alone at the end."""
+    """Run the slowest files first, so that all worker processes end at about the same time."""
     long = ("test_hosts.py", "test_faults.py", "test_programs.py", "test_step.py",
             "test_docs.py")  # fmt: skip
     items.sort(key=lambda item: item.path.name not in long)
@@ -49,7 +49,7 @@ def compilations(tmp_path_factory):
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "xla"
     settings = {
         "jax_compilation_cache_dir": str(folder),
-        "jax_persistent_cache_min_compile_time_secs": 0.1,  # most compilations here are that short
+        "jax_persistent_cache_min_compile_time_secs": 0.1,  # in seconds; the default is 1
     }
     for name, value in settings.items():
         jax.config.update(name, value)
@@ -82,7 +82,7 @@ def tiny_task(cache):
 
 @pytest.fixture(scope="session")
 def transformer_task(cache):
-    """The same corpus with the smallest Transformer that has several layers and heads."""
+    """A tiny Transformer with several layers and heads, with the corpus of `tiny_task`."""
     config = vaswani2017.get_config("data=dates")
     config.data = tiny_config(cache).data
     config.model.update({"features": 8, "heads": 2, "feed_forward": 8})

@@ -15,26 +15,26 @@ DOCUMENTS = sorted(
     for pattern in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md")
     for path in ROOT.glob(pattern)
 )
-# Packages of this project, and its documents.
+# Names of the folders with packages of this project or with documents.
 FOLDERS = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()} | {"docs"}
 
 
 class Block(NamedTuple):
-    """A fenced block of code; `line` is the line of its fence, counted from 1."""
+    """A fenced code block; `line` is the line number of its opening fence, from 1."""
 
     document: str
     line: int
     language: str
     text: str
-    before: str  # the paragraph above it
+    before: str  # the paragraph before the block
 
 
 class Command(NamedTuple):
-    """A simple shell command, without redirections and assignments."""
+    """One shell command, without redirections and assignments."""
 
     document: str
     line: int
-    text: str  # the whole line of the shell
+    text: str  # the whole shell line, which may contain several commands
     words: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Command(NamedTuple):
 
 @functools.cache
 def read(document: str) -> tuple[str, tuple[Block, ...]]:
-    """Return the text with empty lines in place of code blocks, and the blocks."""
+    """Return the text of a document, with code blocks replaced by empty lines, and the blocks."""
     prose: list[str] = []
     blocks: list[Block] = []
     fence, opened = None, []
@@ -70,7 +70,7 @@ def read(document: str) -> tuple[str, tuple[Block, ...]]:
 
 
 def links(document: str) -> Iterator[tuple[int, str]]:
-    """Yield line and target of every link and image."""
+    """Yield the line number and the target of every link and image."""
     text = re.sub(r"`[^`]*`", lambda span: re.sub(r"[^\n]", " ", span[0]), read(document)[0])
     patterns = (
         r"\]\(\s*<?([^)\s>]+)",  # [text](target), ![text](target)
@@ -84,7 +84,7 @@ def links(document: str) -> Iterator[tuple[int, str]]:
 
 @functools.cache
 def anchors(document: str) -> frozenset[str]:
-    """Return the anchors of headings, as GitHub and the site make them, and those in HTML."""
+    """Return the anchors that GitHub and the site create for headings, and HTML anchors."""
     text, found = read(document)[0], {}
     for heading in re.findall(r"^#{1,6} +(.*?)#* *$", text, re.M):
         heading = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)  # links become their text
@@ -96,7 +96,7 @@ def anchors(document: str) -> frozenset[str]:
 
 
 def code_spans(document: str) -> Iterator[tuple[int, str]]:
-    """Yield line and text of code in the prose."""
+    """Yield the line number and the text of every code span outside code blocks."""
     text = read(document)[0]
     for found in re.finditer(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", text, re.S):
         yield text.count("\n", 0, found.start()) + 1, " ".join(found[2].split())
@@ -109,9 +109,10 @@ _COMMAND = re.compile(r"python |make |pip |pytest |\.venv/bin/")
 
 
 def is_shell(block: Block) -> bool:
-    """Return whether a block has commands: it is tagged so, or begins like a script.
+    """Return whether a block contains shell commands.
 
-    Untagged blocks may also begin with a command, unless they have a placeholder.
+    These are blocks tagged "sh", blocks that begin like a script, and untagged blocks that begin
+    with a command and contain no placeholder.
     """
     if block.language in ("", "text") and _SCRIPT.match(block.text):
         return True
@@ -243,7 +244,7 @@ def fault(words: tuple[str, ...]) -> str:
 
 
 def parsed_by_program(words: tuple[str, ...]) -> list[str]:
-    """Return the program or module of this project, with its arguments; [] if it is neither."""
+    """Return the words after `python` or `python -m`; [] if they run no code of this project."""
     if words[0] not in ("python", "python3"):
         return []
     if words[1:2] == ("-m",):

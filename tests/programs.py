@@ -1,4 +1,4 @@
-"""Runs the programs as a user does, each in a new process."""
+"""Helpers that run the programs as a user does, each in a new process."""
 
 import os
 import pty
@@ -11,9 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-# Most of the time is spent in compiling, so the compiler does not optimize.
+# Tests spend most of their time on compilation, so optimizations are disabled.
 FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-if version("jaxlib").startswith("0.10."):  # its older fusion compiles three times as fast
+if version("jaxlib").startswith("0.10."):  # its older emitters compile three times as fast
     FAST += " --xla_cpu_use_fusion_emitters=false"
 SMALL = [
     "--config=configs/luong2015.py:score=dot,data=dates,feed=no",
@@ -26,8 +26,8 @@ SMALL = [
     "--config.train.eval_every=2",
 ]
 
-# For tests of several processes: a network that compiles quickly, has dropout, and has a matrix
-# that is large enough to be sharded over devices.
+# Flags for tests of several processes: a network with dropout that compiles quickly and has a
+# matrix large enough to be sharded over devices.
 QUICK = [
     "--config=configs/schuster1997.py:network=brnn",
     "--config.data.examples.train=32",
@@ -43,7 +43,7 @@ ENVIRONMENT = os.environ | {"XLA_FLAGS": FAST}  # conftest.py adds the compilati
 
 
 def call(program, *flags, check=True, **environment):
-    """Run a program; with `check`, it must succeed."""
+    """Run a program and return the completed process; with `check`, it must succeed."""
     command = [sys.executable, program, *flags]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=300,
@@ -60,7 +60,7 @@ class Conversation:
     def __init__(self, *command):
         self._ours, self._theirs = pty.openpty()
         name = os.ttyname(self._theirs)
-        # The shell starts a session; the first terminal that it opens controls the session.
+        # The first terminal that the shell opens becomes the controlling terminal of its session.
         line = f"exec {shlex.join(command)} <{name} >{name} 2>&1"
         self._process = subprocess.Popen(
             ["sh", "-c", line], cwd=ROOT, env=ENVIRONMENT | {"TERM": "xterm"},
@@ -68,7 +68,7 @@ class Conversation:
         )  # fmt: skip
 
     def expect(self, text):
-        """Wait until the program has shown `text`; return everything since the last call."""
+        """Wait until the program has printed `text`; return all output since the last call."""
         shown, end = b"", time.monotonic() + 300
         while text not in shown:
             assert self._process.poll() is None and time.monotonic() < end, shown
@@ -76,12 +76,12 @@ class Conversation:
         return shown
 
     def type(self, keys, then=b"\n> "):
-        """Send keys, wait until `then` is shown, and return everything that was shown."""
+        """Send keys, wait until `then` is printed, and return all output since the last call."""
         os.write(self._ours, keys)
         return self.expect(then)
 
     def leave(self, keys):
-        """Send keys that end the program; return its exit status and what it still showed."""
+        """Send keys that end the program; return its exit status and its remaining output."""
         os.write(self._ours, keys)
         status, rest = self._process.wait(60), b""
         while part := self._read(0):

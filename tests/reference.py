@@ -1,4 +1,4 @@
-"""Reference implementation of the recurrent models in NumPy and float64, position by position.
+"""Reference implementation of the recurrent models in NumPy and float64.
 
 It shares no code with models/: it processes single sentences in Python loops and reads parameters
 from dictionaries. Gradients of the models are compared with finite differences of these functions.
@@ -25,7 +25,7 @@ def as_float64(tree):
 
 
 def check_gradient(loss, tree, gradient, rng, eps=1e-6):
-    """Compare `gradient` with a finite difference of `loss` along a random direction."""
+    """Check that `gradient` matches a finite difference of `loss` along a random direction."""
     leaves, structure = jax.tree.flatten(tree)
     direction = [rng.normal(size=leaf.shape) for leaf in leaves]
 
@@ -136,7 +136,7 @@ def align(settings, w, h, keys, t):
 
 
 def attend(settings, w, h, memory, t):
-    """Return the context and the attention weights; hard attention selects the argmax."""
+    """Return the context vector and the attention weights; hard attention selects the argmax."""
     keys, values = memory, memory
     if settings.key_value == "split":
         keys, values = np.split(memory, 2, axis=1)
@@ -220,7 +220,7 @@ def window(xs, t, width):
 
 
 def windowed(w, xs, windows):
-    """Compute the windowed MLP or the time-delay network, time step by time step."""
+    """Return the features of the windowed MLP or the time-delay network for every time step."""
     for i, width in enumerate(windows):
         kernel, bias = w[f"layer{i}"]["kernel"], w[f"layer{i}"]["bias"]
         xs = np.array([
@@ -310,7 +310,10 @@ def han(params, model, document):
 
 
 def reader(params, model, passage, query):
-    """Return the attention weights s over a passage, and α and β (None for attention_sum)."""
+    """Return the attention weights s over a passage, and α and β of attention over attention.
+
+    α and β are None for the attention-sum reader.
+    """
 
     def read(words):
         embedded = params["embed"]["embedding"][words]

@@ -1,4 +1,4 @@
-"""The equations of the Transformer (Vaswani 2017) in NumPy and float64, position by position."""
+"""Reference implementation of the Transformer (Vaswani 2017) in NumPy and float64."""
 
 import jax
 import numpy as np

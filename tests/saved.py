@@ -1,4 +1,4 @@
-"""Reads the checkpoints of a run without the trainer."""
+"""Helpers that read checkpoints with Orbax, without the code in training/."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import orbax.checkpoint as ocp
 
 
 def saved_arrays(workdir, step):
-    """Return every array of a saved state by its path, as NumPy arrays."""
+    """Return the arrays of a saved train state as NumPy arrays, by their path in the pytree."""
     manager = ocp.CheckpointManager(
         workdir.absolute() / "checkpoints",
         options=ocp.CheckpointManagerOptions(read_only=True, create=False),
@@ -24,7 +24,7 @@ def saved_arrays(workdir, step):
 
 
 def committed(workdir):
-    """Return the folders of the committed checkpoints by step, in ascending order."""
+    """Return a dict from training step to folder of the committed checkpoints, in step order."""
     folder = workdir.absolute() / "checkpoints"
     if not folder.exists():
         return {}
@@ -33,7 +33,7 @@ def committed(workdir):
 
 
 def uncommitted(workdir):
-    """Return the files of checkpoints that a running or killed process has not committed."""
+    """Return the checkpoint folders that a running or killed process has not committed."""
     folder = workdir.absolute() / "checkpoints"
     present = sorted(folder.iterdir()) if folder.exists() else []
     names = {path.name for path in committed(workdir).values()}

@@ -17,7 +17,7 @@ def test_flops_are_counted_in_every_loop_iteration():
 
     x, w = jnp.ones((3, 4)), jnp.ones((4, 4))
     assert count_flops(loop, x, w) == 5 * 2 * 3 * 4 * 4
-    # Every iteration has one product forward and two backward, for x and for w.
+    # Every iteration has one matrix product in the forward pass and two in the backward pass.
     gradient = jax.grad(lambda x, w: loop(x, w).sum(), argnums=(0, 1))
     assert count_flops(gradient, x, w) == 3 * 5 * 2 * 3 * 4 * 4
 

@@ -20,7 +20,7 @@ def short_rounds(monkeypatch):
     monkeypatch.setattr(scan, "ROUND_SECONDS", 0.0)
 
 
-SLOW = ("luong2015", "classifier")  # these take long to compile
+SLOW = ("luong2015", "classifier")  # these cases take long to compile
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_wrong_gradients_are_detected():
 
 
 def equations_in_loops(W, keys, b):
-    """Count the equations inside the loops of a gradient.
+    """Return the number of jaxpr equations inside the loops of a scan's gradient.
 
-    The differentiated scan has a matrix product, an attention product and a bias.
+    The body of the scan has a matrix product, an attention product and a bias.
     """
 
     def loss(*shared):

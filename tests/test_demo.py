@@ -1,4 +1,4 @@
-"""Training to the claimed scores. Each run takes minutes on two cores."""
+"""Models reach the scores that the documentation claims. Each run takes minutes on two cores."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def test_a_small_model_without_attention_is_worse(tmp_path):
 def test_real_corpora_need_only_a_folder(data, tmp_path):
     folder = CORPORA / data.removesuffix("_de_en")
     if not folder.is_dir():
-        pytest.skip(f"no corpus in {folder}")
+        pytest.skip(f"{folder} does not exist")
     flags = (f"--config.data.dir={folder}", "--config.train.steps=200")
     flags += ("--config.train.eval_every=200",)
     assert run(tmp_path, f"luong2015.py:data={data}", *flags)["perplexity"] < 300

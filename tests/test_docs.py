@@ -1,4 +1,4 @@
-"""The documentation: links lead somewhere, commands are right, examples work, the site builds."""
+"""Tests of the documentation: links, commands, examples, and the build of the site."""
 
 import ast
 import importlib.util
@@ -37,7 +37,7 @@ def broken_links(document: str) -> Iterator[str]:
         if not found.exists():
             yield f"{document}:{line}: {target} does not exist"
         elif document.startswith("docs/") and not name.startswith("docs/"):
-            yield f"{document}:{line}: {target} is outside docs/, and not on the site"
+            yield f"{document}:{line}: {target} is outside docs/, so it is not on the site"
         elif anchor and name.endswith(".md") and anchor not in documents.anchors(name):
             known = ", ".join(sorted(documents.anchors(name)))
             yield f"{document}:{line}: {target}: {name} has the anchors {known}"
@@ -50,7 +50,7 @@ def test_links_lead_somewhere(document):
 
 
 def test_broken_links_are_found(tmp_path):
-    """Code is no link; equal headings are numbered."""
+    """Links in code are ignored, and the anchors of equal headings are numbered."""
     (tmp_path / "a.md").write_text(
         "# One, `two` & three\n## Again\n## Again\n`[x](y)` [good](#one-two--three)\n"
         "```\n[x](y)\n```\n[good](a.md#again-1) [bad](a.md#again-2)\n![bad](b.png)\n"
@@ -67,7 +67,7 @@ _PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.(?:py|md|png|toml|yml)")
 
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if name != "CHANGELOG.md"])
 def test_source_files_in_the_prose_exist(document):
-    """`configs/datasets.py` and `datasets.py`; files that a document writes are exempt."""
+    """Files may be given by path or by name; files that the document shows are exempt."""
     prose, blocks = documents.read(document)
     written = {*re.findall(r"\*\*`([^`]+)`\*\*, new file", prose)}
     written |= {name for block in blocks for name in _file_names(block)}
@@ -85,7 +85,7 @@ def test_source_files_in_the_prose_exist(document):
 
 
 def _file_names(block: Block) -> list[str]:
-    """Names of Python files that a block may be the content of, as the text around it says."""
+    """Return the names of Python files in a Python block or in the paragraph before it."""
     if block.language != "python":
         return []
     return re.findall(r"[\w./-]+\.py\b", f"{block.before}\n{block.text}")
@@ -117,7 +117,7 @@ FOREIGN_FLAGS = {"help", "helpfull", "signal", "requeue", "strict"}
 
 @pytest.fixture(scope="module")
 def flag_names() -> set[str]:
-    """Names of all flags that the programs and the benchmarks define."""
+    """Return the names of all flags that the programs and the benchmarks define."""
     files = [*ROOT.glob("*.py"), *ROOT.glob("benchmarks/*.py")]
     source = "\n".join(path.read_text("utf-8") for path in files)
     return FOREIGN_FLAGS | {*re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source)}
@@ -155,7 +155,7 @@ def _place(block: Block) -> str:
 
 @pytest.mark.parametrize("block", _python_blocks(), ids=_place)
 def test_python_examples_are_valid(block, tmp_path, monkeypatch):
-    """All compile; files of configs and sweeps are loaded and checked."""
+    """All examples compile, and config and sweep files can be loaded and pass all checks."""
     monkeypatch.chdir(ROOT)
     compile("\n" * block.line + block.text, block.document, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     path = tmp_path / "example.py"
@@ -175,7 +175,10 @@ def test_python_examples_are_valid(block, tmp_path, monkeypatch):
 
 
 def prepare(folder: Path, document: str, given: list[Command]) -> None:
-    """Copy the config files, and write those that the document shows and its commands use."""
+    """Copy the repository's config files, and write the example files of a document.
+
+    These are the config and sweep files that the document shows and its commands use.
+    """
     shutil.copytree(ROOT / "configs", folder / "configs", ignore=lambda *_: ["__pycache__"])
     blocks = documents.read(document)[1] if document in DOCUMENTS else ()
     functions = {"config": r"^def get_config\(", "sweep": r"^def (?:points|space)\("}
@@ -202,7 +205,7 @@ def inline_commands(document: str) -> Iterator[Command]:
 
 
 def makefile_commands() -> list[Command]:
-    """Return the commands of this project in the recipes of the Makefile."""
+    """Return the commands in the Makefile that run Python."""
     found = []
     for line, text in enumerate((ROOT / "Makefile").read_text("utf-8").splitlines(), 1):
         if text.startswith("\t$(BIN)/python "):
@@ -260,10 +263,10 @@ def _mistakes() -> list[Command]:
 
 @pytest.fixture(scope="module")
 def faults(tmp_path_factory) -> dict[str, list[str]]:
-    """What is wrong with the commands of each document; all are parsed in one process."""
+    """Return the mistakes in the commands of each document; one process checks all commands."""
     given = {name: [*documents.commands(name), *inline_commands(name)] for name in DOCUMENTS}
     for name in given:
-        if name.startswith("docs/results/"):  # where one command may stand for many
+        if name.startswith("docs/results/"):  # placeholders stand for many values there
             given[name] = [c for c in given[name] if not PLACEHOLDER.search(c.text)]
     given |= {"Makefile": makefile_commands(), "mistakes": _mistakes()}
     found: dict[str, list[str]] = {document: [] for document in given}
@@ -327,9 +330,9 @@ def test_splitting_of_shell_lines():
 
 
 def _quickstart() -> list[Command]:
-    """The first train, eval and translate command of the quickstart, of one run.
+    """Return the first train, eval and translate commands of the quickstart for the same run.
 
-    A run that the page does not train itself is that of `make demo`.
+    If the page does not contain the train command of this run, the Makefile does (`make demo`).
     """
     name = "docs/quickstart.md"
     if name not in DOCUMENTS or not any("translate.py" in c.text for c in documents.commands(name)):
@@ -360,13 +363,14 @@ def quickstart(tmp_path_factory) -> Path:
         text = " ".join([command.text.replace(".venv/bin/", ""), *more])
         done = _execute(["bash", "-o", "pipefail", "-c", text], folder)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
-    assert done.stdout.count("\n") == 1, "one line is translated"
+    assert done.stdout.count("\n") == 1, "translate.py must print one line"
     (run,) = (folder / "runs").iterdir()
     return run
 
 
 def _execute(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # python is this one
+    # `python` must be this interpreter.
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=300,
         env=ENVIRONMENT | {"PATH": path, "PYTHONPATH": str(ROOT)},
@@ -384,7 +388,7 @@ def _examples_of_runs() -> list[Block]:
 
 @pytest.mark.parametrize("block", _examples_of_runs(), ids=_place)
 def test_python_examples_work_with_a_run(block, quickstart):
-    """Examples that read a run, such as "runs/demo", read the run of the quickstart."""
+    """Run the examples that read a run, such as "runs/demo", with the run of the quickstart."""
     for name in re.findall(r"['\"]runs/([\w.-]+)", block.text):
         if not (quickstart.parent / name).exists():
             (quickstart.parent / name).symlink_to(quickstart)

@@ -1,6 +1,6 @@
-"""Runs that are killed, stopped or out of disk space.
+"""Tests of runs that are killed, stopped by a signal, or out of disk space.
 
-The environment variable FAULTS sets the number of kills.
+The environment variable FAULTS sets how many times runs are killed.
 """
 
 import os
@@ -28,10 +28,11 @@ def assert_same_bits(left, right):
 
 
 def killed(command, told, workdir, rng, life, when):
-    """Run the command and kill it at a random moment.
+    """Run a training command and kill it at a random moment.
 
-    `when` is "life" (any moment), "training", or "writing" (while a checkpoint is written). Return
-    the seconds until the kill, or None if the run ended first.
+    `when` is "life" (any moment), "training" (after compilation) or "writing" (while a checkpoint
+    is written). `life` is the duration of a whole run in seconds, `told` the file for the output.
+    Return the number of seconds until the kill, or None if the run ended first.
     """
     with told.open("w") as file:
         process = subprocess.Popen(command, cwd=ROOT, stderr=file, env=ENVIRONMENT)
@@ -60,7 +61,7 @@ def killed(command, told, workdir, rng, life, when):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """An undisturbed run: its flags, duration in seconds, final arrays and log."""
+    """Train an undisturbed run; return its flags, duration in seconds, final arrays and log."""
     folder = tmp_path_factory.mktemp("whole")
     flags = [*QUICK, f"--config.data.cache={folder}/cache"]
     flags += [f"--config.train.{x}" for x in (f"steps={STEPS}", "eval_every=4", "log_every=4")]
@@ -111,7 +112,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(whole, tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk with space for one checkpoint, and a function that enlarges it."""
+    """Mount a disk with space for one checkpoint; yield it and a function that enlarges it."""
     folder = tmp_path / "disk"
     folder.mkdir()
 

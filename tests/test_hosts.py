@@ -1,4 +1,4 @@
-"""Multi-host runs: several connected processes of this machine, compared with one process."""
+"""Tests of multi-host runs, with several connected processes on this machine."""
 
 import json
 import signal
@@ -33,7 +33,7 @@ def start(count, flags, devices=1, of_last=()):
 
 
 def ends(processes):
-    """Return the rest of each process's output and its exit status."""
+    """Wait for all processes; return the remaining output and the exit status of each."""
     try:
         return [(process.communicate(timeout=300)[1], process.returncode) for process in processes]
     finally:
@@ -55,7 +55,7 @@ def test_hosts_stop_together_and_a_resumed_run_matches_a_single_process(tmp_path
     flags.append(f"--workdir={tmp_path}/many")
     processes = start(count, flags)
     for line in processes[0].stderr:
-        if line.startswith("step 20, validation"):  # training continues immediately
+        if line.startswith("step 20, validation"):  # training continues after this line
             processes[-1].send_signal(signal.SIGINT)
             break
     for told, code in ends(processes):
@@ -65,7 +65,8 @@ def test_hosts_stop_together_and_a_resumed_run_matches_a_single_process(tmp_path
     processes = start(then, [*flags, "--config.mesh.state_shards=2"], devices=2)
     for i, (told, code) in enumerate(ends(processes)):
         assert code == 0, told
-        assert ("Evaluate this run: python eval.py" in told) == (i == 0)  # only the first reports
+        # Only the first process prints this line.
+        assert ("Evaluate this run: python eval.py" in told) == (i == 0)
     alone, together = (validations(tmp_path / name) for name in ("one", "many"))
     assert list(alone) == list(together) == [20, 40, 60]
     np.testing.assert_allclose(list(alone.values()), list(together.values()), rtol=1e-4)

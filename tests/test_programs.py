@@ -1,4 +1,4 @@
-"""The programs as a user runs them, each in a new process."""
+"""Tests of the programs as a user runs them, each in a new process."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from tests.programs import ENVIRONMENT, ROOT, SMALL, Conversation, call
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("a run")  # a path that the shell command must quote
+    workdir = tmp_path_factory.mktemp("a run")  # the space must be quoted in a shell command
     flags = [*SMALL, f"--config.data.cache={workdir}/cache", f"--workdir={workdir}/run"]
     return flags, workdir / "run", call("train.py", *flags)
 
@@ -76,7 +76,7 @@ def test_a_changed_corpus_is_refused_and_a_missing_one_leaves_no_workdir(tmp_pat
     for split, lines in (("train", 40), ("valid", 4), ("test", 4)):
         text = "".join(f"{i % 2}\tword {i}\n" for i in range(lines))
         (tmp_path / f"{split}.tsv").write_text(text)
-    (tmp_path / "mine.py").write_text(CLASSIFIER)  # a user's config file works like ours
+    (tmp_path / "mine.py").write_text(CLASSIFIER)  # a config file of the user
     flags = [
         f"--config={tmp_path}/mine.py", f"--config.data.cache={tmp_path}/cache",
         f"--workdir={tmp_path}/run",
@@ -118,12 +118,12 @@ def test_eval_without_a_report_names_the_scores(run, tmp_path):
     assert (folder / "scores.json").exists() and not (folder / "report.html").exists()
 
 
-# Mistakes that are reported before JAX is imported.
+# Mistakes that are reported before JAX is imported
 
 
 @pytest.fixture(scope="module")
 def train_without_jax(tmp_path_factory):
-    """A function that runs train.py where importing JAX fails, and returns its error message."""
+    """A function that runs train.py without JAX, checks that it fails, and returns its message."""
     folder = tmp_path_factory.mktemp("fake")
     (folder / "jax.py").write_text("raise SystemExit('JAX was imported')\n")
 
@@ -202,7 +202,7 @@ def test_a_user_config_file_is_loaded(parameters, first, arguments, train_withou
     flags = ["--config.train.keep=0", f"--config={path}{arguments}", "--config.seed=-4"]
     done = call("train.py", *flags, check=False)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    # The file is correct; both overrides apply, also the one before --config.
+    # Both overrides apply, even the one before --config.
     assert "config.train.keep=0" in done.stderr and "config.seed=-4" in done.stderr
     missing = train_without_jax(f"--config={path}{arguments}", "--workdir=")
     assert "--workdir is missing" in missing
@@ -233,6 +233,29 @@ def test_a_missing_import_in_a_config_file_is_one_message(train_without_jax, tmp
     path = config_file(tmp_path, "", "pass", remove="from configs.base import base_config\n")
     message = train_without_jax(f"--config={path}")
     assert f"{path}, line 6" in message and "base_config" in message
+
+
+# Sends Ctrl-C while it runs; like some extension modules, it replaces the KeyboardInterrupt.
+INTERRUPT = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except {caught}:
+    raise ImportError("error while initializing the extension")
+"""
+
+
+def test_ctrl_c_during_the_import_of_jax_is_one_message(tmp_path):
+    (tmp_path / "jax.py").write_text(INTERRUPT.format(caught="KeyboardInterrupt"))
+    flags = [LUONG, f"--workdir={tmp_path}/run"]
+    done = call("train.py", *flags, check=False, PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (1, "error: interrupted\n")
+
+
+def test_ctrl_c_while_the_config_is_loaded_is_one_message(tmp_path):
+    (tmp_path / "mine.py").write_text(INTERRUPT.format(caught="ImportError"))
+    done = call("train.py", f"--config={tmp_path}/mine.py", check=False)
+    assert (done.returncode, done.stderr) == (1, "error: interrupted\n")
 
 
 @pytest.mark.parametrize("program", ["train.py", "eval.py", "translate.py"])
@@ -292,7 +315,7 @@ def conversation(run):
 
 
 def translations(shown):
-    """Return the lines between the echo of a typed line and the next prompt."""
+    """Return the output lines between the typed line, which the terminal echoes, and the prompt."""
     text = re.sub(rb"\x1b\[[0-?]*[@-~]", b"", shown)
     return [line for line in text.replace(b"\r", b"\n").split(b"\n")[1:] if line.strip(b" >")]
 
@@ -335,7 +358,7 @@ def test_escape_sequences_in_a_file_are_not_translated(run, tmp_path):
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert records[0]["source"] == records[2]["source"]
     numbers = [records[0]["score"], *np.ravel(records[0]["attention"])]
-    assert all(len(str(abs(x))) <= 11 for x in numbers)  # rounded
+    assert all(len(str(abs(x))) <= 11 for x in numbers)  # numbers are rounded
 
 
 @pytest.mark.parametrize(
@@ -382,7 +405,7 @@ def test_two_runs_form_an_ensemble_and_give_several_hypotheses(run):
         (["--dictionary=nowhere.tsv", "--decode.replace_unknown=True"], ["cannot", "nowhere.tsv"]),
         (["--decode.bem=5"], ["'bem'", "beam"]),
         (["--attention=nowhere/a.jsonl"], ["cannot write", "nowhere/a.jsonl"]),
-        (["--pictures=README.md/a"], ["cannot write", "README.md/a"]),
+        (["--pictures=README.md/a"], ["cannot create", "README.md/a"]),
         (["--score=README.md"], ["1 lines", "README.md"]),
     ],
 )

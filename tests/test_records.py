@@ -1,4 +1,4 @@
-"""JSON for people has short numbers and is valid."""
+"""Tests of JSON files for people: numbers are short, and the JSON is valid."""
 
 import ast
 import json
@@ -47,7 +47,7 @@ def test_files_for_people_are_written_by_to_json():
 
 
 def calls(path):
-    """Return the names of the functions of `json` that a source file calls."""
+    """Return the names of the `json` functions that a source file calls."""
     return {
         node.func.attr
         for node in ast.walk(tree(path))

@@ -1,4 +1,4 @@
-"""The structure of the project: one-way imports, short files and unique names."""
+"""Tests of the project structure: one-way imports, short files and unique names."""
 
 import ast
 import collections
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-# From the bottom to the top: a module may import from the same layer and from those before it.
+# Layers of packages, from the lowest to the highest. A module may import from its layer and from
+# lower ones.
 LAYERS = [
     ("errors", "records", "terminal"), ("configs",), ("data",), ("models",), ("tasks",),
     ("training",), ("decoding",), ("evaluation",), ("experiment",), ("papers", "sweeping"),
@@ -33,7 +34,7 @@ def package(path: Path) -> str:
 
 
 def imported(path: Path) -> set[str]:
-    """Return the top-level packages that a file imports anywhere."""
+    """Return the top-level packages that a file imports, including imports inside functions."""
     names = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
@@ -57,7 +58,7 @@ def test_imports_run_one_way(path):
 
 
 def test_there_are_no_import_cycles():
-    """This includes cycles within one package."""
+    """Cycles between the modules of one package are refused, too."""
     names = {".".join(path.with_suffix("").parts): path for path in SOURCES}
     graph = {}
     for name, path in names.items():
@@ -118,14 +119,14 @@ def test_public_names_are_unique():
 
 
 def test_no_variable_is_named_own():
-    """The name does not say what the variable holds."""
+    """This name does not describe the value of the variable."""
     for path in SOURCES:
         names = {node.id for node in ast.walk(tree(path)) if isinstance(node, ast.Name)}
         assert "own" not in names, path
 
 
 def test_checking_a_config_does_not_import_jax():
-    """The programs, the config files and all declarations load without JAX."""
+    """The programs, the config files and the tables of papers load without JAX."""
     code = (
         "import sys, program, sweep, papers.plan, training.workdir\n"
         "from configs.load import load_config_file\n"

@@ -52,7 +52,7 @@ def test_a_killed_sweep_continues_and_completes_every_point_once(flags):
     states = collections.Counter((t.user_attrs["key"], t.state.name) for t in trials(folder))
     complete = {key: n for (key, state), n in states.items() if state == "COMPLETE"}
     assert complete == {f"learning_rate={rate}": 1 for rate in (0.001, 0.002, 0.003)}
-    assert sum(n for (_, state), n in states.items() if state == "FAIL") >= 1  # the killed runs
+    assert sum(n for (_, state), n in states.items() if state == "FAIL") >= 1  # killed runs
     rows = json.loads((folder / "leaderboard.json").read_text())["rows"]
     scores = [row["scores"] for row in rows]
     assert scores == sorted(scores)  # lower is better
@@ -100,7 +100,7 @@ def test_a_dry_run_estimates_the_time_and_writes_nothing(flags, tmp_path):
     done = call("sweep.py", *flags, f"--workdir={tmp_path / 'none'}", "--dry_run", "--seeds=2")
     assert "learning_rate=0.002" in done.stdout and "6 runs" in done.stdout
     assert "40 steps" in done.stdout
-    assert "step 40/40" in done.stderr  # the progress of the short run
+    assert "step 40/40" in done.stderr  # the short run prints its progress
     assert not (tmp_path / "none").exists()
 
 
@@ -110,7 +110,7 @@ def test_slurm_settings_are_parsed():
 
 
 def test_slurm_jobs_run_the_program(tmp_path):
-    """Use submitit's local executor, which has the same interface as SLURM's."""
+    """Use the local executor of submitit, which has the same interface as its SLURM executor."""
     pytest.importorskip("submitit")
     jobs = submit(["--workdir=x"], 2, {"timeout_min": 2}, tmp_path, cluster="local")
     for job in jobs:
@@ -118,7 +118,7 @@ def test_slurm_jobs_run_the_program(tmp_path):
 
 
 def test_runs_receive_sigterm_when_the_sweep_dies(tmp_path):
-    """SIGTERM lets them save a checkpoint."""
+    """On SIGTERM, a run saves a checkpoint before it ends."""
     child = f"import time; open({str(tmp_path / 'pid')!r}, 'w').write('x'); time.sleep(60)"
     parent = (
         "import subprocess, sys, os, time; "
@@ -137,7 +137,7 @@ def test_runs_receive_sigterm_when_the_sweep_dies(tmp_path):
             os.kill(pid, 0)
         except ProcessLookupError:
             return
-        if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":  # dead, but not reaped yet
+        if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":  # a zombie process has ended
             return
         time.sleep(0.05)
     raise AssertionError("the child process is still running")

@@ -22,7 +22,7 @@ class Points:
 
 
 class Line:
-    """Fit w x + b to 3 x − 1."""
+    """The task of fitting w x + b to 3 x − 1."""
 
     averages = ()
     counted = "points"

@@ -6,16 +6,17 @@ from typing import runtime_checkable
 from beartype import BeartypeConf, beartype
 from orbax.checkpoint.checkpoint_managers import PolicyCheckpointInfo
 
-runtime_checkable(PolicyCheckpointInfo)  # beartype checks no other protocols
+# beartype can check only protocols that are runtime_checkable.
+runtime_checkable(PolicyCheckpointInfo)
 
-# As in static type checking, an int is also a float.
+# Accept an int where a float is expected, as static type checkers do.
 _check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
 
 def checked(function: Callable) -> Callable:
-    """Check the arguments and the result of every call.
+    """Decorate a function so that the types of its arguments and result are checked.
 
-    Constructors are exempt, because JAX calls those of pytrees with leaves of any kind, such as
-    shapes and shardings.
+    Constructors are exempt, because JAX calls the constructors of pytrees with leaves of any type,
+    such as shapes and shardings.
     """
     return function if function.__name__ == "__init__" else _check(function)

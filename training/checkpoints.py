@@ -30,23 +30,23 @@ T = TypeVar("T")
 
 
 class CorruptCheckpoint(UserError):
-    """A checkpoint cannot be read, or its content differs from the saved content."""
+    """A checkpoint cannot be read, or its checksum is wrong."""
 
 
 class Checkpoints:
-    """The folder `checkpoints` of a workdir.
+    """Saves and restores the checkpoints in the folder `checkpoints` of a workdir.
 
-    A checkpoint has two items: the train state (arrays) and a record (JSON). The record holds the
-    run's progress, digests of the state, and a seal over all of these. Orbax commits a checkpoint
-    by renaming its folder, so a killed run leaves no partial checkpoint; the digests detect files
-    that change later.
+    A checkpoint has two items: the train state (arrays) and a record (JSON). The record contains
+    the run's progress, a checksum and a structure digest of the state, and a digest of the record
+    itself (its seal). Orbax commits a checkpoint by renaming its folder, so a killed run leaves no
+    partial checkpoint; the digests detect files that change later.
     """
 
     def __init__(self, workdir: Path, keep: int = 1, every: int = 1, read_only: bool = False):
         """Open the folder, or create it unless `read_only`.
 
-        The best checkpoint, the latest two, and the latest `keep` evaluated ones (their step is a
-        multiple of `every`) are preserved.
+        Saving deletes all checkpoints except the best, the latest two, and the latest `keep` whose
+        step is a multiple of `every`, the interval between evaluations.
         """
         self._folder = (workdir / "checkpoints").absolute()
         self._quarantine_folder = self._folder.with_name("quarantine")
@@ -68,15 +68,15 @@ class Checkpoints:
 
     @property
     def latest(self) -> int | None:
-        """The latest step that has a checkpoint."""
+        """The training step of the latest checkpoint, or None if there is no checkpoint."""
         return self._manager.latest_step()
 
     def path(self, step: int) -> Path:
-        """The folder of a committed checkpoint."""
+        """Return the folder of the committed checkpoint of a training step."""
         return Path(self._names.find_step(self._folder, step).path)
 
     def save(self, state: TrainState, progress: Progress) -> None:
-        """Save a checkpoint in the background."""
+        """Start to save a checkpoint; a background thread writes its files."""
         self._policy.best_step = progress.best_step
         record = {
             "progress": progress._asdict(),
@@ -91,27 +91,27 @@ class Checkpoints:
         )
         try:
             self._manager.save(int(state.step), args=args)
-        except Exception as error:  # this save failed, or the previous one in the background
+        except Exception as error:  # of this save, or of the previous one in the background
             raise self._not_written(error) from error
 
     def restore(self, like: TrainState, step: int) -> tuple[TrainState, Progress]:
-        """Restore the state saved at `step`, with the shapes and shardings of `like`."""
+        """Restore the checkpoint of `step`, with the shapes and shardings of `like`."""
         record = self._read(step, lambda: self._record(step))
         if record["structure"] != structure(like):
             raise UserError(
-                f"{self._describe(step)} does not fit this model: another version of this program "
-                "wrote it; run.json in the same workdir names the commit"
+                f"{self._describe(step)} does not fit this model, because another version of this "
+                "program wrote it: use the commit that run.json in the same workdir records"
             )
         args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
         state = self._read(step, lambda: self._manager.restore(step, args=args)["state"])
-        # The checksum is computed by all hosts, so it waits until all of them have read the state.
+        # All hosts compute the checksum together, so each of them must have read the state first.
         self._read(step, lambda: _expect(int(checksum(state)) == record["checksum"]))
         return state, Progress(**record["progress"])
 
     def restore_latest(self, like: TrainState) -> tuple[TrainState, Progress] | None:
-        """Restore the newest intact checkpoint; return None if nothing was ever saved.
+        """Restore the newest intact checkpoint; return None if no checkpoint was ever saved.
 
-        Corrupt checkpoints that are newer move to the folder `quarantine` of the workdir.
+        Newer checkpoints that are corrupt are moved to the folder `quarantine` of the workdir.
         """
         for step in sorted(self._manager.all_steps(), reverse=True):
             try:
@@ -126,8 +126,9 @@ class Checkpoints:
                 return state, progress
         if self._quarantine_folder.exists():
             raise UserError(
-                f"no checkpoint in {self._folder} can be read, see {self._quarantine_folder}: use "
-                "another --workdir, or delete this one to start again"
+                f"all checkpoints of {self._folder} are corrupt and were moved to "
+                f"{self._quarantine_folder}: use another --workdir, or delete this one to start "
+                "again"
             )
         return None
 
@@ -151,7 +152,7 @@ class Checkpoints:
         return Progress(**self._read(step, lambda: self._record(step))["progress"])
 
     def _read(self, step: int, read: Callable[[], T]) -> T:
-        """Call `read` on all hosts; if it fails on any, all of them raise CorruptCheckpoint."""
+        """Call `read` on all hosts; raise CorruptCheckpoint on all if it fails on any of them."""
         result, problem = None, ""
         with together():
             try:
@@ -169,14 +170,18 @@ class Checkpoints:
         return f"the checkpoint of step {step} in {self._folder}"
 
     def find(self, which: str) -> list[int]:
-        """Return the steps of the checkpoints named "best", "last", "average", or by a step.
+        """Return the training steps of the checkpoints that a name selects.
 
-        "average" stands for the latest train.keep evaluated checkpoints. It excludes those that a
-        signal left between two evaluations, so an interrupted run has the same average.
+        The name is "best", "last", a training step, or "average", which selects the latest
+        train.keep checkpoints that were saved at an evaluation. Checkpoints that were saved at a
+        signal are excluded, so that the average does not depend on interruptions.
         """
         steps = sorted(self._manager.all_steps())
         if not steps:
-            raise UserError(f"{self._folder} holds no checkpoint yet: train the run first")
+            raise UserError(
+                f"{self._folder} contains no checkpoint yet: wait until the first evaluation of "
+                "the run, which saves one"
+            )
         if which == "average":
             return self._averaged(steps)
         if which == "last":
@@ -186,13 +191,16 @@ class Checkpoints:
         if which.isdecimal() and int(which) in steps:
             return [int(which)]
         known = ", ".join(map(str, steps))
-        raise UserError(f"there is no checkpoint {which!r}: choose best, last, average, {known}")
+        raise UserError(
+            f"{self._folder} has no checkpoint {which!r}: use best, last, average or one of the "
+            f"training steps {known}"
+        )
 
     def _averaged(self, steps: list[int]) -> list[int]:
         if self._keep == 1:
             raise UserError(
                 "an average needs several checkpoints, but this run was trained with "
-                "train.keep=1: train with --config.train.keep=5"
+                "train.keep=1: use --checkpoint=best, or train a run with --config.train.keep=5"
             )
         evaluated = [s for s in steps if s % self._every == 0 or self._progress(s).done]
         return evaluated[-self._keep :] or steps[-1:]
@@ -209,7 +217,7 @@ class Checkpoints:
                 return best
             if best is not None:
                 logger.warning(
-                    "the best checkpoint (step %d) is missing: using step %d", best, step
+                    "the best checkpoint (step %d) is missing: using that of step %d", best, step
                 )
             return step
         return steps[-1]
@@ -229,8 +237,8 @@ class Checkpoints:
             return self._mean(like, steps)
         except CorruptCheckpoint as error:
             raise UserError(
-                f"{error}: choose another one with --checkpoint, or resume the training, which "
-                "replaces it"
+                f"{error}: choose another checkpoint with --checkpoint, or resume training to "
+                "replace this one"
             ) from error
 
     def _mean(self, like: TrainState, steps: Sequence[int]) -> Params:
@@ -250,13 +258,14 @@ class Checkpoints:
 
     def _not_written(self, error: Exception) -> UserError:
         return UserError(
-            f"a checkpoint could not be written to {self._folder} ({_summary(error)}): free some "
-            "space and run the same command again; it resumes from the latest checkpoint"
+            f"a checkpoint could not be written to {self._folder} ({_summary(error)}): fix this, "
+            "for example by freeing disk space, and run the same command again to resume from the "
+            "latest checkpoint"
         )
 
 
 class Preserve(policies.PreservationPolicy):
-    """Preserves the best checkpoint, the latest two, and the latest `keep` evaluated ones."""
+    """Preserves the best checkpoint, the latest two, and the latest `keep` that were evaluated."""
 
     def __init__(self, keep: int, every: int):
         self.best_step: int | None = None
@@ -276,11 +285,14 @@ class Preserve(policies.PreservationPolicy):
 
 
 def _summary(error: Exception) -> str:
-    """Return the cause in one line; tensorstore hides a full disk inside a longer message."""
+    """Return the cause of an error in one line.
+
+    TensorStore reports a full disk in the middle of a long message.
+    """
     full = os.strerror(errno.ENOSPC)
     return full if full in str(error) else first_line(error)
 
 
 def _expect(intact: bool) -> None:
     if not intact:
-        raise ValueError("its content differs from the saved content")
+        raise ValueError("its checksum differs from the saved one")

@@ -11,12 +11,12 @@ from jaxtyping import UInt32
 
 
 def seal(record: dict[str, Any]) -> str:
-    """Return a digest of a JSON record."""
+    """Return a digest of the content of a JSON record."""
     return _digest(json.dumps(record, sort_keys=True))
 
 
 def structure(tree: Any) -> str:
-    """Return a digest of the path, shape and dtype of every array."""
+    """Return a digest of the paths, shapes and dtypes of all arrays in a pytree."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     named = [(jax.tree_util.keystr(path), x.shape, str(x.dtype)) for path, x in leaves]
     return _digest(repr(named))
@@ -28,7 +28,7 @@ def _digest(text: str) -> str:
 
 @jax.jit
 def checksum(tree: Any) -> UInt32[Array, ""]:
-    """Hash the bits of every element together with its position; return the sum modulo 2³².
+    """Hash every array element with its position; return the sum of the hashes modulo 2³².
 
     Integer addition is associative, so the result does not depend on how arrays are sharded.
     """
@@ -41,7 +41,7 @@ def checksum(tree: Any) -> UInt32[Array, ""]:
 
 
 def _mix(x: UInt32[Array, "*n"]) -> UInt32[Array, "*n"]:
-    """A bijective integer hash: each input bit changes about half of the output bits."""
+    """Hash integers bijectively: each input bit changes about half of the output bits."""
     for _ in range(2):
         x = (x ^ (x >> 15)) * jnp.uint32(0x9E3779B1)  # an odd factor is invertible modulo 2³²
     return x ^ (x >> 16)

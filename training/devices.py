@@ -12,8 +12,8 @@ from configs.base import Config
 from data.batches import Batch
 from errors import UserError
 
-# No autotuning: cuBLAS chooses its kernels itself. Command buffers cover whole loops, so that no
-# kernel waits for the host. Measurements: docs/performance.md.
+# Autotuning is disabled, because cuBLAS already selects good kernels. Command buffers include whole
+# loops, so that no kernel waits for the host. Measurements: docs/performance.md.
 GPU_OPTIONS = {
     "xla_gpu_enable_triton_gemm": False,
     "xla_gpu_autotune_level": 0,
@@ -27,7 +27,8 @@ SMALLEST = 2**12  # arrays with fewer elements are replicated
 def make_mesh(devices: list | None = None, state_shards: int = 1) -> Mesh:
     """Return a mesh of shape [data, state] over `devices` (default: all devices of all hosts).
 
-    Batches are sharded over both axes, train states over the `state_shards` devices of one row.
+    Batches are sharded over both axes. Train states are sharded over the axis "state", which has
+    `state_shards` devices, and replicated over the axis "data".
     """
     devices = devices or jax.devices()
     if len(devices) % state_shards:
@@ -35,7 +36,7 @@ def make_mesh(devices: list | None = None, state_shards: int = 1) -> Mesh:
             f"mesh.state_shards={state_shards} does not divide the number of devices, "
             f"{len(devices)}: set it to a divisor of {len(devices)}"
         )
-    # Devices are ordered by host, so that each host holds the rows of the batch that it reads.
+    # Devices are ordered by host, so that each host reads the batch rows of its devices.
     devices = sorted(devices, key=lambda device: (device.process_index, device.id))
     grid = np.array(devices).reshape(-1, state_shards)
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * 2)
@@ -83,15 +84,15 @@ def compiled(mesh: Mesh, function: Callable, out_shardings: Any = None, **option
 def compile_all(function: Any, calls: Sequence[tuple], **options: Any) -> list[Any]:
     """Compile a `compiled` function for several argument tuples in parallel.
 
-    Arguments may be `jax.ShapeDtypeStruct`. Return one executable per tuple; later calls of the
-    function itself with such arguments do not compile again.
+    Arguments may be `jax.ShapeDtypeStruct`. Return one executable per tuple. Later calls of the
+    function with arguments of the same shapes do not compile it again.
     """
     with ThreadPoolExecutor() as pool:
         return list(pool.map(lambda call: function.lower(*call, **options).compile(), calls))
 
 
 def check_rows(mesh: Mesh, config: Config) -> None:
-    """Check that every micro-batch gives each device the same number of rows."""
+    """Check that the devices can divide every micro-batch into equal numbers of rows."""
     accumulation = config.train.accumulation
     name = "batch_size" if config.data.batch_unit == "sentences" else "batch_multiple"
     if config.data[name] % (mesh.size * accumulation):
@@ -104,7 +105,7 @@ def check_rows(mesh: Mesh, config: Config) -> None:
 def fit_rows(mesh: Mesh, config: Config) -> Config:
     """Return the config with data.batch_multiple rounded up to a multiple of the device count.
 
-    Evaluation uses it, because its results do not depend on the batch size.
+    Evaluation can do so, because its results do not depend on the batch size.
     """
     fitting = config.copy_and_resolve_references()
     fitting.data.batch_multiple = -(-config.data.batch_multiple // mesh.size) * mesh.size
@@ -112,7 +113,7 @@ def fit_rows(mesh: Mesh, config: Config) -> Config:
 
 
 def put(batch: Batch, mesh: Mesh) -> dict[str, jax.Array]:
-    """Transfer this host's rows to its devices, as part of the global batch."""
+    """Transfer this host's rows of a batch to its devices; return the global batch."""
     sharding = batch_sharding(mesh)
     if jax.process_count() == 1:
         return jax.device_put(batch, sharding)

@@ -13,8 +13,7 @@ def has_diverged(first: float, training: float, validation: float) -> bool:
     `first` is the loss of the first training step, and `training` the mean since the last report.
     Both `training` and `validation` must exceed DIVERGED × |first|: overfitting raises only the
     validation loss, and a batch of outliers only the training loss. Losses below 1 count as 1, so
-    that a loss near zero or below, such as that of a regression, can vary freely. NaN exceeds any
-    limit.
+    that the small or negative losses of a regression can vary freely. NaN exceeds any limit.
     """
     limit = DIVERGED * max(abs(first), 1.0)
     return not (training <= limit or validation <= limit)
@@ -23,7 +22,7 @@ def has_diverged(first: float, training: float, validation: float) -> bool:
 def diverged(
     step: int, first: float, training: float, validation: float, kept: int | None
 ) -> UserError:
-    """Return the error for a run whose losses have grown far beyond the first one.
+    """Return the error for a run in which `has_diverged` is true.
 
     `kept` is the step of the latest checkpoint, or None if there is none.
     """
@@ -35,9 +34,9 @@ def diverged(
 
 
 def skipping_error(step: int, skipped: int, in_row: int, kept: int | None) -> UserError:
-    """Return the error for a run that has skipped train.max_skipped steps in a row.
+    """Return the error for a run that has skipped train.max_skipped training steps in a row.
 
-    `skipped` of the `step` training steps were skipped, `in_row` of them consecutively.
+    Of the first `step` training steps, `skipped` were skipped in total and `in_row` in a row.
     """
     if skipped == step:
         return none_finite(step)
@@ -48,14 +47,36 @@ def skipping_error(step: int, skipped: int, in_row: int, kept: int | None) -> Us
 
 
 def none_finite(steps: int) -> UserError:
-    """Return the error for a run whose steps have all been skipped.
+    """Return the error for a run whose training steps have all been skipped.
 
-    The learning rate cannot be the cause, because no update was ever applied.
+    The learning rate cannot be the cause, because no update was applied.
     """
     return UserError(
         f"no training step so far had a finite loss and gradient ({steps:,} steps): check the "
         "training data for values that are not finite or very large, lower model.init_scale, and "
         "use model.dtype=float32 if it is bfloat16"
+    )
+
+
+_VALIDATION_REMEDY = (
+    "check the validation data for values that are not finite or very large, and use "
+    "model.dtype=float32 if it is bfloat16"
+)
+
+
+def validation_warning(step: int, loss: float) -> str:
+    """Return the warning for one evaluation whose loss is not finite."""
+    return f"warning: the validation loss at step {step:,} is {loss}; {_VALIDATION_REMEDY}"
+
+
+def no_validation_loss(step: int, training: float, kept: int | None) -> UserError:
+    """Return the error for a run in which no evaluation had a finite loss.
+
+    `training` is the mean training loss since the last report.
+    """
+    return UserError(
+        f"no evaluation until step {step:,} had a finite validation loss, although the training "
+        f"loss is {training:.4g}: {_VALIDATION_REMEDY} ({_kept(kept)})"
     )
 
 

@@ -1,4 +1,4 @@
-"""Multi-host runs: connecting the processes, and decisions that all of them share."""
+"""Multi-host runs: connect the processes, and make them agree on errors and conditions."""
 
 import contextlib
 import logging
@@ -12,9 +12,10 @@ from errors import UserError, first_line
 
 
 def connect(address: str | None, processes: int | None, process: int | None) -> None:
-    """Join the other processes of a run. Must be called before JAX initializes its devices.
+    """Connect the processes of a run. Must be called before JAX initializes its devices.
 
-    JAX detects the arguments that are None under SLURM, Open MPI, Kubernetes and Cloud TPU.
+    `address` is HOST:PORT of the first process, `process` the index of this one. JAX detects
+    arguments that are None under SLURM, Open MPI, Kubernetes and Cloud TPU.
     """
     # JAX's preemption service would take over SIGTERM, which the trainer handles itself.
     jax.config.update("jax_enable_preemption_service", False)
@@ -27,11 +28,13 @@ def connect(address: str | None, processes: int | None, process: int | None) -> 
             "Kubernetes or Cloud TPU with --distributed"
         ) from None
     if not first():
-        logging.getLogger("alignax").setLevel(logging.WARNING)  # only the first process reports
+        logging.getLogger("alignax").setLevel(
+            logging.WARNING
+        )  # only the first process prints progress
 
 
 def first() -> bool:
-    """Return whether this is the first process, which writes logs and records."""
+    """Return whether this is the first process of the run, which writes logs and records."""
     return jax.process_index() == 0
 
 
@@ -57,4 +60,4 @@ def together() -> Iterator[None]:
     if problem is not None:
         raise problem
     if not fine:
-        raise UserError("another process of this run stopped with an error: see its message")
+        raise UserError("another process of this run stopped with an error: see its output")

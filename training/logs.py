@@ -20,27 +20,28 @@ logger = logging.getLogger("alignax")
 
 
 class Log:
-    """Writes scalars to `log.jsonl` and `tensorboard/` in a workdir, and shows them.
+    """Writes scalars to `log.jsonl` and `tensorboard/` in a workdir, and prints them.
 
-    Only the first of several hosts writes. A resumed run first drops the lines after its
-    checkpoint, because it repeats those steps.
+    In a multi-host run, only the first process writes. A resumed run first deletes the records of
+    training steps after its checkpoint, because it repeats these steps.
     """
 
     def __init__(self, workdir: Path, start: int, steps: int, counted: str):
-        """Open the logs of a run that has completed `start` of `steps` steps.
+        """Open the logs of a run that has completed `start` of `steps` training steps.
 
-        `counted` names the unit of throughput, such as "tokens".
+        `counted` is the plural name of the unit of throughput, such as "tokens".
         """
         path, board = workdir / "log.jsonl", str(workdir / "tensorboard")
         if not first():
             path = Path(os.devnull)
         elif path.exists():
-            # The last line of a killed run may end inside a character, so lines are bytes.
+            # Lines are read as bytes, because a killed run may leave half a character at the end.
             lines = path.read_bytes().split(b"\n")
             kept = [line.decode() for line in lines if _step(line) <= start]
             write_whole(path, "".join(line + "\n" for line in kept))
         self._file = path.open("a", encoding="utf-8")
-        # The queue is unbounded: a bounded one would block when a full disk ends the writer thread.
+        # The queue is unbounded (0), because a bounded queue blocks forever after a full disk has
+        # ended the writer thread.
         self._board = SummaryWriter(board, purge_step=start + 1, max_queue=0, write_to_disk=first())
         shown = sys.stderr.isatty() and first()
         self._bar = tqdm(initial=start, total=steps, unit=" steps", disable=not shown)
@@ -54,18 +55,18 @@ class Log:
         self._bar.update(self._start)
 
     def advance(self) -> None:
-        """Move the progress bar by one step."""
+        """Advance the progress bar by one training step."""
         self._bar.update()
 
     def scalars(self, step: int, kind: str, values: dict[str, float]) -> None:
-        """Record values of a kind, such as "train" or "valid"; NaN and infinity become null."""
+        """Record values with their kind ("train" or "valid"); NaN and infinity become null."""
         self._write({"step": step, "kind": kind, **values})
         for name, value in values.items():
             if math.isfinite(value):  # tensorboardX prints a warning otherwise
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def facts(self, step: int, **facts: int) -> None:
-        """Record facts that are known when a run starts or resumes."""
+        """Record facts about the run, such as its number of parameters, at a start or resume."""
         self._write({"step": step, "kind": "run", **facts})
 
     def _write(self, line: dict) -> None:
@@ -74,7 +75,10 @@ class Log:
         self._file.flush()
 
     def progress(self, step: int, loss: float, per_second: float) -> None:
-        """Show the training loss, the throughput and, without a progress bar, the time left."""
+        """Show the training loss and the throughput.
+
+        Without a progress bar, also show the training step and the remaining time.
+        """
         shown = f"loss {loss:#.4g}, {per_second:,.0f} {self._counted}/s"
         self._bar.set_postfix_str(shown)
         if self._bar.disable:
@@ -89,7 +93,7 @@ class Log:
             self._bar.write(line, file=sys.stderr)
 
     def samples(self, step: int, samples: Sequence[dict[str, str]]) -> None:
-        """Record and show sample outputs of an evaluation."""
+        """Record and print sample outputs of an evaluation."""
         for sample in samples:
             self._write({"step": step, "kind": "sample", **sample})
             self.say("  " + "  |  ".join(f"{name}: {text}" for name, text in sample.items()))

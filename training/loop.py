@@ -1,4 +1,4 @@
-"""The training loop: steps, reports, evaluations and checkpoints until the run ends."""
+"""The training loop, with reports, evaluations, checkpoints and early stopping."""
 
 import collections
 import contextlib
@@ -24,7 +24,14 @@ from data.batches import train_iterator
 from errors import Stopped, stop_signals
 from training.checkpoints import Checkpoints
 from training.devices import abstract, batch_sharding, compiled, put, replicated, state_sharding
-from training.divergence import diverged, has_diverged, none_finite, skipping_error
+from training.divergence import (
+    diverged,
+    has_diverged,
+    no_validation_loss,
+    none_finite,
+    skipping_error,
+    validation_warning,
+)
 from training.hosts import first, together
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule
@@ -41,8 +48,9 @@ from training.workdir import write_status
 
 logger = logging.getLogger("alignax")
 
-# Steps that may be dispatched before the oldest one is awaited. They keep the device busy while
-# the host is delayed; a signal takes effect after all of them. Measurements: docs/performance.md.
+# Maximum number of training steps that are dispatched before the host waits for the oldest of them.
+# They keep the device busy while the host is delayed, but a signal takes effect only after all of
+# them. Measurements: docs/performance.md.
 AHEAD = 8
 
 
@@ -54,7 +62,7 @@ class BatchSource(Protocol):
     def steps_per_epoch(self) -> int: ...
     @property
     def shapes(self) -> Sequence[dict[str, Any]]:
-        """One batch of every shape that occurs."""
+        """One example batch of every batch shape."""
         ...
 
     def __getitem__(self, index: int, /) -> dict[str, Any]: ...
@@ -64,8 +72,8 @@ class BatchSource(Protocol):
 class Trainable(Protocol):
     """The part of a task that the trainer uses."""
 
-    averages: tuple[str, ...]  # names of the loss sums whose moving averages are passed to `loss`
-    counted: str  # plural name of the unit that "count" counts, e.g. "tokens"
+    averages: tuple[str, ...]  # names of the sums whose moving averages are passed to `loss`
+    counted: str  # plural name of the unit of the sum "count", such as "tokens"
 
     def train_batches(self, seed: int, host: int, hosts: int) -> BatchSource: ...
     def init(self, key: Key[Array, ""]) -> Params: ...
@@ -79,7 +87,7 @@ class Trainable(Protocol):
 
 
 class Evaluation(NamedTuple):
-    """Validation scores by name, which include "loss", and sample outputs to show."""
+    """Validation scores by name, including "loss", and sample outputs to print."""
 
     scores: dict[str, float]
     samples: Sequence[dict[str, str]] = ()
@@ -127,7 +135,7 @@ def train(
                     evaluate, config, mesh, checkpoints, log, signals, steps, state, progress
                 )
                 state = trainer.run(*trainer.compile(step, task.loss, batches), batches)
-    # The final checkpoint is committed now, because the manager is closed.
+    # Closing `checkpoints` has waited until the final checkpoint is committed.
     _record_status(workdir, checkpoints, int(state.step), done=True)
     return state
 
@@ -157,34 +165,34 @@ def _record_status(workdir: Path, checkpoints: Checkpoints, step: int, done: boo
 
 
 class Dispatched(NamedTuple):
-    """A training step that was sent to the devices; later steps donate none of its arrays."""
+    """A training step sent to the devices; later steps do not donate these arrays."""
 
     number: int
     sums: Sums  # running sums since the last report
     counters: Counters
-    signal: int | Int[Array, ""]  # a signal that any host had received at the dispatch, or 0
-    reports: bool  # whether the sums are reported
+    signal: int | Int[Array, ""]  # number of a signal that any host had received, or 0
+    reports: bool  # whether the sums are logged after this step
 
 
 @dataclasses.dataclass
 class Trainer:
-    """Runs the steps, reports, evaluations and checkpoints of one call of `train`."""
+    """The state and the loop of one call of `train`."""
 
     evaluate: Evaluate
     config: Config
     mesh: Mesh
     checkpoints: Checkpoints
     log: Log
-    signals: list[int]  # received by this process
-    steps: int
+    signals: list[int]  # numbers of the signals received by this process
+    steps: int  # training steps of the whole run
     state: TrainState
     progress: Progress
-    reported: float = 0.0  # when throughput was last measured, in seconds
-    training_loss: float = math.nan  # mean of the last report
-    next_check: int = 0  # the first step that could exceed train.max_skipped
+    reported: float = 0.0  # time of the last throughput measurement, in seconds
+    training_loss: float = math.nan  # mean training loss of the last report
+    next_check: int = 0  # the first step at which train.max_skipped could be reached
 
     def compile(self, step: Any, loss: Any, batches: BatchSource) -> tuple[CompiledStep, Sums]:
-        """Compile the step for all batch shapes; return it and the initial sums."""
+        """Compile the training step for all batch shapes; return it and the initial sums."""
         shapes = [abstract(batch, self.mesh) for batch in batches.shapes]
         zeros = zero_sums(loss, self.state, shapes[0], self.mesh)
         self.log.say(f"compiling (batch shapes: {len(shapes)})")
@@ -198,8 +206,9 @@ class Trainer:
     def run(self, step: CompiledStep, zeros: Sums, batches: BatchSource) -> TrainState:
         """Train until the last step, early stopping or a signal.
 
-        Steps are dispatched ahead of the devices. A report or signal is read when its step is
-        awaited, so the devices do not idle and all hosts stop after the same step.
+        The host dispatches up to AHEAD training steps before it waits for the oldest one. It reads
+        the report and the signal of a step only after waiting for that step, so the devices do not
+        idle, and all hosts stop after the same step.
         """
         settings, start = self.config.train, int(self.state.step)
         pending: collections.deque[Dispatched] = collections.deque()
@@ -230,7 +239,10 @@ class Trainer:
         return self.state
 
     def _await(self, pending: collections.deque[Dispatched], ahead: int) -> int:
-        """Wait until at most `ahead` steps are pending, or none after a signal; return it."""
+        """Wait until at most `ahead` training steps are pending; return a received signal or 0.
+
+        After a signal, wait for all pending steps.
+        """
         signal = 0
         while len(pending) > (0 if signal else ahead):
             step = pending.popleft()
@@ -246,7 +258,7 @@ class Trainer:
         return signal
 
     def _signal(self) -> int | Int[Array, ""]:
-        """Return the signal that this host or any other host has received, or 0."""
+        """Return the number of the signal that any host has received, or 0."""
         received = self.signals[0] if self.signals else 0
         if jax.process_count() == 1:
             return received
@@ -259,7 +271,7 @@ class Trainer:
         return compiled(self.mesh, jnp.max)
 
     def _report(self, step: Dispatched) -> None:
-        """Log the means since the last report."""
+        """Log means over the training steps since the last report, and the throughput."""
         sums, counters = jax.device_get((step.sums, step.counters))
         values = means(sums)
         count = values.pop("count")
@@ -277,9 +289,9 @@ class Trainer:
         self.training_loss = values["loss"]
 
     def _record_first_loss(self, step: Dispatched) -> None:
-        """Record the loss of the first step that was not skipped."""
+        """Record the loss of the first training step that was not skipped."""
         loss = means(jax.device_get(step.sums))["loss"]
-        if not math.isnan(loss):  # otherwise all steps were skipped, which adds nothing to the sums
+        if not math.isnan(loss):  # NaN: all steps so far were skipped, so the count is zero
             self.progress = self.progress._replace(first_loss=loss)
 
     def _evaluate(self, number: int) -> None:
@@ -292,6 +304,8 @@ class Trainer:
         self.log.samples(number, samples)
         metric, loss = self.config.train.eval_metric, scores["loss"]
         self._check_divergence(number, loss)
+        if not math.isfinite(loss):
+            self.log.say(validation_warning(number, loss))
         score = -loss if metric == "loss" else scores[metric]
         self.progress = compare(self.progress, number, score, loss)
         self._cut_rate()
@@ -301,10 +315,12 @@ class Trainer:
             self.progress = self.progress._replace(done=True)
         if number >= self.steps:
             self.progress = self.progress._replace(done=True)
+        if self.progress.done and self.progress.best_step is None and not math.isfinite(loss):
+            raise no_validation_loss(number, self.training_loss, self.checkpoints.latest)
         self.checkpoints.save(self.state, self.progress)
 
     def _cut_rate(self) -> None:
-        """Lower the learning rate if the plateau schedule asks for it."""
+        """Lower the learning rate if the plateau schedule requires it."""
         settings = self.config.optimizer
         if settings.schedule != "plateau":
             return
@@ -314,7 +330,7 @@ class Trainer:
             self.progress = self.progress._replace(since_rate_cut=0)
 
     def _check_divergence(self, number: int, loss: float) -> None:
-        """Raise UserError if the losses at an evaluation are absurd, before they are saved."""
+        """Raise UserError if training has diverged, before this evaluation saves a checkpoint."""
         first_loss, last = self.progress.first_loss, self.checkpoints.latest
         if first_loss is None:
             if number >= self.steps:
@@ -323,13 +339,13 @@ class Trainer:
             raise diverged(number, first_loss, self.training_loss, loss, last)
 
     def _check_skipped(self, step: Dispatched) -> None:
-        """Raise UserError if the last train.max_skipped steps were all skipped.
+        """Raise UserError if the last train.max_skipped training steps were all skipped.
 
-        Reading a counter costs host time, so the next one is read at the first step that could
-        reach the limit, which is exactly the step at which it is reached.
+        Reading a counter costs host time, so the counter is next read at the first step that could
+        reach the limit.
 
-        The latest checkpoint stays the last one: newer parameters led to the divergence. Only if
-        there is none, the current state is saved, at most AHEAD steps after `step`.
+        The newer state is not saved, because its parameters led to the divergence. Only if there is
+        no checkpoint, the current state, at most AHEAD steps after `step`, is saved.
         """
         in_row, limit = int(step.counters.skipped_in_row), self.config.train.max_skipped
         self.next_check = step.number + limit - in_row
@@ -344,9 +360,12 @@ class Trainer:
 
 
 def compare(progress: Progress, step: int, score: float, loss: float) -> Progress:
-    """Return the progress after an evaluation. A lower loss breaks ties; NaN is never better."""
+    """Return the progress after an evaluation.
+
+    A lower loss breaks ties. An evaluation whose score or loss is NaN is never the best one.
+    """
     tied = score == progress.best_score and loss < progress.best_loss
-    if score > progress.best_score or tied:
+    if not math.isnan(loss) and (score > progress.best_score or tied):
         return progress._replace(
             best_score=score, best_loss=loss, best_step=step, since_best=0, since_rate_cut=0
         )
@@ -356,7 +375,10 @@ def compare(progress: Progress, step: int, score: float, loss: float) -> Progres
 
 
 def means(sums: dict[str, Any]) -> dict[str, float]:
-    """Divide accumulated sums by their count, which is kept; return NaN when the count is zero."""
+    """Divide accumulated sums by sums["count"]; return NaN for all means if the count is zero.
+
+    The result includes "count" itself.
+    """
     count = float(sums["count"])
     values = {name: float(x) for name, x in sums.items() if name not in ("count", "examples")}
     return {name: x / count if count else math.nan for name, x in values.items()} | {"count": count}

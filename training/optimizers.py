@@ -7,7 +7,8 @@ import optax
 
 from configs.base import Config
 
-# Each function below returns a factor of the learning rate; `make_schedule` adds the warm-up.
+# Each function below returns a schedule of factors by which `make_schedule` multiplies the learning
+# rate, in addition to the warm-up.
 
 
 def _constant(settings: Config, steps_per_epoch: float, steps: float) -> optax.Schedule:
@@ -15,9 +16,10 @@ def _constant(settings: Config, steps_per_epoch: float, steps: float) -> optax.S
 
 
 def _halving(settings: Config, steps_per_epoch: float, steps: float) -> optax.Schedule:
-    """Halve the rate after `halve_from` epochs, and again every `halve_every` epochs.
+    """Halve the learning rate after `halve_from` epochs, and again every `halve_every` epochs.
 
-    Luong 2015: from 5 (8 with dropout), every epoch. Sutskever 2014: from 5, every half epoch.
+    Luong 2015 starts after 5 epochs (8 with dropout) and halves every epoch. Sutskever 2014 starts
+    after 5 epochs and halves every half epoch.
     """
 
     def factor(step):
@@ -28,7 +30,7 @@ def _halving(settings: Config, steps_per_epoch: float, steps: float) -> optax.Sc
 
 
 def _inverse_sqrt(settings: Config, steps_per_epoch: float, steps: float) -> optax.Schedule:
-    """Vaswani 2017 §5.3, as a factor of the rate at the end of the warm-up."""
+    """The schedule of Vaswani 2017 §5.3, relative to the rate at the end of the warm-up."""
     warmup = max(1, settings.warmup_steps)
     return lambda step: jnp.sqrt(warmup / jnp.maximum(step + 1, warmup))
 
@@ -47,7 +49,7 @@ SCHEDULES: dict[str, Callable[[Config, float, float], optax.Schedule]] = {
 
 
 def make_schedule(settings: Config, steps_per_epoch: float, steps: int) -> optax.Schedule:
-    """Return the learning rate by step, with a linear warm-up over `warmup_steps`."""
+    """Return the learning rate by training step, with a linear warm-up over `warmup_steps`."""
     factor = SCHEDULES[settings.schedule](settings, steps_per_epoch, steps)
     warmup = max(1, settings.warmup_steps)
 

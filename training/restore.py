@@ -15,7 +15,7 @@ from training.workdir import VOCABULARY_FOLDER, check_data
 
 
 class RestoredRun(NamedTuple):
-    """A run's task and parameters, and the training steps of the checkpoints they come from."""
+    """A run's task and parameters, and the training steps of the restored checkpoints."""
 
     task: Any
     params: Params
@@ -25,10 +25,10 @@ class RestoredRun(NamedTuple):
 def restore_run(
     config: Config, workdir: Path, mesh: Mesh, checkpoint: str, corpus: bool = True
 ) -> RestoredRun:
-    """Restore the checkpoint "best", "last" or "average", or that of a given training step.
+    """Restore the checkpoint "best", "last" or "average", or the one of a given training step.
 
-    Without `corpus`, the task has only the vocabularies saved in the workdir, which are enough to
-    translate new text.
+    Without `corpus`, the task is created from the vocabularies saved in the workdir, which are
+    enough to translate new text.
     """
     if corpus:
         task = make_task(fit_rows(mesh, config))

@@ -18,31 +18,31 @@ from tasks.task import Params
 class TrainState:
     """The arrays that one training step passes to the next."""
 
-    step: Int[Array, ""]  # batches seen, including skipped ones
+    step: Int[Array, ""]  # training steps so far, including skipped ones
     params: Params
     opt_state: optax.OptState
     ema: Params | None  # exponential moving average of the parameters (train.ema)
     averages: dict[str, Float[Array, ""]]  # moving averages of the sums in Trainable.averages
     rate_scale: Float[Array, ""]  # factor of the learning rate, lowered by the plateau schedule
-    skipped: Int[Array, ""]  # steps skipped because the loss or gradient was not finite
-    skipped_in_row: Int[Array, ""]  # skipped steps since the last finite one
+    skipped: Int[Array, ""]  # number of steps skipped because the loss or gradient was not finite
+    skipped_in_row: Int[Array, ""]  # number of steps skipped since the last finite one
     longest_skipped: Int[Array, ""]  # largest value of skipped_in_row so far
 
     @property
     def eval_params(self) -> Params:
-        """The parameters that are evaluated: the moving average if there is one."""
+        """The parameters used for evaluation: their moving average if train.ema is set."""
         return self.params if self.ema is None else self.ema
 
 
 class Progress(NamedTuple):
-    """The trainer's record, saved with every checkpoint."""
+    """The best evaluation and other progress of a run, saved with every checkpoint."""
 
-    best_score: float = -math.inf  # highest score so far; a loss counts as its negative
+    best_score: float = -math.inf  # highest score so far; the score for the metric "loss" is −loss
     best_loss: float = math.inf  # validation loss at best_step
     best_step: int | None = None  # step of the best evaluation
     since_best: int = 0  # evaluations since best_step
     since_rate_cut: int = 0  # evaluations since best_step or the last cut of the learning rate
-    count: float = 0.0  # loss terms seen so far, e.g. target tokens
+    count: float = 0.0  # loss terms so far, e.g. target tokens
     done: bool = False  # whether the run is complete
     first_loss: float | None = None  # loss of the first training step that was not skipped
 
@@ -68,5 +68,5 @@ def create_state(
 
 
 def purpose_key(seed: int, purpose: str) -> Key[Array, ""]:
-    """Return the random key for one purpose; the training step folds its number into it."""
+    """Return the random key of a run for one purpose, such as "weights" or "dropout"."""
     return jax.random.fold_in(jax.random.key(seed), zlib.crc32(purpose.encode()) & 0x7FFFFFFF)

@@ -15,15 +15,16 @@ from configs.base import Config
 from training.devices import compile_all, compiled, replicated, state_sharding
 from training.state import Params, TrainState, purpose_key
 
-# Sums over the rows of a batch. Reports divide them by "count" (e.g. the number of target tokens);
-# "examples" is the number of rows that are not padding.
+# Sums over the rows of a batch, by name. Reports divide them by "count", such as the number of
+# target tokens; "examples" is the number of rows that are not padding.
 Sums = dict[str, Float[Array, ""]]
 Loss = Callable[[Params, dict[str, Array], Key[Array, ""] | None, Sums | None], Sums]
-AVERAGE_DECAY = 0.9  # of TrainState.averages: Xu 2015's baseline b ← .9 b + .1 log p
+# Decay of TrainState.averages. Xu 2015 uses it for the baseline b ← .9 b + .1 log p.
+AVERAGE_DECAY = 0.9
 
 
 class Counters(NamedTuple):
-    """Scalars of the train state after a step, in buffers that later steps do not donate."""
+    """Scalars of the train state after a training step; later steps do not donate them."""
 
     skipped: Int[Array, ""]
     skipped_in_row: Int[Array, ""]
@@ -41,14 +42,14 @@ def make_train_step(
     mesh: Mesh,
     like: TrainState,
 ) -> Callable[[TrainState, Sums, dict[str, Array], Key[Array, ""]], StepOutput]:
-    """Return `step(state, sums, batch, key)`: the new state, updated running sums, and counters.
+    """Return the training step, a function of the state, running sums, a batch and the dropout key.
 
-    The step donates the state and nothing else. The dropout key is an argument, so that runs with
-    different seeds share one compiled program. States have the sharding that `state_sharding`
-    returns for `like`.
+    The step returns the new state, the updated running sums and the counters. It donates only the
+    state. The dropout key is an argument, so that runs with different seeds share one compiled
+    program. States have the sharding that `state_sharding` returns for `like`.
 
-    Losses and counts are summed over micro-batches and devices; gradients are divided once, by the
-    count of the whole batch, so that every token (or sentence) has the same weight.
+    Losses and gradients are summed over micro-batches and devices. The gradients are then divided
+    by the number of tokens (or sentences) in the whole batch, so that each has the same weight.
     """
     divisor = {"token": "count", "sentence": "examples"}[config.train.loss_per]
 
@@ -56,8 +57,8 @@ def make_train_step(
         state: TrainState, total: Sums, batch: dict[str, Array], key: Key[Array, ""]
     ) -> StepOutput:
         key = jax.random.fold_in(key, state.step)
-        # Sharded parameters are gathered for the step; each device keeps its shard of the
-        # gradients.
+        # Gather sharded parameters for the forward and backward pass. Each device keeps only its
+        # shard of the gradients.
         params = jax.lax.with_sharding_constraint(state.params, replicated(mesh))
         gathered = dataclasses.replace(state, params=params)
         grads, sums = _gradients(loss, gathered, batch, key, config.train.accumulation)
@@ -68,13 +69,13 @@ def make_train_step(
         grads = _clip(grads, norm, config.optimizer.clip_norm)
         new = _apply(state, grads, sums, optimizer, config.train.ema)
         new = _skip_unless(finite, new, state)
-        sums = sums | {"gradient_norm": norm * sums["count"]}  # reported as a mean over tokens
+        sums = sums | {"gradient_norm": norm * sums["count"]}  # reports divide by the count
         total = {name: total[name] + jnp.where(finite, x, 0) for name, x in sums.items()}
         # Skipped steps do not advance the optimizer's schedule.
         rate = jnp.asarray(schedule(new.step - 1 - new.skipped)) * new.rate_scale
         return new, total, Counters(new.skipped, new.skipped_in_row, rate)
 
-    # Outputs are sharded like the inputs, so that the second step does not compile again.
+    # Outputs have the shardings of the inputs, so that the second step does not compile again.
     out_shardings = state_sharding(mesh, like), replicated(mesh), replicated(mesh)
     return compiled(mesh, step, out_shardings, donate_argnums=0)
 
@@ -118,7 +119,7 @@ def _gradients(
     key: Key[Array, ""],
     accumulation: int,
 ) -> tuple[Params, Sums]:
-    """Return gradients of the summed loss and all sums, accumulated over micro-batches."""
+    """Return the gradients of the summed loss, and the sums, both added up over micro-batches."""
 
     def gradients(batch: dict[str, Array], key: Key[Array, ""]) -> tuple[Params, Sums]:
         def objective(params: Params) -> tuple[Float[Array, ""], Sums]:
@@ -130,7 +131,7 @@ def _gradients(
     if accumulation == 1:
         return gradients(batch, key)
 
-    # Micro-batch i takes rows i, i + n, ..., so that every row stays on its device.
+    # Micro-batch i of n has the rows i, i + n, ..., so that every row stays on its device.
     def split(x: Shaped[Array, "b *f"]) -> Shaped[Array, "n m *f"]:
         return x.reshape(-1, accumulation, *x.shape[1:]).swapaxes(0, 1)
 
@@ -145,7 +146,7 @@ def _gradients(
 
 
 def _clip(grads: Params, norm: Float[Array, ""], clip_norm: float) -> Params:
-    """Scale the gradients down to `clip_norm`; 0 disables clipping."""
+    """Scale the gradients down to the norm `clip_norm` if they exceed it; 0 disables clipping."""
     if not clip_norm:
         return grads
     scale = jnp.minimum(1, clip_norm / jnp.maximum(norm, 1e-12))
@@ -163,7 +164,7 @@ def _apply(
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     updates = jax.tree.map(lambda u: u * state.rate_scale, updates)
     params = optax.apply_updates(state.params, updates)
-    warmup = (1 + state.step) / (10 + state.step)  # limits the decay of the first steps
+    warmup = (1 + state.step) / (10 + state.step)  # warms up both EMA decays
     ema = state.ema
     if ema is not None:
         ema = optax.incremental_update(params, ema, 1 - jnp.minimum(decay, warmup))
@@ -177,7 +178,7 @@ def _apply(
 
 
 def _skip_unless(finite: Bool[Array, ""], new: TrainState, old: TrainState) -> TrainState:
-    """Keep the old state where the step is not finite; the counters advance in both cases."""
+    """Return the new state if the training step is finite, else the old one with new counters."""
     state = jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
     in_row = jnp.where(finite, 0, old.skipped_in_row + 1)
     return dataclasses.replace(
@@ -190,7 +191,7 @@ def _skip_unless(finite: Bool[Array, ""], new: TrainState, old: TrainState) -> T
 
 
 def zero_sums(loss: Loss, state: TrainState, batch: Any, mesh: Mesh) -> Sums:
-    """Return the running sums before the first step."""
+    """Return running sums of zero, with the names of the sums that `loss` returns."""
     shapes = jax.eval_shape(loss, state.params, batch, jax.random.key(0), state.averages)
     zeros = {name: jnp.zeros(()) for name in (*shapes, "gradient_norm")}
     return jax.device_put(zeros, replicated(mesh))

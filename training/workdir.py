@@ -1,16 +1,17 @@
 """The workdir of a run: its config, records and results.
 
-lock            held by the process that trains; the system releases it when the process ends
+lock            lock file of the training process; the system releases it when the process ends
 config.json     the resolved config
 run.json        one entry per start or resume: command, overrides, package versions, commit, devices
-status.json     the latest step, whether the run is complete, and its final checkpoint
-log.jsonl       scalars by step, with their time; tensorboard/ holds the same scalars
+status.json     the latest training step, whether the run is complete, and its final checkpoint
+log.jsonl       scalars by training step, with the time; tensorboard/ contains the same scalars
 checkpoints/    the best and the latest checkpoints
 quarantine/     corrupt checkpoints
 vocabulary/     the vocabularies
-eval/SPLIT/     the report of eval.py: scores, hypotheses or predictions, page and pictures
+eval/SPLIT/     the report of eval.py: scores, hypotheses or predictions, report.html and plots
 
-Importing this module does not import JAX: planners read workdirs before JAX is configured.
+Importing this module does not import JAX, because sweep.py and reproduce.py read workdirs before
+JAX is configured.
 """
 
 import contextlib
@@ -34,11 +35,11 @@ from records import to_json
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
 VOCABULARY_FOLDER = "vocabulary"
-# Fields that may change when a run resumes: they do not affect its results. `check_data` checks
-# that data.dir still holds the same corpus.
+# Fields that may change when a run resumes, because they do not affect its results. `check_data`
+# checks that data.dir still contains the same corpus.
 PLACES = ("mesh.", "data.dir", "data.cache")
 _ROOT = Path(__file__).parent.parent
-# Errors for which the disk or its permissions are responsible.
+# Errors that a full disk, a defective disk or missing permissions can cause.
 _DISK_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -61,7 +62,7 @@ def check_workdir(workdir: Path, config: Config) -> None:
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Turn disk errors under `folder`, such as a full disk, into UserError."""
+    """Convert disk errors in `folder`, such as a full disk, to UserError."""
     try:
         yield
     except OSError as error:
@@ -70,15 +71,16 @@ def writing(folder: Path) -> Iterator[None]:
             raise
         raise UserError(
             f"cannot write to {folder}: {error.strerror or error}; fix this and run the same "
-            "command again, which resumes from the latest checkpoint"
+            "command again to resume from the latest checkpoint"
         ) from error
 
 
 @contextlib.contextmanager
 def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str) -> Iterator[None]:
-    """Create the folder if necessary, lock it, and record this start of the run.
+    """Create the folder if necessary, lock it, and add an entry to run.json.
 
-    `data` identifies the corpus. In a multi-host run the first host writes and all hosts check.
+    `data` identifies the corpus. In a multi-host run, the first host writes these files, and all
+    hosts check them.
     """
     from training.hosts import first, together  # imports JAX
 
@@ -87,12 +89,15 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
             if first():
                 workdir.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(_locked(workdir))
-                check_workdir(workdir, config)  # again, now that no other run can change it
+                check_workdir(
+                    workdir, config
+                )  # again, because another run may have used the folder
                 _record(workdir, config, overrides, data)
         with together():
             if not (workdir / "config.json").exists():
                 raise UserError(
-                    f"{workdir} is not on a disk that all hosts share: choose a --workdir that is"
+                    f"{workdir} is not on a disk that all hosts share: set --workdir to a folder "
+                    "on a shared disk"
                 )
             check_workdir(workdir, config)  # all hosts must have the same config
             check_data(workdir, data)
@@ -140,47 +145,50 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): use another --workdir") from None
+        raise UserError(
+            f"{path} is corrupt ({error}): restore it from a backup, or use another --workdir"
+        ) from None
 
 
 def check_data(workdir: Path, data: str) -> None:
-    """Raise UserError if the run was started with another corpus than `data`."""
+    """Raise UserError if the run was started with a different corpus than `data`."""
     path = workdir / "run.json"
     started = _read_json(path)[0]["data"] if path.exists() else data
     if started != data:
         raise UserError(
             f"the corpus has changed since {workdir} was started ({started} then, {data} now): "
-            "use another --workdir, or the original files"
+            "use another --workdir, or restore the original files"
         )
 
 
 def load_config(workdir: Path) -> Config:
-    """Read the config of a run; fields that are newer than the run have their defaults."""
+    """Read the config of a run; fields added since the run have their default values."""
     path = workdir / "config.json"
     if not path.exists():
         raise UserError(
-            f"{workdir} is not the folder of a run, because it has no config.json: name a folder "
-            "that train.py wrote"
+            f"{workdir} is not the folder of a run, because it has no config.json: set --workdir "
+            "to a folder that train.py created"
         )
     saved = _read_json(path)
     name = saved.get("model", {}).get("name")
     if name not in MODELS:
         raise UserError(
-            f"{path} has an unknown model {name!r}: this version has {', '.join(MODELS)}"
+            f"{path} has the unknown model {name!r}: use a run of one of the models of this "
+            f"version, which are {', '.join(MODELS)}"
         )
     config = base_config(name)
     try:
         config.update(saved)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{path} was written by another version of this program ({first_line(error)}): "
-            "run.json in the same folder names the commit"
+            f"{path} was written by another version of this program ({first_line(error)}): use "
+            "the commit that run.json in the same folder records"
         ) from error
     return config.lock()
 
 
 def write_status(workdir: Path, step: int, final: Path | None) -> None:
-    """Record the current step, and the final checkpoint if the run is complete."""
+    """Write status.json: the training step and, if the run is complete, its final checkpoint."""
     status: dict[str, Any] = {"step": step, "done": final is not None}
     if final is not None:
         status["checkpoint"] = str(final.relative_to(workdir.absolute()))
@@ -192,7 +200,7 @@ def is_done(workdir: Path) -> bool:
     try:
         status = json.loads((workdir / "status.json").read_bytes())
         return status["done"] and (workdir / status["checkpoint"]).is_dir()
-    except (OSError, ValueError, KeyError, TypeError):  # absent or damaged: training writes it
+    except (OSError, ValueError, KeyError, TypeError):  # missing or corrupt
         return False
 
 
@@ -242,7 +250,7 @@ def _this_run(overrides: list[str], data: str) -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """Return the commit, with a + if the checkout is modified; "" outside a git checkout."""
+    """Return the git commit, with a + if files are modified; "" outside a git checkout."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(_ROOT), *arguments]

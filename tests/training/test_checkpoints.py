@@ -22,13 +22,13 @@ from training.devices import make_mesh, state_sharding
 from training.optimizers import make_optimizer
 from training.state import Progress, create_state
 
-# After a failed read, tensorstore sends results to event loops that are already closed.
+# After a failed read, TensorStore sends results to event loops that are already closed.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture(autouse=True)
 def collect_garbage():
-    """Objects left by a failed read must not raise during a later test."""
+    """Delete the objects of failed reads now, so that they do not raise during a later test."""
     yield
     gc.collect()
 
@@ -41,7 +41,10 @@ def state_at(step, w):
 
 
 def save(workdir, steps, best=None, **options):
-    """Save checkpoints whose parameter w is the step; `best` maps steps to the best step then."""
+    """Save one checkpoint per step, whose parameter w is the step.
+
+    `best` maps each step to the best step so far (default: the step itself).
+    """
     with contextlib.closing(Checkpoints(workdir, **options)) as checkpoints:
         for step in steps:
             progress = Progress(best_step=(best or {}).get(step, step), count=float(step))
@@ -88,7 +91,7 @@ def test_a_missing_best_checkpoint_is_reported(tmp_path, caplog):
 
 
 def test_an_unknown_checkpoint_name_lists_the_available_ones(saved):
-    with pytest.raises(UserError, match=r"'3'.*best, last, average, 2, 4, 5"):
+    with pytest.raises(UserError, match=r"'3'.*best, last, average or one of .* 2, 4, 5"):
         Checkpoints(saved, read_only=True).find("3")
 
 
@@ -104,7 +107,7 @@ def test_parameters_are_restored_without_the_optimizer_state(saved, mesh):
 
 
 def test_an_average_excludes_checkpoints_saved_at_a_signal(tmp_path):
-    """The average is the same as in a run that was never stopped."""
+    """The average must be the same as in a run that was never stopped."""
     with contextlib.closing(Checkpoints(tmp_path, keep=3, every=10)) as checkpoints:
         for step in (10, 20, 23, 30, 37, 40, 45):
             checkpoints.save(state_at(step, w=step), Progress(done=step == 45))
@@ -119,7 +122,7 @@ def test_an_average_excludes_checkpoints_saved_at_a_signal(tmp_path):
 
 def test_an_average_uses_the_latest_kept_checkpoints(saved, mesh):
     checkpoints = Checkpoints(saved, keep=2, read_only=True)
-    assert checkpoints.find("average") == [4, 5]  # the best, 2, is older
+    assert checkpoints.find("average") == [4, 5]  # the best checkpoint, 2, is older
     params = checkpoints.restore_params(Line(), toy_config(), mesh, [4, 5])
     assert params["w"] == 4.5
 
@@ -174,7 +177,7 @@ def test_a_damaged_file_is_detected_or_harmless(tmp_path, how):
 
 @pytest.mark.parametrize("how", sorted(DAMAGES))
 def test_a_run_resumes_if_any_file_of_the_newest_checkpoint_is_damaged(tmp_path, how):
-    """The newest checkpoint is intact or quarantined; the previous one is never touched."""
+    """The newest checkpoint is restored, or it is quarantined and the previous one restored."""
     original = tmp_path / "original"
     save(original, [1, 2])
     quarantined = 0
@@ -220,7 +223,7 @@ def test_a_corrupt_newest_checkpoint_is_quarantined_and_the_previous_one_used(sa
     assert (state.params["w"], progress.count) == (4, 4)
     assert "the checkpoint of step 5" in caplog.text and "quarantine" in caplog.text
     assert (saved / "quarantine" / "step-5").is_dir() and checkpoints.latest == 4
-    checkpoints.save(state_at(5, w=5), Progress())  # the step can be saved again
+    checkpoints.save(state_at(5, w=5), Progress())  # a checkpoint of this step can be saved again
     checkpoints.close()
     assert Checkpoints(saved, read_only=True).find("last") == [5]
 
@@ -241,7 +244,7 @@ def test_a_run_does_not_restart_if_all_checkpoints_are_corrupt(tmp_path):
         for path in files_of(tmp_path, step):
             damage(path, "halved")
     for _ in range(2):  # the second time, all of them are already quarantined
-        with pytest.raises(UserError, match=f"no checkpoint in {tmp_path}.* can be read"):
+        with pytest.raises(UserError, match=f"all checkpoints of {tmp_path}.* are corrupt"):
             Checkpoints(tmp_path).restore_latest(state_at(0, 0))
 
 
@@ -258,7 +261,7 @@ def test_one_step_can_be_quarantined_twice(tmp_path):
     assert folders == ["step-3", "step-3-2"]
 
 
-# Saves step 5, then dies before step 6 is committed by renaming its folder.
+# A program that saves step 5, and is killed before it commits step 6 by renaming its folder.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -284,7 +287,7 @@ def test_a_partially_written_checkpoint_is_ignored(tmp_path, read_only):
     assert uncommitted(tmp_path) and list(committed(tmp_path)) == [5]
     checkpoints = Checkpoints(tmp_path, read_only=read_only)
     assert checkpoints.latest == 5
-    for _ in range(100 * (not read_only)):  # a writing process removes it in the background
+    for _ in range(100 * (not read_only)):  # an open manager deletes it in the background
         if not uncommitted(tmp_path):
             break
         time.sleep(0.05)
@@ -302,7 +305,7 @@ def test_a_checkpoint_of_another_model_is_not_reported_as_corrupt(saved):
 
 
 def test_a_device_error_is_not_reported_as_a_corrupt_checkpoint(saved, monkeypatch):
-    """The checkpoints stay, for example when another program uses all of the device memory."""
+    """Checkpoints are not quarantined if, for example, another program uses all device memory."""
 
     def fails(state):
         raise jax.errors.JaxRuntimeError("INTERNAL: Failed to initialize BLASLT support")

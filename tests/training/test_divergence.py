@@ -1,4 +1,4 @@
-"""Runs that diverge are stopped with an error; runs with unusual losses are not."""
+"""Tests that diverged runs stop with an error, and that runs with unusual losses do not."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from errors import Stopped, UserError
 from tests.toy import Exploding, Line, Points, constant_evaluation, toy_config
 from training.checkpoints import Checkpoints
 from training.divergence import has_diverged
-from training.loop import AHEAD, train
+from training.loop import AHEAD, Evaluation, train
 from training.step import CompiledStep
 from training.workdir import is_done
 
@@ -28,7 +28,7 @@ def assert_same_bits(left, right):
 
 
 class NotFinite(Line):
-    """A line whose batches hold NaN at the indices for which `missing` is true."""
+    """The task `Line` with NaN in the batches for whose index `missing` returns true."""
 
     def __init__(self, missing):
         self.missing = missing
@@ -55,13 +55,13 @@ def interrupting(evaluate):
 
 
 def unstable_config(**train):
-    """A learning rate at which the loss of `Line` grows by a large factor per step."""
+    """Return a config with which the loss of `Line` grows by a large factor per training step."""
     config = toy_config(**train)
     config.optimizer.update({"name": "sgd", "learning_rate": 3.0})
     return config
 
 
-# Losses that are finite but absurd
+# Losses that are finite but far too large
 
 
 def test_a_run_whose_losses_explode_stops_at_the_evaluation(tmp_path, mesh):
@@ -104,7 +104,7 @@ def test_overfitting_is_not_divergence(tmp_path, mesh):
     [
         (4.0, 7e9, 7e9, True),
         (4.0, 50.0, 50.0, True),
-        (4.0, 39.0, 39.0, False),  # ten times the first loss is the limit
+        (4.0, 39.0, 39.0, False),  # the limit is ten times the first loss
         (4.0, 0.1, 7e9, False),  # overfitting
         (4.0, 7e9, 2.0, False),  # outliers among the training data
         (1e6, 2e6, 3e6, False),  # a regression to large values
@@ -129,6 +129,44 @@ def test_a_run_with_negative_losses_is_complete(tmp_path, mesh):
             return sums | {"loss": sums["loss"] - 1000 * sums["count"]}
 
     train(Density(), constant_evaluation(-990.0, -1000.0), toy_config(), tmp_path, mesh)
+    assert is_done(tmp_path)
+
+
+# Validation losses that are not finite, although the training loss is
+
+
+@pytest.mark.parametrize("patience", [0, 2])
+def test_a_run_without_a_finite_validation_loss_is_an_error(tmp_path, mesh, patience):
+    last = 10 if patience else 20
+    expected = (
+        rf"no evaluation until step {last} had a finite validation loss, although the training "
+        rf"loss is \d.*check the validation data.*checkpoint of step {last - 5} is kept"
+    )
+    for _ in range(2):  # restarting the run raises the same error
+        with pytest.raises(UserError, match=expected):
+            train(
+                Line(), constant_evaluation(math.nan), toy_config(patience=patience), tmp_path, mesh
+            )
+        assert not is_done(tmp_path)
+
+
+def test_a_validation_loss_that_is_not_finite_is_reported_and_never_the_best(
+    tmp_path, mesh, caplog
+):
+    results = iter([(2.0, 0.5), (math.nan, 0.9), (1.0, 0.7), (math.nan, 0.8)])
+
+    def evaluate(params):
+        loss, exact = next(results)
+        return Evaluation({"loss": loss, "exact": exact})
+
+    with caplog.at_level("INFO", "alignax"):
+        train(Line(), evaluate, toy_config(eval_metric="exact"), tmp_path, mesh)
+    warnings = [line for line in caplog.messages if line.startswith("warning: the validation loss")]
+    assert [line.partition(";")[0] for line in warnings] == [
+        "warning: the validation loss at step 10 is nan",
+        "warning: the validation loss at step 20 is nan",
+    ]
+    assert Checkpoints(tmp_path, read_only=True).find("best") == [15]
     assert is_done(tmp_path)
 
 
@@ -168,8 +206,9 @@ def test_skipped_steps_before_any_evaluation_save_the_last_finite_parameters(tmp
     with pytest.raises(UserError, match=r"3 consecutive .* checkpoint of step 15 is kept"):
         train(Exploding(), constant_evaluation(1.0), config, tmp_path, mesh)
     last = read_log(tmp_path, "train")[-1]
-    assert (last["loss"], last["skipped"]) == (None, 3)  # no step since the last report has a loss
-    with pytest.raises(UserError, match="11 consecutive"):  # also when it is started again
+    # All steps since the last report were skipped.
+    assert (last["loss"], last["skipped"]) == (None, 3)
+    with pytest.raises(UserError, match="11 consecutive"):  # restarting the run raises it again
         train(Exploding(), constant_evaluation(1.0), config, tmp_path, mesh)
 
 
@@ -201,7 +240,7 @@ def test_the_limit_on_skipped_steps_is_exact(tmp_path, mesh, before):
 def test_a_resumed_run_counts_the_steps_that_were_skipped_before(tmp_path, mesh):
     task = NotFinite(lambda index: index >= 4)
     config = toy_config(max_skipped=4, steps=50, eval_every=6, log_every=50)
-    with pytest.raises(Stopped):  # after step 6, the second that was skipped
+    with pytest.raises(Stopped):  # after step 6, when two steps were skipped
         train(task, interrupting(constant_evaluation(1.0)), config, tmp_path, mesh)
     with pytest.raises(UserError, match="diverged at step 8: 4 consecutive"):
         train(task, constant_evaluation(1.0), config, tmp_path, mesh)

@@ -17,7 +17,7 @@ from training.workdir import is_done
 
 
 def log_of(workdir, kind):
-    """Return the log records of a kind without their time, which always differs."""
+    """Return the log records of a kind, without the time, which differs between runs."""
     lines = map(json.loads, (workdir / "log.jsonl").read_text().splitlines())
     return [line for line in lines if line["kind"] == kind and line.pop("time")]
 
@@ -40,7 +40,7 @@ def interrupting(evaluate, at):
 
 
 class Interrupted(Line):
-    """Sends a real SIGINT when the batch with index `at` is read."""
+    """The task `Line`, which sends a real SIGINT when the batch with index `at` is read."""
 
     def __init__(self, at):
         self.at = at
@@ -82,7 +82,7 @@ def test_resuming_after_a_signal_between_evaluations_is_bit_exact(tmp_path, mesh
     assert_same_bits(whole, resumed)
     parts = log_of(tmp_path / "parts", "train")
     steps = [line["step"] for line in parts]
-    assert steps == sorted(set(steps)) and steps[0] < 17  # a report before the checkpoint
+    assert steps == sorted(set(steps)) and steps[0] < 17  # the signal caused a report
     assert parts[-1]["count"] == 8 * 40  # no example is lost or counted twice
 
 
@@ -133,7 +133,7 @@ def test_a_missing_status_is_written_when_the_run_is_started_again(tmp_path, mes
 
 
 def test_steps_are_dispatched_ahead_of_the_oldest_pending_one(tmp_path, mesh, monkeypatch):
-    """A report is read after AHEAD more steps were dispatched, or at an evaluation."""
+    """The host reads a report after dispatching AHEAD more steps, or at an evaluation."""
     dispatched, seen = [], []
 
     class Counting(CompiledStep):
@@ -175,7 +175,7 @@ def test_a_lower_loss_breaks_ties_between_scores(tmp_path, mesh):
 
     config = toy_config(steps=30, patience=2, eval_metric="exact")
     state = train(Line(), evaluate, config, tmp_path, mesh)
-    assert int(state.step) == 30  # the second is better than the first
+    assert int(state.step) == 30  # without ties as improvements, it would stop at 25
     assert Checkpoints(tmp_path, read_only=True).find("best") == [20]
 
 

@@ -19,7 +19,7 @@ ONE = optax.constant_schedule(1.0)
 
 
 def one_step(*arguments, **options):
-    """Return the state and sums after one step, by default of plain gradient descent."""
+    """Return the state and sums after one training step of gradient descent with rate 1."""
     return jax.device_get(sharded_step(*arguments, **options)[:2])
 
 
@@ -35,7 +35,7 @@ def sharded_step(task, config, batch, devices, state_shards=1):
 
 
 def uneven_batch(task):
-    """The batch with the most padding: its last rows are empty."""
+    """Return the batch of an epoch with the most rows of padding."""
     batches = task.train_batches()
     epoch = [batches[i] for i in range(batches.steps_per_epoch)]
     return max(epoch, key=lambda batch: (batch["index"] < 0).sum())
@@ -44,7 +44,7 @@ def uneven_batch(task):
 def test_loss_and_gradients_are_the_same_on_any_number_of_devices(tiny_task, monkeypatch):
     monkeypatch.setattr(devices, "SMALLEST", 32)
     config, batch = tiny_task.config.copy_and_resolve_references(), uneven_batch(tiny_task)
-    assert config.model.dropout > 0  # dropout masks must not depend on the devices either
+    assert config.model.dropout > 0  # dropout masks must not depend on the number of devices
     assert len(set((batch["target"] != PAD).sum(axis=1))) > 2
     config.optimizer.clip_norm = 0.0
     start = jax.tree.leaves(jax.jit(tiny_task.init)(jax.random.key(0)))
@@ -89,7 +89,7 @@ def test_the_step_equals_a_correct_pmap(tiny_task):
     config, batch = tiny_task.config.copy_and_resolve_references(), uneven_batch(tiny_task)
     config.optimizer.clip_norm = 0.0
 
-    class WithoutDropout(type(tiny_task)):  # pmap would draw other masks on each device
+    class WithoutDropout(type(tiny_task)):  # pmap would draw different dropout masks on each device
         def __init__(self):
             self.__dict__ = tiny_task.__dict__
 
@@ -110,7 +110,7 @@ def test_the_step_equals_a_correct_pmap(tiny_task):
 
     cut = jax.tree.map(lambda x: x.reshape(8, -1, *x.shape[1:]), batch)
     gradient = jax.tree.map(lambda g: g[0], pmapped(params, cut))
-    ours, _ = one_step(WithoutDropout(), config, batch, devices=8)  # params - 1.0 * gradient
+    ours, _ = one_step(WithoutDropout(), config, batch, devices=8)  # new params = params - gradient
     for before, after, g in zip(
         *map(jax.tree.leaves, (params, ours.params, gradient)), strict=True
     ):
@@ -118,7 +118,7 @@ def test_the_step_equals_a_correct_pmap(tiny_task):
 
 
 def random_loss(params, batch, key, averages):
-    """A loss whose gradient is the number that was drawn."""
+    """A loss whose gradient is a random number."""
     drawn = jax.random.uniform(key) * params["w"] + 0 * batch["x"].sum()
     return {"loss": drawn, "count": jnp.float32(1), "examples": jnp.float32(1)}
 
@@ -143,12 +143,12 @@ def test_random_keys_differ_by_step_micro_batch_and_seed():
     one, other = drawn(seed=0), drawn(seed=1)
     assert len({*one, *other}) == 4
     assert one == drawn(seed=0)
-    halves = drawn(seed=0, accumulation=2)  # the mean of two different draws
+    halves = drawn(seed=0, accumulation=2)  # each value is the mean of two random numbers
     assert halves[0] not in one
 
 
 def test_runs_with_different_seeds_share_one_compiled_program():
-    """Compiling again for every seed would take most of the time of a short run."""
+    """Otherwise, compilation for every seed would take most of the time of a short run."""
 
     def program(seed):
         config, mesh = toy_config(), make_mesh(jax.devices()[:1])
@@ -208,7 +208,7 @@ def test_a_non_finite_step_changes_only_the_counters():
 
 
 def test_only_the_state_is_donated():
-    """Later steps leave the sums and counters of a step readable."""
+    """The sums and counters of a step can still be read after later steps."""
     mesh, schedule = make_mesh(jax.devices()[:2]), lambda step: 0.5**step
     state = create_state(Exploding().init(None), optax.sgd(0.01), False)
     state = jax.device_put(state, replicated(mesh))

@@ -28,7 +28,7 @@ def test_two_runs_in_one_workdir_are_refused(config, tmp_path):
     again = open_workdir(tmp_path, config, [], "data-1")
     with open_workdir(tmp_path, config, [], "data-1"), refused, again:
         raise AssertionError
-    with open_workdir(tmp_path, config, [], "data-1"):  # the first has ended
+    with open_workdir(tmp_path, config, [], "data-1"):  # the first run has ended
         assert len(json.loads((tmp_path / "run.json").read_text())) == 2
 
 
@@ -49,11 +49,11 @@ def test_a_workdir_that_cannot_be_written_is_refused(config, tmp_path):
         raise AssertionError
 
 
-def test_a_damaged_json_file_is_named(config, tmp_path):
+def test_a_corrupt_json_file_is_named(config, tmp_path):
     for name in ("config.json", "run.json"):
         (tmp_path / name).write_text('{"cut')
         opened = open_workdir(tmp_path, config, [], "data-1")
-        with pytest.raises(UserError, match=rf"{tmp_path}/{name} is damaged"), opened:
+        with pytest.raises(UserError, match=rf"{tmp_path}/{name} is corrupt"), opened:
             raise AssertionError
         (tmp_path / name).unlink()
 
@@ -79,13 +79,13 @@ def test_a_run_is_done_while_its_final_checkpoint_exists(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"step": 10, "done"', '{"done": true}'])
-def test_a_damaged_status_is_not_done(tmp_path, text):
+def test_a_corrupt_status_is_not_done(tmp_path, text):
     (tmp_path / "status.json").write_text(text)
     assert not is_done(tmp_path)
 
 
 def test_importing_workdir_does_not_import_jax():
-    """The compilation cache is configured before JAX is imported."""
+    """The compilation cache must be configured before JAX is imported."""
     program = "import sys, training.workdir; print('jax' in sys.modules, 'orbax' in sys.modules)"
     command = [sys.executable, "-c", program]
     assert (
