@@ -4,7 +4,10 @@ from errors import UserError
 
 # A run has diverged if its losses are this many times the loss of its first training step.
 DIVERGED = 10.0
-_REMEDY = "lower optimizer.learning_rate or optimizer.clip_norm and train in a new workdir"
+_REMEDY = (
+    "lower optimizer.learning_rate, or clip gradients to a smaller optimizer.clip_norm, and train "
+    "in a new workdir"
+)
 
 
 def has_diverged(first: float, training: float, validation: float) -> bool:

@@ -18,7 +18,7 @@ from tasks.task import Params
 class TrainState:
     """The arrays that one training step passes to the next."""
 
-    step: Int[Array, ""]  # batches seen, including skipped ones
+    step: Int[Array, ""]  # training steps so far, including skipped ones
     params: Params
     opt_state: optax.OptState
     ema: Params | None  # exponential moving average of the parameters (train.ema)
@@ -42,7 +42,7 @@ class Progress(NamedTuple):
     best_step: int | None = None  # step of the best evaluation
     since_best: int = 0  # evaluations since best_step
     since_rate_cut: int = 0  # evaluations since best_step or the last cut of the learning rate
-    count: float = 0.0  # loss terms seen so far, e.g. target tokens
+    count: float = 0.0  # loss terms so far, e.g. target tokens
     done: bool = False  # whether the run is complete
     first_loss: float | None = None  # loss of the first training step that was not skipped
 
