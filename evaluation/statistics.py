@@ -19,7 +19,7 @@ class AttentionSummary(NamedTuple):
     small: float  # fraction of the weights below SMALL
     largest: float  # the largest weight
     source: float  # number of source tokens, including </s>
-    words: int  # number of target tokens measured
+    tokens: int  # number of target tokens measured
 
 
 class AttentionStatistics:

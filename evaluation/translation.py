@@ -172,12 +172,12 @@ def word_scores(task: Translation, translated: list[Translated]) -> dict[str, fl
 
 
 def lengths(task: Translation, translated: list[Translated]) -> Parts:
-    """Return scores by source length and by number of unknown source words."""
+    """Return scores by source length and by number of unknown source tokens."""
     brief = functools.partial(word_scores, task)
     ids = [task.source.encode(t.pair.source) for t in translated]
     return {
         "source length": by_length(translated, [len(x) for x in ids], brief),
-        "unknown source words": by_unknown(translated, [x.count(UNK) for x in ids], brief),
+        "unknown source tokens": by_unknown(translated, [x.count(UNK) for x in ids], brief),
     }
 
 
