@@ -57,8 +57,8 @@ def none_finite(steps: int) -> UserError:
     """
     return UserError(
         f"no training step so far had a finite loss and gradient ({steps:,} steps): check the "
-        "training data for values that are not finite or very large, lower model.init_scale, and "
-        "use model.dtype=float32 if it is bfloat16"
+        "training data for values that are not finite or very large, lower model.init_scale if the "
+        "model has it, and use model.dtype=float32 if it is bfloat16"
     )
 
 
