@@ -4,7 +4,7 @@ The search for a sentence ends when `width` hypotheses are finished and no activ
 better score than the worst finished one, or at the maximum length of the sentence, where active
 hypotheses count as finished. Without penalties, continuing could not improve the result, because
 log p only decreases. A hypothesis finishes only if </s> is among the `width` most probable
-continuations, so a beam of width 1 equals greedy decoding under all penalties.
+continuations, so a beam of width 1 equals greedy decoding for any penalties.
 """
 
 from typing import Any, NamedTuple
@@ -20,10 +20,10 @@ from decoding.greedy import Step, mask_invalid
 
 
 class Hypotheses(NamedTuple):
-    """The best `width` hypotheses of each sentence, best first; an empty slot has score −inf."""
+    """Hypotheses of each sentence, sorted by decreasing score; empty beam slots have score −inf."""
 
     tokens: Int[Array, "b k t"]  # end in </s> if it was generated, followed by <pad>
-    score: Float[Array, "b k"]  # log p with penalties, the sort key
+    score: Float[Array, "b k"]  # log p with penalties
     log_p: Float[Array, "b k"]
     attention: Float[Array, "b k t s"] | None
 
@@ -49,9 +49,9 @@ def beam_search(
     min_length: Int[Array, " b"] | None = None,
     source_mask: Bool[Array, "b s"] | None = None,
 ) -> Hypotheses:
-    """Return the best hypotheses of each sentence.
+    """Return the hypotheses with the best scores for each sentence.
 
-    `step` and `state` have batch × width rows: one row per hypothesis, grouped by sentence.
+    `step` and `state` have batch × beam rows: one row per hypothesis, grouped by sentence.
     `length` is a static upper bound of `max_length`. `settings` is config.decode, of which beam,
     length_penalty, alpha and coverage are used. The coverage penalty needs `source_mask`.
     """
@@ -101,9 +101,10 @@ def beam_search(
 def _continuations(
     prefix_log_p: Float[Array, "b k"], log_p: Float[Array, "b k v"]
 ) -> tuple[Int[Array, "b n"], Int[Array, "b n"], Float[Array, "b n"]]:
-    """Return parent, token and log p of the 2 × width most probable continuations, best first.
+    """Return parent, token and log p of the 2 × width continuations with the largest log p.
 
-    At most `width` of them end in </s>, so at least `width` remain active.
+    They are sorted by decreasing log p. At most `width` of them end in </s>, so at least `width`
+    remain active.
     """
     count = 2 * prefix_log_p.shape[1]
     best_log_p, tokens = blocked_top_k(log_p, min(count, log_p.shape[-1]))
@@ -116,7 +117,7 @@ def _continuations(
 def blocked_top_k(
     x: Float[Array, "*b v"], count: int, block: int = 64
 ) -> tuple[Float[Array, "*b n"], Int[Array, "*b n"]]:
-    """Compute `jax.lax.top_k(x, count)`, faster for long rows.
+    """Compute `jax.lax.top_k(x, count)` faster if the rows are long.
 
     The largest values are in the blocks with the largest maxima, so only these blocks are searched
     (docs/performance.md#decisions-and-their-measurements).
@@ -129,7 +130,7 @@ def blocked_top_k(
     padded = jnp.pad(x, padding, constant_values=-jnp.inf)
     blocks = padded.reshape(*x.shape[:-1], -1, block)
     _, chosen = jax.lax.top_k(blocks.max(axis=-1), count)
-    chosen = jnp.sort(chosen, axis=-1)  # so that the first of equal values wins, as in top_k
+    chosen = jnp.sort(chosen, axis=-1)  # return the first of equal values, as top_k does
     searched = jnp.take_along_axis(blocks, chosen[..., None], axis=-2)
     values, offsets = jax.lax.top_k(searched.reshape(*x.shape[:-1], -1), count)
     index = jnp.take_along_axis(chosen, offsets // block, axis=-1) * block + offsets % block
@@ -178,7 +179,7 @@ def _append(
 
 
 def _best(first: Hypotheses, second: Hypotheses) -> Hypotheses:
-    """Return the best hypotheses of both; the number of hypotheses is that of `first`."""
+    """Merge two sets of hypotheses; keep those with the best scores, up to the size of `first`."""
     both = jax.tree.map(lambda x, y: jnp.concatenate([x, y], axis=1), first, second)
     return _take(both, jax.lax.top_k(both.score, first.score.shape[1])[1])
 

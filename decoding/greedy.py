@@ -23,7 +23,7 @@ class Decoded(NamedTuple):
     """One hypothesis per sentence."""
 
     tokens: Int[Array, "b t"]  # end in </s> if it was generated, followed by <pad>
-    log_p: Float[Array, " b"]  # of the whole sequence, including </s>
+    log_p: Float[Array, " b"]  # log p of the whole sequence, including </s>
     attention: Float[Array, "b t s"] | None
 
 
@@ -50,7 +50,8 @@ def greedy(
 ) -> Decoded:
     """Decode one hypothesis per sentence, taking the token that `choose` returns at each time step.
 
-    A sentence ends with </s> or at its `max_length`, of which `length` is a static upper bound.
+    A sentence ends with </s> or at its `max_length`. `length` is a static upper bound of the
+    maximum lengths.
     """
     shapes = jax.eval_shape(step, state, jnp.full(batch, BOS))
     attention = None

@@ -11,7 +11,7 @@ from decoding.greedy import Choose
 def make_sampler(
     keys: Key[Array, " b"], temperature: float, top_k: int = 0, top_p: float = 1.0
 ) -> Choose:
-    """Return a function that samples tokens in proportion to p^(1/temperature).
+    """Return a function that samples tokens with probabilities proportional to p^(1/temperature).
 
     Samples are restricted to the `top_k` most probable tokens (0: all tokens), and among these to
     the smallest set with a total probability of at least `top_p`. There is one key per sentence, so

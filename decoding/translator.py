@@ -1,6 +1,6 @@
 """Translation of texts with one model or an ensemble, with the settings of config.decode.
 
-Texts are batched by length into few different shapes, because every shape is compiled.
+Texts are batched by length into a few shapes, because every shape needs a compilation.
 """
 
 import functools
@@ -43,8 +43,8 @@ class Translator:
     """Translate and score texts; every batch shape is compiled once.
 
     `settings` is config.decode. Several tasks form an ensemble and must have equal vocabularies.
-    The methods take one set of parameters per task. `dictionary` has translations of source words,
-    which replace unknown words if decode.replace_unknown is set.
+    The methods take one set of parameters per task. If decode.replace_unknown is set, unknown words
+    are replaced by source words or their translations in `dictionary`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Translator:
         self.tasks, self.mesh, self.settings = tasks, mesh, settings
         self.source, self.target = tasks[0].source, tasks[0].target
         self.dictionary = dictionary or {}
-        # decode(params, batch, attention=...) returns the batch and its hypotheses.
+        # self.decode(params, batch, attention=...) returns the batch and its hypotheses.
         self.decode = compiled(mesh, self._search, static_argnames="attention")
         self._score = compiled(mesh, self._forced)
 
@@ -69,10 +69,11 @@ class Translator:
         attention: bool = False,
         first: int = 0,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Yield the index and the `nbest` hypotheses of every text, ordered by length.
+        """Yield the index of every text with its list of hypotheses, in order of increasing length.
 
-        The random numbers of sampling depend on the index of a text plus `first`, so that texts
-        that are translated in several calls have different ones.
+        There are at most decode.nbest hypotheses per text. The random numbers of sampling depend on
+        `first` plus the index of the text, so calls with different values of `first` draw different
+        samples.
         """
         ids = [self.source.encode(text) for text in texts]
         for i, tokens in enumerate(ids):
@@ -86,7 +87,7 @@ class Translator:
     def _decoded(
         self, params: list[Params], ids: list[list[int]], attention: bool, first: int
     ) -> Iterator[tuple[dict[str, np.ndarray], Hypotheses]]:
-        """Yield batches with their hypotheses; the device decodes the next batch meanwhile."""
+        """Yield each batch with its hypotheses while the device decodes the next batch."""
         weights, pending = attention or self.settings.replace_unknown, None
         batches = [batch | {"number": batch["index"] + first} for batch in self._batches(ids)]
         shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
@@ -101,7 +102,7 @@ class Translator:
     def in_order(
         self, params: Sequence[Params], texts: Sequence[str], attention: bool = False
     ) -> list[list[Hypothesis]]:
-        """Return the `nbest` hypotheses of every text, in the order of the texts."""
+        """Return the decode.nbest hypotheses of every text, in the order of the texts."""
         hypotheses = dict(self.translate(params, texts, attention))
         return [hypotheses[i] for i in range(len(texts))]
 
@@ -164,7 +165,7 @@ class Translator:
         return jnp.sum(mean, axis=1, where=target != PAD)
 
     def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
-        """Yield batches of few different widths, with the rows of this host."""
+        """Yield batches with few different widths; they contain only the rows of this host."""
         host, hosts = jax.process_index(), jax.process_count()
         for width, members in _groups(list(map(len, ids)), self.settings.batch):
             rows = self._rows(len(members))
@@ -248,8 +249,8 @@ class Translator:
 def _groups(lengths: list[int], batch: int) -> list[tuple[int, list[int]]]:
     """Group texts by padded width; texts without tokens are in no group.
 
-    A group that is smaller than a batch is merged with the next wider group, up to twice its width,
-    because additional padding costs less than the compilation of another shape.
+    A group that is smaller than a batch is merged with the next wider group, unless that is more
+    than twice as wide, because additional padding costs less than the compilation of another shape.
     """
     by_width: dict[int, list[int]] = {}
     for i in sorted((i for i, n in enumerate(lengths) if n), key=lambda i: lengths[i]):

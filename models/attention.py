@@ -1,7 +1,7 @@
 """Alignments: turn attention scores into attention weights and a context vector.
 
 Attention is a score combined with an alignment. A score (models/scores.py) compares a decoder state
-with source positions. An alignment selects the positions that count and normalizes their scores.
+with source positions. An alignment selects source positions and normalizes their scores to weights.
 The config can combine any score with any alignment.
 """
 
@@ -45,14 +45,15 @@ class Source:
     keys: Float[Array, "b s d"]
     values: Float[Array, "b s k"]
     mask: Bool[Array, "b s"]
-    # Hard attention in training: sentences that use the expected context instead of a sample.
+    # For hard attention in training: whether a sentence uses the expected context, not a sample.
     use_expectation: Bool[Array, " b"] | None = None
 
 
 class Alignment(nn.Module):
     """Base class of alignments.
 
-    With `key_value`, one half of each encoder state is the key, the other the value (Mino 2017).
+    With `key_value`, the first half of each encoder state is the key and the second half is the
+    value (Mino 2017).
     """
 
     score: Score
@@ -112,9 +113,9 @@ def _context(
 class Local(Alignment):
     """Local attention over the window [p_t − D, p_t + D] (Luong 2015 §3.2).
 
-    The window is cut at the ends of the sentence. Only its 2D + 1 positions are gathered, so a time
-    step costs O(D) for any source length. XLA removes the computation of the weights over the whole
-    source if they are not used.
+    The window is truncated at the ends of the sentence. Only its 2D + 1 positions are gathered, so
+    a time step costs O(D) for any source length. If the caller does not use the returned weights
+    over the whole source, XLA removes their computation.
     """
 
     D: int = 10
@@ -164,7 +165,7 @@ def _scatter(
     weights: Float[Array, "b t w"], positions: Int[Array, "b t w"], length: int
 ) -> Float[Array, "b t s"]:
     """Scatter the weights of each window into a row over the whole source."""
-    # A negative index would count from the end; an index of `length` is dropped.
+    # Negative indices would count from the end. Replace them by `length`, which mode="drop" drops.
     columns = jnp.where(positions < 0, length, positions)
 
     def row(w: Float[Array, " w"], index: Int[Array, " w"]) -> Float[Array, " s"]:
@@ -194,7 +195,7 @@ class LocalPredictive(Local):
     """
 
     sigma: float = 0.0  # standard deviation of the Gaussian; 0: D/2, as in the paper
-    renormalize: bool = False  # divide the weights by their sum after the Gaussian
+    renormalize: bool = False  # divide the weights by their sum after the multiplication
 
     @classmethod
     def from_config(cls, attention: Config, score: Score, **fields: Any) -> "Alignment":

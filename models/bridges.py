@@ -24,7 +24,7 @@ class Copy(nn.Module):
 
 
 class Dense(nn.Module):
-    """Compute each decoder state as tanh(W · final state of an encoder layer).
+    """Compute each initial decoder state as tanh(W · final state of an encoder layer).
 
     The encoder and the decoder may differ in depth and width: decoder layers above the encoder's
     depth read the encoder's top layer. With one layer on each side this is h_0 = tanh(V c) of
@@ -32,7 +32,7 @@ class Dense(nn.Module):
     """
 
     layers: int
-    states: int  # arrays in the carry of a decoder layer
+    states: int  # number of arrays in the carry of a decoder layer
     features: int
     kernel_init: Initializer
     dtype: DTypeLike = jnp.float32
@@ -67,7 +67,7 @@ def _dense(kind: type[Dense]) -> Callable[[Stack], Dense]:
     return make
 
 
-# Bridges by the names that configs use; each function builds a bridge for the decoder's stack.
+# Maps the bridge names of configs to functions that build a bridge for the decoder's stack.
 BRIDGES: dict[str, Callable[[Stack], nn.Module]] = {
     "copy": lambda stack: Copy(),
     "dense": _dense(Dense),

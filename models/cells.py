@@ -29,7 +29,7 @@ class Cell(nn.Module):
     dtype: DTypeLike = jnp.float32
 
     gates = 1
-    states = 1  # arrays in a carry
+    states = 1  # number of arrays in a carry
     bias = True
 
     def start(self, batch: int) -> Carry:
@@ -37,7 +37,7 @@ class Cell(nn.Module):
         return self.cast((jnp.zeros((batch, self.features)),) * self.states)
 
     def cast(self, carry: Carry) -> Carry:
-        """Cast h to the compute dtype; the LSTM's C accumulates in float32."""
+        """Cast h to the compute dtype and the LSTM's cell state C to float32."""
         *cells, h = carry
         return (*(c.astype(jnp.float32) for c in cells), h.astype(self.dtype))
 

@@ -18,11 +18,12 @@ from models.recurrent import Stack
 class SelfAttention(nn.Module):
     """Self-attentive sentence embedding with r attention hops (Lin 2017 eqs. 6 and 7).
 
-    A = softmax(W_2 tanh(W_1 Hᵀ)), M = A H.
+    A = softmax(W_2 tanh(W_1 Hᵀ)), M = A H. A hop is one row of A: one set of attention weights over
+    the tokens.
     """
 
-    hops: int  # r
-    features: int  # d_a
+    hops: int  # r, the number of hops
+    features: int  # d_a, the width of the hidden layer
     initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
 
@@ -78,7 +79,11 @@ class Sentence(nn.Module):
     def __call__(
         self, words: Int[Array, "b t"], deterministic: bool = True
     ) -> tuple[Float[Array, "b c"], NamedWeights]:
-        """Return logits and, with attention pooling, the attention weights "hops" [b, r, t]."""
+        """Return logits and a dictionary of attention weights.
+
+        With attention pooling, the entry "hops" has the axes [text, hop, token]. With other
+        poolings, the dictionary is empty.
+        """
         mask = words > 0
         states, carries = self.stack(self.embed(words), mask, deterministic=deterministic)
         vector, weights = POOLINGS[self.pooling](self, states, mask, carries[-1][-1])
@@ -117,7 +122,7 @@ def _max(
 def _last(
     model: "Sentence", states: Float[Array, "b t h"], mask: Bool[Array, "b t"], last: Array
 ) -> Pooled:
-    """Return the final states of both directions."""
+    """Return the concatenated final states of both directions."""
     return last, {}
 
 
@@ -148,7 +153,10 @@ class HAN(nn.Module):
     def __call__(
         self, words: Int[Array, "b s w"], deterministic: bool = True
     ) -> tuple[Float[Array, "b c"], NamedWeights]:
-        """Return logits and the attention weights "words" [b, s, w] and "sentences" [b, s]."""
+        """Return logits and a dictionary of attention weights.
+
+        The entry "words" has the axes [text, sentence, word], "sentences" has [text, sentence].
+        """
         batch, count, width = words.shape
         flat = words.reshape(batch * count, width)
         states, _ = self.words(self.embed(flat), flat > 0, deterministic=deterministic)

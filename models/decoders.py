@@ -1,4 +1,4 @@
-"""Decoder types: recurrent decoders that differ in where the context vector enters.
+"""Decoder types: recurrent decoders that differ in how they use the context vector.
 
 `decode` reads a whole target sentence at once (teacher forcing), and `step` reads one token per
 hypothesis. Both return the same features and attention weights for the same tokens.
@@ -31,7 +31,7 @@ class RecurrentState:
     """Decoder state between two time steps, with one row per hypothesis."""
 
     carries: tuple[Carry, ...]
-    t: Int[Array, " r"]  # tokens generated so far
+    t: Int[Array, " r"]  # number of tokens generated so far
     feed: Float[Array, "r h"] | None = None  # with input feeding: h̃ of the last time step
 
 

@@ -8,8 +8,8 @@ from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Float, Int
 
-# Largest vocabulary (letters, phonemes, bytes) whose embedding gradient is computed as a matrix
-# product on GPUs (docs/performance.md#decisions-and-their-measurements).
+# Largest size of a vocabulary (of letters, phonemes or bytes, for example) whose embedding gradient
+# is a matrix product on GPUs (docs/performance.md#decisions-and-their-measurements).
 SMALL_VOCABULARY = 256
 
 
@@ -41,7 +41,7 @@ class Embed(nn.Module):
 
 @jax.custom_vjp
 def _lookup(embedding: Float[Array, "v d"], tokens: Int[Array, "*b"]) -> Float[Array, "*b d"]:
-    """Return the rows of the embedding matrix; the gradient is a product with one-hot vectors."""
+    """Return the embedding of each token; the gradient is a product with one-hot vectors."""
     return jnp.take(embedding, tokens, axis=0)
 
 

@@ -21,7 +21,7 @@ class RecurrentMemory:
     source: Any  # the attention `Source`; None without attention
 
     def by_sentence(self, x: Shaped[Array, "r ..."]) -> Shaped[Array, "b k ..."]:
-        """Reshape one row per hypothesis, grouped by sentence, to k rows per sentence."""
+        """Reshape an array with one row per hypothesis to [sentence, hypothesis, ...]."""
         return x.reshape(len(self.summary), -1, *x.shape[1:])
 
 

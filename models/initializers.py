@@ -19,7 +19,7 @@ class Initializers(NamedTuple):
 
 
 def _uniform(scale: float) -> Initializers:
-    """U(−scale, scale); the scale is .1 in Luong 2015 and .08 in Sutskever 2014."""
+    """Initialize with U(−scale, scale); scale is .1 in Luong 2015 and .08 in Sutskever 2014."""
 
     def init(key, shape, dtype=None, out_sharding=None):
         return jax.random.uniform(key, shape, dtype, -scale, scale)
@@ -36,10 +36,10 @@ def _xavier(scale: float) -> Initializers:
 
 
 def _bahdanau(scale: float) -> Initializers:
-    """Initializers of Bahdanau 2015 B.1 if the scale is 1.
+    """Return the initializers of Bahdanau 2015 B.1 (with scale 1).
 
-    N(0, .01²) for kernels, orthogonal recurrent matrices, N(0, .001²) for the matrices of the score
-    and zeros for v_a.
+    They are N(0, .01²) for kernels, orthogonal for recurrent matrices, N(0, .001²) for the matrices
+    of the score, and zeros for v_a. `scale` multiplies the standard deviations.
     """
     normal = nn.initializers.normal
     return Initializers(
@@ -59,7 +59,7 @@ XAVIER = _xavier(1.0)
 
 
 def make_initializers(name: str, scale: float) -> Initializers:
-    """Return the initializers with the name `config.model.init`, at the given scale."""
+    """Return the initializers that `config.model.init` selects, with the given scale."""
     return INITIALIZERS[name](scale)
 
 

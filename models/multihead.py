@@ -20,7 +20,7 @@ KeysValues = tuple[Float[Array, "b s h k"], Float[Array, "b s h v"]]
 # so that attention is a matrix product batched over b and h without a transposition.
 KVCache = tuple[Float[Array, "b h l n k"], Float[Array, "b h l n v"]]
 
-# Shortest source and target length at which cuDNN's flash attention is faster than XLA's attention
+# Smallest source and target length for which cuDNN's flash attention is faster than XLA's attention
 # (docs/performance.md#decisions-and-their-measurements).
 FLASH_FROM = 64
 
@@ -77,7 +77,7 @@ class MultiHeadAttention(nn.Module):
         With `causal`, a position attends only to itself and to earlier positions. The attention
         weights are returned if `weights` is set, and sown if the collection "attention" is mutable.
         Neither changes the output, because the weights are computed in addition to the fused
-        attention. Only attention dropout replaces the fused attention.
+        attention. Only attention dropout disables the fused attention.
         """
         query, (keys, values) = self._heads(self.W_Q(x)), keys_values
         sown = self.is_mutable_collection("attention") and not self.is_initializing()
@@ -104,7 +104,7 @@ class MultiHeadAttention(nn.Module):
         """Compute one decoding time step with a KV cache.
 
         Write the keys and values of token t of all n hypotheses to the cache, then attend to the
-        cached tokens that belong to the prefix of each hypothesis, as given by `seen`.
+        cached tokens that belong to the prefix of each hypothesis. `seen` is true for these tokens.
         """
         update = jax.lax.dynamic_update_index_in_dim
         new = (x.swapaxes(1, 2) for x in self.keys_values(x))  # [b, h, n, ·]

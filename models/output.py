@@ -19,6 +19,6 @@ class Output(nn.Module):
 
 
 def logits(features: Float[Array, "*b d"], kernel: Float[Array, "d v"]) -> Float[Array, "*b v"]:
-    """Compute logits in float32, because the largest logits would be equal in bfloat16."""
+    """Compute logits in float32; bfloat16 could round the largest logits to the same value."""
     kernel = kernel.astype(features.dtype)
     return jnp.einsum("...d,dv->...v", features, kernel, preferred_element_type=jnp.float32)

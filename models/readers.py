@@ -1,4 +1,4 @@
-"""Readers: answer a cloze query with a word of the passage."""
+"""Readers: models that answer a cloze query with a word of the passage."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ class Reader(nn.Module):
     def __call__(
         self, passage: Int[Array, "b n"], query: Int[Array, "b m"], deterministic: bool = True
     ) -> tuple[Float[Array, "b n"], NamedWeights]:
-        """Return s, and the attention weights from which it is computed, by name."""
+        """Return s, and a dictionary of the attention weights from which s is computed."""
         raise NotImplementedError
 
     def read(
@@ -70,8 +70,8 @@ class AttentionOverAttention(Reader):
         query_weights = masked_softmax(scores.swapaxes(1, 2), (query > 0)[:, None])
         length = jnp.maximum(real.sum(axis=-1), 1)
         beta = jnp.sum(query_weights, axis=1, where=real.swapaxes(1, 2)) / length
-        # An elementwise product and a sum instead of a matrix product, which could lower the
-        # precision of these probabilities.
+        # Use an elementwise product and a sum, because a matrix product could compute these
+        # probabilities with a lower precision.
         return jnp.sum(alpha * beta[..., None], axis=1), {"alpha": alpha, "beta": beta}
 
 

@@ -24,8 +24,8 @@ def run(
     """Run a cell over a padded batch; return its outputs and its final carry.
 
     At padding positions, the carry is unchanged and the output is zero. With `reverse`, the carry
-    therefore keeps its initial value until the last token of the sentence, and sentences need not
-    be reversed individually.
+    therefore keeps its initial value until the loop reaches the last token of the sentence, and
+    sentences need not be reversed individually.
     """
 
     def step(cell: Cell, carry: Carry, inputs: tuple[Array, Array]) -> tuple[Carry, Array]:
@@ -71,7 +71,7 @@ class Stack(nn.Module):
     """Stack of recurrent layers with the same type of cell.
 
     Dropout is applied to the input of every layer, but not to the recurrent connections (Zaremba
-    2014). Residual connections add the input of a layer to its output, from the second layer on.
+    2014). Residual connections add the input of a layer to its output, except in the first layer.
     """
 
     cell: str
@@ -85,7 +85,7 @@ class Stack(nn.Module):
     dtype: DTypeLike = jnp.float32
 
     def setup(self) -> None:
-        assert not (self.bidirectional and self.reverse), "a bidirectional stack has no reverse"
+        assert not (self.bidirectional and self.reverse), "set bidirectional or reverse, not both"
 
         def cells(direction: str) -> list[Cell]:
             make = CELLS[self.cell]

@@ -1,8 +1,8 @@
 """A `jax.lax.scan` that computes as little as possible inside its loop.
 
 The time steps of a recurrent model run one after another, so its speed depends on how much work
-each of them does. `scan` traces a step and sorts its operations by `Stage`: operations that do not
-depend on the carry run before the loop, either once or for all time steps in parallel.
+each of them does. `scan` traces the step function and sorts its operations by `Stage`: operations
+that do not depend on the carry run before the loop, either once or for all time steps in parallel.
 
 Weight gradients are computed after the loop. Let the loop contain the product yₜ = xₜ W, where W is
 shared by all time steps, and let gₜ be the gradient of the loss with respect to yₜ. Then
@@ -15,9 +15,9 @@ every xₜ, the backward loop stores every gₜ, and one contraction over all ti
 keys and values of attention are shared by all time steps and are treated like weights. For a bias,
 which is added instead of multiplied, the contraction is the sum Σₜ gₜ.
 
-Steps are written as for `jax.lax.scan`, with two limits: only first derivatives in reverse mode are
-correct, and side effects such as `jax.debug.print` are not ordered by time step. Storing every gₜ
-costs memory. docs/performance.md compares both scans.
+Step functions are written as for `jax.lax.scan`, with two limits: only first derivatives in reverse
+mode are correct, and side effects such as `jax.debug.print` are not ordered by time step. Storing
+every gₜ costs memory. docs/performance.md compares both scans.
 """
 
 import enum
@@ -57,13 +57,16 @@ class Stage(enum.IntEnum):
 def scan(
     step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any, reverse: bool = False
 ) -> tuple[Any, Any]:
-    """Compute the same as `jax.lax.scan(step, carry, xs, reverse=reverse)`."""
+    """Return the same results as `jax.lax.scan(step, carry, xs, reverse=reverse)`."""
     x = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
     with jax.disable_jit():  # inlines jitted functions such as jnp.einsum
         traced, shapes = jax.make_jaxpr(step, return_shape=True)(carry, x)
     given, returned = jax.tree.structure((carry, shapes[0])).children()
     if given != returned:
-        raise TypeError(f"the step was given the carry {given} but returned the carry {returned}")
+        raise TypeError(
+            "the step must return a carry with the structure of its input carry: "
+            f"the input carry {given} differs from the returned carry {returned}"
+        )
     carries, inputs = jax.tree.leaves(carry), jax.tree.leaves(xs)
     before_all, before_each, body = _split(traced.jaxpr, len(carries))
     shared = dict(zip(before_all.outvars, _call(before_all, traced.consts), strict=True))
@@ -136,7 +139,7 @@ def _split(jaxpr: core.Jaxpr, carries: int) -> tuple[core.Jaxpr, core.Jaxpr, cor
         stages |= dict.fromkeys(equation.outvars, stage)
 
     def used(stage: Stage, by: Stage) -> list[core.Var]:
-        """Return the values of one stage that another stage uses; the body also returns values."""
+        """Return the values of `stage` that stage `by` uses; CARRY also uses the step results."""
         operands = [x for equation in equations[by] for x in equation.invars]
         operands += jaxpr.outvars if by is Stage.CARRY else []
         return [x for x in _variables(operands) if stages[x] is stage]
@@ -155,7 +158,7 @@ def _split(jaxpr: core.Jaxpr, carries: int) -> tuple[core.Jaxpr, core.Jaxpr, cor
 
 
 def _variables(operands: list[Any]) -> list[core.Var]:
-    """Return each variable once, without literals."""
+    """Return the distinct variables among the operands, without literals."""
     return list(dict.fromkeys(x for x in operands if isinstance(x, core.Var)))
 
 
@@ -276,7 +279,8 @@ class Linear(NamedTuple):
 
     def gradient(self, xs: Array | None, gs: Array, W: Array) -> Array:
         """Compute dW from every xₜ and gₜ."""
-        if xs is None:  # a bias; bfloat16 is not precise enough to sum thousands of numbers
+        if xs is None:
+            # W is a bias. bfloat16 is not precise enough to sum thousands of numbers.
             summed = [0] + [1 + axis for axis, size in enumerate(W.shape) if size == 1]
             return jnp.sum(gs, summed, dtype=jnp.float32).reshape(W.shape).astype(W.dtype)
         multiply_all = jax.vmap(self._multiply, in_axes=(0, None))
@@ -298,5 +302,7 @@ def _linear(equation: core.JaxprEqn, shared: list[core.Var]) -> Linear | None:
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         return None  # integers have no gradients
     if linear.is_bias and not W.size < x.size == y.size:
-        return None  # storing every gₜ would need more memory than adding them up in the loop
+        # A bias is smaller than xₜ. For any other summand W, storing every gₜ (the gradient of the
+        # loss with respect to xₜ + W) would need more memory than accumulating dW in the loop.
+        return None
     return linear

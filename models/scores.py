@@ -1,7 +1,7 @@
-"""Scores: compare decoder states with source positions.
+"""Attention scores: compare decoder states with source positions.
 
-Queries have shape [batch, target positions, width] for one time step as well as for a whole
-sentence, so that decoding and teacher forcing run the same code.
+Queries have shape [batch, target positions, width]. In decoding, the hypotheses of a sentence take
+the place of the target positions, so that decoding and teacher forcing run the same code.
 """
 
 import math
@@ -32,7 +32,7 @@ class Score(nn.Module):
     key_width: int
     initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
-    zero_half: bool = False  # initially ignore the value half of encoder states (Mino 2017)
+    zero_half: bool = False  # initially ignore the second half of encoder states (Mino 2017)
 
     @classmethod
     def from_config(cls, attention: Config, **fields: Any) -> "Score":
@@ -48,7 +48,7 @@ class Score(nn.Module):
         raise NotImplementedError
 
     def dense(self, features: int, name: str, init: Initializer | None = None) -> nn.Dense:
-        """Return a dense layer without bias, with the initializer for scores by default."""
+        """Return a dense layer without bias; `init` defaults to the initializer of scores."""
         init = init or self.initializers.score
         return nn.Dense(features, False, self.dtype, kernel_init=init, name=name)
 
@@ -59,7 +59,7 @@ class Score(nn.Module):
 
 
 def _products(query: Float[Array, "b t d"], keys: Keys) -> Logits:
-    """Compute inner products in float32, because bfloat16 would round a score of 80 to halves."""
+    """Compute inner products in float32; bfloat16 would round scores near 80 to multiples of .5."""
     dims = "btd,bwd->btw" if keys.ndim == 3 else "btd,btwd->btw"
     return jnp.einsum(dims, query, keys, preferred_element_type=jnp.float32)
 
@@ -83,7 +83,7 @@ class General(Score):
 
     @nn.compact
     def keys(self, states: Float[Array, "b s k"]) -> Float[Array, "b s d"]:
-        # Applying W_a to the encoder states takes one product per sentence and none per time step.
+        # Apply W_a to the encoder states: one product per sentence instead of one per time step.
         return self.dense(self.query_width, "W_a", self.key_init())(states)
 
     def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
@@ -112,7 +112,7 @@ class Concat(Score):
 class Location(Score):
     """Location-based score W_a h_t, which does not depend on the source states.
 
-    It has scores for the first `max_source` source positions; later positions have no weight.
+    Only the first `max_source` source positions have scores; later positions have weight 0.
     """
 
     max_source: int = 0
@@ -125,7 +125,8 @@ class Location(Score):
     def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
         scores = self.dense(self.max_source, "W_a")(query)
         scored = (positions >= 0) & (positions < self.max_source)
-        if keys.ndim == 3:  # all positions in order, where slicing is cheaper than gathering
+        if keys.ndim == 3:
+            # Global attention uses all positions in order, so slicing can replace a slower gather.
             beyond = max(0, positions.shape[-1] - self.max_source)
             scores = jnp.pad(scores, ((0, 0), (0, 0), (0, beyond)))[..., : positions.shape[-1]]
         else:

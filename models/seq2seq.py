@@ -45,17 +45,17 @@ class Seq2Seq(nn.Module):
     ) -> tuple[Float[Array, "b t h"], Float[Array, "b t s"] | None]:
         """Read whole target sentences (teacher forcing).
 
-        Return the features that predict the token after each given one, and the attention weights
-        if `attention` is set.
+        Return the features at every position, which predict the next token, and the attention
+        weights if `attention` is set.
         """
         features, weights = self.decoder.decode(memory, tokens, deterministic)
         features = self.drop(features, deterministic=deterministic)
         return features, weights if attention else None
 
     def start(self, memory: RecurrentMemory, length: int, hypotheses: int = 1) -> RecurrentState:
-        """Return the initial state for a number of hypotheses per sentence.
+        """Return the initial state, with `hypotheses` rows per sentence.
 
-        The state of a recurrent model does not depend on the largest `length` of a hypothesis.
+        `length`, the maximum length of a hypothesis, is not used: there is no KV cache.
         """
         state = self.decoder.start(memory)
         return jax.tree.map(lambda x: jnp.repeat(x, hypotheses, axis=0), state)

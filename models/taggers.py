@@ -46,7 +46,7 @@ class Inputs(nn.Module):
         self, inputs: Mapping[str, Array], mask: Bool[Array, "b t"]
     ) -> Float[Array, "b t i"]:
         parts = []
-        for name in sorted(inputs):  # jit sorts dictionary keys, so the order must be sorted
+        for name in sorted(inputs):  # the order that jit also uses for dictionaries
             values = inputs[name]
             if name == "characters":
                 make = Characters(self.sizes[name], self.small_embedding, self.dtype, name=name)
@@ -62,8 +62,8 @@ class Inputs(nn.Module):
 class Windows(nn.Module):
     """Layers h_t = tanh(W [x_{t−w}; ...; x_{t+w}] + b), with zeros outside the sequence.
 
-    A network whose first layer alone has a window is the windowed MLP; with a window in every layer
-    it is the time-delay network.
+    The windowed MLP has a window in its first layer only. The time-delay network has a window in
+    every layer.
     """
 
     features: int
@@ -110,7 +110,8 @@ class Delayed(nn.Module):
 class Bidirectional(nn.Module):
     """Bidirectional recurrent network (BRNN): the output layer reads the states of both directions.
 
-    With one layer the directions do not interact, as in the paper; a second layer reads both.
+    With one layer the directions do not interact, as in the paper; a second layer reads the outputs
+    of both.
     """
 
     stack: Stack
@@ -182,8 +183,8 @@ def _backward(model: Config) -> Delayed:
     return Delayed(_stack(model, reverse=True), model.backward_delay)
 
 
-# Functions that build the networks of a tagger, by the names that configs use; two networks are
-# merged.
+# Maps the network names of configs to functions that build one network each. The outputs of two
+# networks are merged.
 NETWORKS: dict[str, tuple[Callable[[Config], nn.Module], ...]] = {
     "mlp": (lambda model: _windows(model, later=0),),
     "tdnn": (lambda model: _windows(model, later=model.window),),
@@ -197,8 +198,8 @@ NETWORKS: dict[str, tuple[Callable[[Config], nn.Module], ...]] = {
 def make_tagger(model: Config, sizes: Mapping[str, int], outputs: int) -> Tagger | Merged:
     """Build a tagger from `config.model`.
 
-    `sizes` has the sizes of the input vocabularies by name, and `outputs` is the number of outputs
-    per time step.
+    `sizes` maps the names of symbolic inputs to vocabulary sizes, and `outputs` is the number of
+    outputs per time step.
     """
     init, dtype = make_initializers(model.init, model.init_scale), jnp.dtype(model.dtype)
     taggers = [

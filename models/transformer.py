@@ -40,7 +40,7 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """Residual connection and layer normalization around a sublayer.
 
-    LayerNorm(x + Sublayer(x)) in the paper (§3.1), x + Sublayer(LayerNorm(x)) with `pre_norm`.
+    The output is LayerNorm(x + Sublayer(x)) (§3.1), or x + Sublayer(LayerNorm(x)) with `pre_norm`.
     Dropout is applied to the output of the sublayer (§5.4).
     """
 
@@ -84,7 +84,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Decoder layer: causal self-attention, source attention and a feed-forward network (§3.1)."""
+    """Decoder layer: causal self-attention, cross-attention and a feed-forward network (§3.1)."""
 
     shape: LayerShape
 
@@ -95,7 +95,7 @@ class DecoderLayer(nn.Module):
         self.residuals = [Residual(self.shape) for _ in range(3)]
 
     def source(self, states: Float[Array, "b s d"]) -> KeysValues:
-        """Compute the keys and values of the source attention from encoder states."""
+        """Compute the keys and values of the cross-attention from encoder states."""
         return self.source_attention.keys_values(states)
 
     def __call__(
@@ -109,8 +109,8 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Float[Array, "b t d"], KVCache | None, Float[Array, "b h t s"] | None]:
         """Apply the layer to whole target sentences, or to the next token of each hypothesis.
 
-        For the latter, `cached` is a tuple of the KV cache, the position of the token, and a mask
-        of the cached tokens that belong to each hypothesis.
+        To decode the next token, `cached` is a tuple of the KV cache, the position of the token,
+        and a mask of the cached tokens that belong to each hypothesis.
         """
         first, second, third = self.residuals
         inner, cache = first.enter(x), None
@@ -187,7 +187,7 @@ class Layers(nn.Module):
 class TransformerMemory:
     """Encoded batch of source sentences."""
 
-    source: Any  # the source KeysValues of each decoder layer
+    source: Any  # the cross-attention KeysValues of each decoder layer
     lengths: Int[Array, " b"]
 
 
@@ -199,12 +199,12 @@ class TransformerState:
     it only reorders `slots`, which records where the tokens of each prefix are cached.
     """
 
-    cache: Any  # the KVCache of each layer
+    cache: Any  # the KVCache of each decoder layer
     slots: Int[Array, "r t"]  # the beam slot in which each token of a prefix is cached
-    t: Int[Array, " r"]  # tokens generated so far, the same number in all rows
+    t: Int[Array, " r"]  # number of tokens generated so far, equal in all rows
 
     def reorder(self, rows: Callable[[Array], Array]) -> "TransformerState":
-        """Replace the prefix of each hypothesis by that of its parent; `rows` gathers the rows."""
+        """Replace the prefix of each hypothesis by its parent's; `rows` gathers the parents."""
         return dataclasses.replace(self, slots=rows(self.slots))
 
 
@@ -218,7 +218,7 @@ class Transformer(nn.Module):
     target_embed: Embed  # the same module if embeddings are shared
     positions: Embed | None  # learned positional embeddings; None: sinusoids
     output: Output | None  # None: the output matrix is tied to the target embeddings
-    attention_layer: int  # decoder layer whose mean over heads is the model's attention
+    attention_layer: int  # decoder layer whose mean cross-attention the model returns
 
     def setup(self) -> None:
         self.drop = nn.Dropout(self.shape.dropout)
@@ -249,8 +249,8 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b t s"] | None]:
         """Read whole target sentences (teacher forcing).
 
-        Return the features that predict the token after each given one, and the attention weights
-        if `attention` is set.
+        Return the features at every position, which predict the next token, and the attention
+        weights if `attention` is set.
         """
 
         def body(layer: DecoderLayer, x: Array, source: KeysValues) -> tuple[Array, Any]:
@@ -330,19 +330,19 @@ class Transformer(nn.Module):
         if self.positions is None:
             encoded = sinusoids(positions, features).astype(self.shape.dtype)
         else:
-            # Later positions use the last embedding; a lookup out of bounds would return NaN.
+            # Positions beyond the table use its last entry; a lookup out of bounds returns NaN.
             last = self.positions.num_embeddings - 1
             encoded = self.positions(jnp.minimum(positions, last))
         x = embed(tokens) * jnp.asarray(math.sqrt(features), self.shape.dtype)
         return self.drop(x + encoded.reshape(-1, *x.shape[1:]), deterministic=deterministic)
 
     def _summary(self, weights: Any) -> Float[Array, "b t s"]:
-        """Return the source attention of `attention_layer`, averaged over heads."""
+        """Return the cross-attention of `attention_layer`, averaged over heads."""
         return self.decoder.pick(weights, self.attention_layer).mean(axis=1)
 
     @staticmethod
     def source_attention(collection: dict[str, Any]) -> Float[Array, "b n h t s"]:
-        """Return the source attention of all layers and heads, from the collection "attention"."""
+        """Return the cross-attention of all layers and heads, from the collection "attention"."""
         layers = collection["decoder"]
         if "stacked" in layers:
             return jnp.moveaxis(layers["stacked"]["source_attention"]["weights"][0], 0, 1)

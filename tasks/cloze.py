@@ -61,9 +61,9 @@ class Cloze(Task):
     def _probabilities(
         self, params: Params, batch: dict[str, Array], key: Key[Array, ""] | None = None
     ) -> tuple[Float[Array, "b k"], dict[str, Array]]:
-        """Return the probability of each candidate, and the attention weights by name.
+        """Return the probability of each candidate, and a dictionary of attention weights.
 
-        The probability of a candidate is the sum of the attention s over its occurrences.
+        The probability of a candidate is the sum of the attention weights s over its occurrences.
         """
         texts, rngs = (batch["passage"], batch["query"]), {}
         if key is not None:

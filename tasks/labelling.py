@@ -31,8 +31,8 @@ class Labelling(Task):
         vocabularies_by_name = self.prepared.vocabularies
         if config.train.eval_metric == "f1" and not vocabularies_by_name["label"].chunks:
             raise UserError(
-                "config.train.eval_metric=f1 needs labels of chunks, which begin with B- and I-, "
-                "but this corpus has none: set it to accuracy"
+                "config.train.eval_metric=f1 needs chunk labels, which begin with B- or I-, but "
+                "this corpus has none: set config.train.eval_metric=accuracy"
             )
         sizes = {name: len(v) for name, v in vocabularies_by_name.items() if name != "label"}
         outputs = {"values": 1, "notes": NOTES}.get(self.kind) or len(vocabularies_by_name["label"])
@@ -42,7 +42,7 @@ class Labelling(Task):
         """Return initial parameters of the model."""
         row = {}
         for name, field in self.prepared.fields.items():
-            # The shortest possible sequence has two time steps: music needs a frame and the next.
+            # The shortest possible sequence has two time steps: music needs two frames.
             shape = (2 if isinstance(axis, str) else axis for axis in field.axes)
             row[name] = jnp.ones((1, *shape), np.dtype(field.dtype))
         return self.model.init(key, *self._inputs(row)[:2])["params"]
@@ -81,7 +81,7 @@ class Labelling(Task):
     ) -> tuple[dict[str, Array], Bool[Array, "b t"], Num[Array, "b t *o"]]:
         """Return the inputs of the model, the mask of time steps, and the labels."""
         label, length = batch["label"], batch["length"]
-        if self.kind == "notes":  # the label of a frame is the next frame; the last one has none
+        if self.kind == "notes":  # the label of a frame is the next frame; the last has no label
             inputs, label, length = {"x": label[:, :-1]}, label[:, 1:], length - 1
         else:
             inputs = {name: batch[name] for name in self._names}
@@ -99,14 +99,14 @@ class Labelling(Task):
         mask: Bool[Array, "b t"],
         key: Key[Array, ""] | None = None,
     ) -> Float[Array, "n b t o"]:
-        """Return the outputs of each of the n networks of the model."""
+        """Return the outputs of all n networks of the model."""
         rngs = {} if key is None else {"dropout": key}
         return self.model.apply({"params": params}, inputs, mask, key is None, rngs=rngs)
 
     def _values(
         self, outputs: Float[Array, "b t o"], label: Num[Array, "b t *o"]
     ) -> dict[str, Float[Array, "b t"] | Bool[Array, "b t"]]:
-        """Return the loss of every time step and, for classes, whether they are correct."""
+        """Return the loss of each time step; for classes, also −log p and the accuracy."""
         if self.kind == "values":
             return {"loss": jnp.sum((outputs - label) ** 2, axis=-1)}
         if self.kind == "notes":  # −log p of a frame, summed over all notes

@@ -1,6 +1,6 @@
-"""Losses, as sums over the tokens or texts of a batch.
+"""Losses, summed over the tokens or texts of a batch.
 
-Sums are divided by their count only where they are reported.
+The sums are divided by the number of tokens or texts only where they are reported.
 """
 
 import functools
@@ -21,7 +21,7 @@ MAX_LOGITS = 2**27  # largest number of logits in memory per device: half a GiB 
 def class_values(
     logits: Float[Array, "*b v"], target: Int[Array, "*b"], smoothing: float = 0.0
 ) -> dict[str, Float[Array, "*b"] | Bool[Array, "*b"]]:
-    """Return the (smoothed) loss, −log p, and whether the target is the most probable class."""
+    """Return for each target the (smoothed) loss, −log p, and whether the prediction is correct."""
     total = jax.nn.logsumexp(logits, axis=-1)
     chosen = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
     nll = loss = total - chosen
@@ -47,9 +47,9 @@ def cross_entropy(
 ) -> tuple[Float[Array, "b t"], dict[str, Float[Array, ""]]]:
     """Return −log p of each target token, and sums over the tokens that are not padding.
 
-    The sums are the (smoothed) loss, −log p, correct predictions and the count. Only the summed
-    loss has a gradient. Label smoothing mixes the reference with the uniform distribution over the
-    vocabulary.
+    The sums are "loss" (with label smoothing), "nll" (−log p), "accuracy" (correct predictions),
+    "count" (tokens) and "examples" (sentences). Only "loss" has a gradient. Label smoothing mixes
+    the reference with the uniform distribution over the vocabulary.
 
     To save memory, logits are computed for a chunk of target positions at a time, with at most
     `max_logits` logits per chunk (default: MAX_LOGITS per device). The forward pass also computes
@@ -89,7 +89,7 @@ def _in_chunks_forward(
     kernel: Float[Array, "d v"],
     target: Int[Array, "b t"],
 ) -> tuple[Any, tuple[Float[Array, "b t d"], Float[Array, "d v"]]]:
-    """Also return the gradients of the summed loss with respect to features and kernel."""
+    """Compute `_in_chunks` and the gradients of its loss with respect to features and kernel."""
 
     def one_chunk(d_kernel: Array, slices: tuple[Array, Array]) -> tuple[Array, Any]:
         features, target = slices
@@ -151,7 +151,7 @@ def doubly_stochastic(
 ) -> Float[Array, ""]:
     """Return the doubly stochastic penalty Σ_i (1 − Σ_t α_ti)² (Xu 2015 §4.2.1).
 
-    It encourages a total attention of 1 for every source token.
+    It encourages the attention weights of every source token to sum to 1 over the target.
     """
     coverage = jnp.sum(attention, axis=1, where=(target != PAD)[..., None])
     real = source_mask & (target != PAD).any(axis=1, keepdims=True)
@@ -177,8 +177,8 @@ def reinforce(
 ) -> Float[Array, ""]:
     """Return a loss whose gradient is the REINFORCE estimate with entropy bonus (Xu 2015 eq. 11).
 
-    The reward of a sample is the difference between log p and its moving average, summed over the
-    time step of the sample and all later ones. `baseline` is the moving average of −log p.
+    The advantage of a time step is log p of its target token plus `baseline`, the moving average of
+    −log p. The reward of a sample is the sum of the advantages of its time step and all later ones.
     """
     real = target != PAD
     advantage = jnp.where(real, baseline - nll, 0)

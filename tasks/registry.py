@@ -17,5 +17,5 @@ def make_task(config: Config, vocabularies: Path | None = None) -> Any:
 
 
 def make_model(config: Config, *sizes: Any) -> Any:
-    """Build the model of a config; the task passes vocabulary and output sizes."""
+    """Build the model of a config; `sizes` are the vocabulary and output sizes of the task."""
     return resolve(MODELS[config.model.name].builder)(config.model, *sizes)

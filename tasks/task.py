@@ -29,11 +29,11 @@ def drop_words(words: Int[Array, "*b"], rate: float, key: Key[Array, ""]) -> Int
 class Task:
     """Base class of tasks, which combine a corpus with a model.
 
-    Subclasses define `init` and `loss`, and `predict` or the decoding of translations.
+    Subclasses define `init` and `loss`. All except Translation also define `predict`.
     """
 
     corpus: type[Corpus]
-    averages: tuple[str, ...] = ()  # names of sums whose moving averages are passed to the loss
+    averages: tuple[str, ...] = ()  # names of loss sums whose moving averages are passed to `loss`
     counted = ""  # plural name of the unit that losses are averaged over, such as "tokens"
 
     def __init__(self, config: Config, vocabularies: Path | None = None):
@@ -49,7 +49,7 @@ class Task:
 
     @functools.cache  # noqa: B019  (a task exists until its program ends)
     def split(self, name: str) -> tuple[Split, list[Bucket], Any]:
-        """Return the examples of a split, its batch shapes, and the bucket of every example."""
+        """Return the examples of a split, its buckets, and the bucket index of every example."""
         data, split = self.config.data, self.prepared.split(name)
         return split, *plan_buckets(
             split.fields, split.lengths, data.buckets, data.batch_size, data.batch_unit,
@@ -57,9 +57,9 @@ class Task:
         )  # fmt: skip
 
     def train_batches(self, seed: int = 0, host: int = 0, hosts: int = 1) -> Batches:
-        """Return the shuffled training batches, with the rows of this host."""
+        """Return the shuffled training batches; every batch contains only the rows of this host."""
         return Batches(*self.split("train"), seed, host, hosts)
 
     def eval_batches(self, name: str, host: int = 0, hosts: int = 1) -> Iterator[Batch]:
-        """Yield every example of a split once, in batches with the rows of this host."""
+        """Yield the batches of a split, each example once, with only the rows of this host."""
         return eval_batches(*self.split(name), host, hosts)

@@ -47,12 +47,12 @@ class Translation(Task):
         return vocabulary.surface(line).split()
 
     def scored_words(self, text: str) -> list[str]:
-        """Split a target text into words for scores that are computed on tokenized text."""
+        """Split a target text into words for metrics that are computed on tokenized text."""
         return self.target.words(text.lower() if self.lowercase else text)
 
     @property
     def lowercase(self) -> bool:
-        """Whether the target vocabulary is lowercased, so that scores ignore case."""
+        """Whether the target vocabulary is lowercased, so that metrics ignore case."""
         data = self.config.data
         return (data.source_vocab if data.shared_vocab else data.target_vocab).lowercase
 
@@ -103,8 +103,8 @@ class Translation(Task):
     ) -> dict[str, Float[Array, "b t s"]]:
         """Return attention weights [b, t, s] under teacher forcing, by name.
 
-        "attention" has the weights that decoding also returns. Models with several layers and heads
-        have the additional entries "layer 0", "layer 0 head 0" and so on.
+        The entry "attention" contains the weights that decoding also returns. Models with several
+        layers and heads have the additional entries "layer 0", "layer 0 head 0" and so on.
         """
 
         def forward(model: Any) -> Array | None:

@@ -2,7 +2,7 @@
 
 It shares no code with models/: it processes single sentences in Python loops and reads parameters
 from dictionaries. Gradients of the models are compared with finite differences of these functions.
-tests/reference_transformer.py has the Transformer.
+The reference of the Transformer is tests/reference_transformer.py.
 """
 
 import jax
@@ -114,7 +114,7 @@ def score(name, w, h, memory):
 
 
 def align(settings, w, h, keys, t):
-    """Return the attention weights of decoder state h at target position t (from 0)."""
+    """Return the attention weights of decoder state h at target position t, counted from 0."""
     length, D = len(keys), settings.D
     scores = score(settings.score, w.get("score", {}), h, keys)
     if settings.align in ("global", "hard"):
@@ -231,7 +231,7 @@ def windowed(w, xs, windows):
 
 
 def delayed(cell, w, xs, layers, delay, reverse):
-    """Return the states after `delay` further time steps; after the end, inputs are zeros."""
+    """Return each state after reading `delay` further inputs, which are zeros beyond the end."""
     zeros = np.zeros((delay, xs.shape[1]))
     padded = [zeros, xs] if reverse else [xs, zeros]
     states, _ = stack(cell, w["stack"], np.concatenate(padded), layers, reverse=reverse)
@@ -268,7 +268,7 @@ def tagger(params, model, xs, network=None):
 
 
 def sentence(params, model, words):
-    """Return the logits of one sentence and, with attention pooling, the weights of its hops."""
+    """Return the logits of one sentence and the attention weights [hops, tokens] (or None)."""
     embedded = params["embed"]["embedding"][words]
     states, finals = stack(model.cell, params["stack"], embedded, model.layers, bidirectional=True)
     hops = None

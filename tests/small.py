@@ -63,7 +63,7 @@ def questions(folder: Path, rng: np.random.Generator) -> None:
 
 
 SPLITS = {"train": "traindata", "valid": "validdata", "test": "testdata"}
-# Config module, config arguments, function that writes the corpus, and overridden config fields.
+# Each entry: config module, config arguments, function that writes the corpus, changed fields.
 TASKS = {
     "series": (schuster1997, "data=series,network=merged", None, {}),
     "classes": (schuster1997, "data=series_classes,network=tdnn", None, {}),
@@ -80,7 +80,7 @@ TASKS = {
 
 
 def small_config(name: str, folder: Path) -> Config:
-    """Write a small corpus to `folder`; return a config that trains on it for two steps."""
+    """Write a small corpus to `folder`; return a config with two training steps."""
     module, arguments, write, changes = TASKS[name]
     config = module.get_config(arguments)
     folder.mkdir(exist_ok=True)

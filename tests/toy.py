@@ -1,4 +1,4 @@
-"""Toy task for tests of the trainer, which compiles fast: fit a line to points."""
+"""Toy task for tests of the trainer: fit a line to points. It compiles fast."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +8,7 @@ from training.loop import Evaluation
 
 
 class Points:
-    """Training batches of random numbers; batch n depends on n only."""
+    """Training batches of random numbers; batch n depends only on n."""
 
     steps_per_epoch = 5
     shapes = ({"x": np.zeros(8, np.float32)},)
@@ -41,7 +41,7 @@ class Line:
 
 
 class Exploding(Line):
-    """The same task with NaN in every batch from the fifth on."""
+    """The same task, with NaN in all batches except the first four."""
 
     def train_batches(self, seed, host, hosts):
         class From5(Points):
@@ -61,7 +61,7 @@ def toy_config(**train):
 
 
 def constant_evaluation(*losses):
-    """Return an evaluation function that returns the given losses in turn, then the last again."""
+    """Return an evaluation function that returns the given losses in turn and repeats the last."""
     remaining = list(losses)
 
     def evaluate(params):

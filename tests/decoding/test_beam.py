@@ -21,7 +21,7 @@ BATCH, SOURCE = 3, 4
 
 
 def table(seed):
-    """Draw logits and attention weights that depend on the sentence and the last token only."""
+    """Draw logits and attention weights that depend only on the sentence and the last token."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, 1.5, (BATCH, VOCABULARY, VOCABULARY))
     weights = rng.dirichlet(np.ones(SOURCE), (BATCH, VOCABULARY))
@@ -222,7 +222,7 @@ def test_the_search_stops_when_all_sentences_are_done():
 
 
 def test_short_hypotheses_do_not_displace_a_more_probable_long_one():
-    """</s> is always the second most probable token, but the whole sentence has the largest p."""
+    """</s> is always the second most probable token, but the long sentence has the highest p."""
     sentence = [4, 5, 4, 5, 4, 5, EOS]
 
     def step(state, tokens):

@@ -17,7 +17,7 @@ P = 0.9
 
 
 def step(state, tokens):
-    """Give the next token in TABLE the probability P, and attend to position t at time step t."""
+    """Assign probability P to the next token in TABLE; at time step t, attend to position t."""
     best = jax.nn.one_hot(jnp.array(TABLE)[jnp.arange(2), tokens], 6)
     logits = jnp.log(best * P + (1 - best) * (1 - P) / 5)
     return logits, state + 1, jax.nn.one_hot(state, 3)

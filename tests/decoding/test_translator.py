@@ -25,7 +25,7 @@ def params(tiny_task):
 
 
 def teacher_forced(task, params, source, target):
-    """Return log p of every token and the attention weights, at every target position."""
+    """Return log p of the vocabulary and the attention weights at every target position."""
     apply = functools.partial(task.model.apply, {"params": params})
     memory = apply(source, source != PAD, method="encode")
     features, attention = apply(memory, shift_right(target), attention=True, method="decode")
@@ -130,7 +130,7 @@ def test_forced_decoding_of_a_padded_batch_equals_that_of_single_pairs(tiny_task
 def test_beam_search_hypotheses_have_the_probability_and_attention_of_teacher_forcing(
     kind, tiny_task, transformer_task, cache, mesh
 ):
-    """This shows that every hypothesis keeps the model state of its prefix and its sentence."""
+    """Check that every hypothesis keeps the model state of its prefix and its sentence."""
     task = {"recurrent": tiny_task, "transformer": transformer_task}.get(kind)
     if task is None:
         config = transformer_task.config.copy_and_resolve_references()
@@ -168,6 +168,6 @@ def test_casting_parameters_before_decoding_does_not_change_results(tiny_task, t
 
 def test_small_groups_of_texts_are_merged_with_wider_groups():
     assert _groups([3, 5, 12, 0, 30], batch=2) == [(8, [0, 1]), (32, [2, 4])]
-    assert _groups([3, 12, 30], batch=9) == [(16, [0, 1]), (32, [2])]  # 32 > 2 × 8
+    assert _groups([3, 12, 30], batch=9) == [(16, [0, 1]), (32, [2])]  # not merged: 32 > 2 × 8
     assert _groups([5, 40], batch=1) == [(8, [0]), (48, [1])]
     assert _groups([0], batch=1) == []

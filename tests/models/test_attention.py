@@ -65,7 +65,7 @@ def draw(seed, lengths, target_positions):
 
 
 def check_against_equations(score, align, D, renormalize, seed, lengths, target_positions):
-    """Compare contexts, weights and gradients of the loss with the NumPy reference."""
+    """Check that contexts, weights and gradients of a loss equal those of the NumPy reference."""
     config, module, _, gradient = build(score, align, D, renormalize)
     query, memory, mask, positions = draw(seed, lengths, target_positions)
 
@@ -95,7 +95,7 @@ def check_against_equations(score, align, D, renormalize, seed, lengths, target_
             np.testing.assert_allclose(weights[row, i, :length], a, atol=3e-6)
             np.testing.assert_array_equal(weights[row, i, length:], 0)
             if align == "hard" and length > 1 and np.diff(np.sort(a))[-1] < 1e-4:
-                return  # a tie, which either position may win
+                return  # the two largest weights are equal: either position may be selected
             np.testing.assert_allclose(context[row, i], c, atol=2e-5)
     reference.check_gradient(loss, exact, gradients, np.random.default_rng(seed))
 
@@ -120,7 +120,7 @@ def test_every_score_and_alignment_equal_their_equations(score, align):
 def test_windows_of_any_width_and_position_equal_their_equations(
     align, D, renormalize, seed, lengths, start
 ):
-    """Includes S < D, S = 1, windows cut at both ends or by padding, and empty windows."""
+    """Cases include S < D, S = 1, windows truncated at an end or by padding, and empty windows."""
     positions = [start, start + 1, start + 5]
     check_against_equations("general", align, D, renormalize, seed, list(lengths), positions)
 

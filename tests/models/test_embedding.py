@@ -37,7 +37,7 @@ def test_small_vocabulary_equals_flax_embed(monkeypatch, dtype):
     [(SMALL_VOCABULARY, "gpu"), (SMALL_VOCABULARY + 1, "gpu"), (SMALL_VOCABULARY, "cpu")],
 )
 def test_gradient_of_a_frequent_token_is_summed_in_float32(monkeypatch, size, backend):
-    """5,120 gradients of .01 are summed; a bfloat16 sum (8-bit mantissa) would stop near 4."""
+    """The gradient is a sum of 5,120 values of .01; in bfloat16 the sum would stop near 4."""
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     params = {"params": {"embedding": jnp.zeros((size, 2))}}
     embed = Embed(size, 2, dtype=jnp.bfloat16)
@@ -46,7 +46,7 @@ def test_gradient_of_a_frequent_token_is_summed_in_float32(monkeypatch, size, ba
         return 0.01 * embed.apply(params, jnp.zeros(5120, int)).astype(jnp.float32).sum()
 
     gradient = jax.jit(jax.grad(loss))(params)["params"]["embedding"]
-    np.testing.assert_allclose(gradient[0], 51.2, rtol=0.005)  # .01 itself is rounded
+    np.testing.assert_allclose(gradient[0], 51.2, rtol=0.005)  # .01 is rounded to bfloat16
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def settings(model, **changes):
 
 
 def random_params(model, *inputs):
-    """Draw all parameters at random; biases of zero would hide errors in their use."""
+    """Draw all parameters at random, because biases of zero would hide errors."""
     shapes = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
     leaves, structure = jax.tree.flatten(shapes)
     rng = np.random.default_rng(1)
@@ -63,7 +63,7 @@ def test_taggers_equal_their_equations(network, cell):
     config = settings("tagger", cell=cell, **NETWORKS[network])
     model = make_tagger(config, {}, 2)
     rng = np.random.default_rng(0)
-    # The last row is padding, and the batch is wider than its longest row.
+    # The last row is padding, and the batch is wider than its longest sequence.
     xs = jnp.asarray(rng.normal(size=(4, 6, 2)), jnp.float32)
     mask = jnp.arange(6)[None] < jnp.array([*LENGTHS, 0])[:, None]
     params = random_params(model, {"x": xs}, mask)
@@ -122,7 +122,7 @@ def test_inputs_may_be_words_tags_and_characters():
     mask = jnp.array([[True, True, False]])
     params = random_params(model, inputs, mask)
     outputs = model.apply({"params": params}, inputs, mask)
-    jitted = jax.jit(model.apply)({"params": params}, inputs, mask)  # jit sorts dictionaries
+    jitted = jax.jit(model.apply)({"params": params}, inputs, mask)  # jit sorts dictionary keys
     np.testing.assert_allclose(jitted, outputs, atol=1e-5)
     w = as_float64(params)
     for t, count in enumerate((3, 1)):
@@ -155,7 +155,7 @@ def test_sentence_classifiers_equal_their_equations(pooling):
     batch = jnp.asarray(batch)
     params = random_params(model, batch)
     logits, weights = jax.jit(model.apply)({"params": params}, batch)
-    assert np.isfinite(logits).all()  # including those of the padding row
+    assert np.isfinite(logits).all()  # including the logits of the padding row
     for row, text in enumerate(texts):
         expected, hops = reference.sentence(as_float64(params), config, text)
         np.testing.assert_allclose(logits[row], expected, atol=2e-5)

@@ -75,7 +75,7 @@ def test_results_and_gradients_equal_those_of_jaxs_scan(reverse):
 
 
 def test_shared_integers_and_sums_that_broadcast_both_operands():
-    """Neither is treated as a bias, and gradients equal those of jax.lax.scan."""
+    """Neither is treated as a bias, and the gradients equal those of jax.lax.scan."""
     number, spread = jnp.array([2, 3]), random_array(1, 2, WIDTH)
 
     def loss(scan, h):
@@ -173,14 +173,14 @@ MODELS = {
     },
     "hard": {"attention.align": "hard", "attention.score": "location", "attention.max_source": 8},
 }  # fmt: skip
-SLOW = ("elman, local_p", "hard")  # their loops are similar to that of the first model
+SLOW = ("elman, local_p", "hard")  # their loops resemble the loop of the first model
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in MODELS]
 )
 def test_gradients_of_models_equal_those_of_jaxs_scan(name, monkeypatch):
-    """Models have dropout and padding, and compute in float32."""
+    """The models use dropout and float32, and their batches contain padding."""
     config = base_config().model
     for stack in (config.encoder, config.decoder):
         stack.update({"layers": 1, "features": 4, "embedding": 3})

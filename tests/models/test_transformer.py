@@ -43,7 +43,7 @@ CASES = {
     "remat": tiny(remat=True, attention_layer=0),
 }
 
-# The tests of models whose parts all occur in other models are marked as slow.
+# Models whose components all occur in other models are tested by slow tests only.
 _ALIKE = ("pre", "scan", "remat")
 NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in _ALIKE)) for n in CASES]
 
@@ -214,7 +214,7 @@ def test_pre_norm_and_post_norm_models_train(transformer_task, mesh, norm):
 
 
 def test_dropout_is_applied_where_the_paper_applies_it():
-    """Dropout is applied to sublayer outputs, embeddings and (attention_dropout) weights."""
+    """Dropout layers follow embeddings, sublayers and, with attention_dropout, weights."""
     model = make_transformer(tiny(dropout=0.5, attention_dropout=0.1), 10, 10, False)
     params = build("post")[2]
 
@@ -239,7 +239,7 @@ def test_dropout_is_applied_where_the_paper_applies_it():
         return next_method(*args, **kwargs)
 
     with nn.intercept_methods(count):
-        jax.eval_shape(lambda: run(0))  # traces the model again
+        jax.eval_shape(lambda: run(0))  # traces the model again, so that `count` is called
     embeddings, encoder, decoder, attention_weights = 2, 2 * 2, 2 * 3, 2 * 1 + 2 * 2
     assert dropouts == embeddings + encoder + decoder + attention_weights
 

@@ -98,7 +98,7 @@ def test_the_reward_of_a_sample_sums_the_advantages_of_this_and_later_tokens():
         return reinforce(nll, jnp.array(2.0), target, settings, log_p, entropy)
 
     gradient = jax.grad(loss, argnums=(0, 1))(jnp.zeros((2, 3)), jnp.ones((2, 3)))
-    # With a baseline of 2, the advantages are 1, 0, −1 and −2, 1.
+    # With a baseline of 2, the advantages are [1, 0, −1] and [−2, 1].
     rewards = np.array([[0.0, -1.0, -1.0], [-1.0, 1.0, 0.0]])
     np.testing.assert_allclose(gradient[0], -0.5 * rewards, atol=1e-6)
     np.testing.assert_allclose(gradient[1], -0.25 * (target != PAD), atol=1e-6)

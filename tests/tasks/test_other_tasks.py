@@ -19,7 +19,7 @@ def task(request, tmp_path_factory):
 
 
 def large_params(task):
-    """Return parameters that are large enough to make every error visible."""
+    """Return large parameters, so that an error changes the results visibly."""
     params = task.init(jax.random.key(0))
     return jax.tree.map(lambda x: x * 3 + 0.1, params)
 
@@ -64,7 +64,7 @@ def test_a_batch_of_padding_has_zero_loss_and_finite_gradients(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["series", "columns"])
 def test_merged_networks_are_trained_independently(name, tmp_path):
-    """The gradient of one does not depend on the other; evaluation uses their mean output."""
+    """The gradients of a network do not depend on the other; evaluation uses the mean output."""
     config = small_config(name, tmp_path)
     config.model.update({"network": "merged", "dropout": 0.0})
     task = make_task(config)
@@ -98,7 +98,7 @@ def test_frames_are_predicted_from_earlier_frames(tmp_path):
         assert sums["count"] == len(frames) - 1
         changed = {**batch, "label": batch["label"].copy()}
         changed["label"][0, -1] = 1 - changed["label"][0, -1]
-        prediction = predict(params, changed)[0]["label"][0]  # without the last frame
+        prediction = predict(params, changed)[0]["label"][0]  # does not read the last frame
         np.testing.assert_array_equal(prediction, predict(params, batch)[0]["label"][0])
 
 
