@@ -103,9 +103,8 @@ def whole(rows: dict[str, dict[str, Any]]) -> str:
 PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     "training": (
         training,
-        "Time of a training step, which computes the loss and its gradient for one batch. The "
-        "column with the share of the\nmatrix product rate is the TFLOP/s of the training step divided by those of a large "
-        "matrix product.",
+        "Time of a training step, which computes the loss and its gradient for one batch. One "
+        "column compares\nthe TFLOP/s of the training step with those of a large matrix product.",
     ),
     "decoding": (
         decoding,
@@ -115,8 +114,8 @@ PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     "whole": (
         whole,
         "Whole runs of `train.py`. The total seconds include compilation; the tokens per second "
-        "are the median\nof the second half of the run. The last columns show the translation of the "
-        "test split.",
+        "are the median\nof the second half of the run. The last columns show the translation of "
+        "the test split.",
     ),
 }
 

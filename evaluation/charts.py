@@ -8,7 +8,7 @@ from evaluation.metrics import metric_of
 # Titles of the chart groups, with the same keys as "curves" in scores.json.
 TITLES = {
     "source length": "Scores by source length in tokens",
-    "unknown source words": "Scores by number of unknown source tokens",
+    "unknown source tokens": "Scores by number of unknown source tokens",
     "beam width": "Scores by beam width",
 }
 
@@ -57,7 +57,7 @@ def position_chart(positions: Sequence[Mapping[str, float]]) -> dict[str, Any] |
     bars = [
         {
             "label": str(i + 1), "value": summary["effective"], "text": text,
-            "note": f"{summary['words']:,} sentences",
+            "note": f"{summary['tokens']:,} sentences",
         }
         for i, (summary, text) in enumerate(zip(positions, texts, strict=True))
     ]  # fmt: skip

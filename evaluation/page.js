@@ -225,8 +225,8 @@ function buildHeads() {
   box.replaceChildren();
   box.hidden = !names.length;
   const largest = largestOf(names.flatMap(name => hypothesis().attention[name].flat()));
-  const layers = Map.groupBy(names, name => name.split(" head ")[0]);
-  for (const [layer, members] of layers) {
+  for (const layer of names.filter(name => !isHead(name))) {
+    const members = names.filter(name => name.split(" head ")[0] === layer);
     add(box, "h3", layer[0].toUpperCase() + layer.slice(1));
     const row = add(box, "div", "", { className: "layer" });
     row.style.setProperty("--heads", members.length);

@@ -21,7 +21,7 @@ class AttentionSummary(NamedTuple):
     small: float  # fraction of the weights that are below SMALL
     largest: float  # the largest weight
     source: float  # number of source tokens, including </s>
-    words: int  # number of target tokens over which the mean is taken
+    tokens: int  # number of target tokens over which the mean is taken
 
 
 class AttentionStatistics:

@@ -180,7 +180,7 @@ def lengths(task: Translation, translated: list[Translated]) -> Parts:
     ids = [task.source.encode(t.pair.source) for t in translated]
     return {
         "source length": by_length(translated, [len(x) for x in ids], brief),
-        "unknown source words": by_unknown(translated, [x.count(UNK) for x in ids], brief),
+        "unknown source tokens": by_unknown(translated, [x.count(UNK) for x in ids], brief),
     }
 
 

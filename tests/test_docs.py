@@ -320,10 +320,9 @@ def test_splitting_of_shell_lines():
     assert documents.split('echo "a | b" | cat && make test  # and that is all') == [
         ["echo", "a | b"], ["cat"], ["make", "test"],
     ]  # fmt: skip
-    text = "for x in 1 2; do\n  make \\\n  t$x\ndone\ncat > f <<'EOF'\nwhat is this\nEOF\nls\n"
-    block = Block("a.md", 4, "sh", text, "")
+    block = Block("a.md", 4, "sh", "make \\\n  test\necho 'a\nb'\n", "")
     found = [(command.line, command.words) for command in documents._commands(block)]
-    assert found == [(6, ("make", "t1")), (9, ("cat",)), (12, ("ls",))]
+    assert found == [(5, ("make", "test")), (7, ("echo", "a b"))]
 
 
 # The quickstart, executed

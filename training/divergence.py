@@ -4,7 +4,10 @@ from errors import UserError
 
 # A run has diverged if its losses are this many times the loss of its first training step.
 DIVERGED = 10.0
-_REMEDY = "lower optimizer.learning_rate or optimizer.clip_norm and train in a new workdir"
+_REMEDY = (
+    "lower optimizer.learning_rate, or clip gradients to a smaller optimizer.clip_norm, and train "
+    "in a new workdir"
+)
 
 
 def has_diverged(first: float, training: float, validation: float) -> bool:
@@ -53,8 +56,8 @@ def none_finite(steps: int) -> UserError:
     """
     return UserError(
         f"no training step so far had a finite loss and gradient ({steps:,} steps): check the "
-        "training data for values that are not finite or very large, lower model.init_scale, and "
-        "use model.dtype=float32 if it is bfloat16"
+        "training data for values that are not finite or very large, lower model.init_scale if the "
+        "model has it, and use model.dtype=float32 if it is bfloat16"
     )
 
 

@@ -32,7 +32,7 @@ def make_page(**changes):
     ]
     chart = {"title": "Tokenized BLEU (0–100, higher is better)", "bars": bars}
     summary = {"name": "attention", "entropy": 0.5, "effective": 1.6, "small": 0.3,
-               "largest": 0.8, "source": 3.0, "words": 40}  # fmt: skip
+               "largest": 0.8, "source": 3.0, "tokens": 40}  # fmt: skip
     comparison = {"name": "BLEU", "label": "BLEU (0–100, higher is better)", "this": "33.30 ± 1.00",
                   "other": "30.00 ± 1.00", "difference": "+3.30", "p": "0.012"}  # fmt: skip
     different = {"source": HOSTILE, "reference": "die Katze", "this": "Katze", "other": "Hund",

@@ -34,7 +34,7 @@ def test_tied_charts_are_sentences_and_single_buckets_are_left_out():
     curves = {
         "source length": [part("1–5", exact=0.0, tokenized_bleu=30.0),
                           part("6–10", exact=0.0, tokenized_bleu=20.0)],
-        "unknown source words": [part("0", exact=0.0, tokenized_bleu=25.0)],
+        "unknown source tokens": [part("0", exact=0.0, tokenized_bleu=25.0)],
     }  # fmt: skip
     (group,) = chart_groups(curves)
     assert group["title"] == "Scores by source length in tokens"
@@ -46,9 +46,9 @@ def test_tied_charts_are_sentences_and_single_buckets_are_left_out():
 
 
 def test_positions_are_drawn_unless_they_are_tied():
-    even = {"effective": 2.0, "words": 40}
+    even = {"effective": 2.0, "tokens": 40}
     assert position_chart([even, even]) is None and position_chart([]) is None
-    chart = position_chart([even, {"effective": 1.5, "words": 30}])
+    chart = position_chart([even, {"effective": 1.5, "tokens": 30}])
     assert chart is not None and [bar["label"] for bar in chart["bars"]] == ["1", "2"]
 
 

@@ -16,24 +16,24 @@ def test_statistics_match_values_computed_by_hand():
     assert got.effective == pytest.approx((4 + 1) / 2)
     assert got.small == pytest.approx(3 / 8)
     assert got.largest == pytest.approx((0.25 + 1) / 2)
-    assert (got.source, got.words) == (4, 2)
+    assert (got.source, got.tokens) == (4, 2)
 
 
 def test_weights_are_normalized_and_empty_rows_left_out():
     statistics = AttentionStatistics()
     statistics.add(measure(np.array([[0.2, 0.2], [0.0, 0.0]])))
     got = statistics.overall()
-    assert (got.words, got.effective) == (1, pytest.approx(2))
+    assert (got.tokens, got.effective) == (1, pytest.approx(2))
 
 
 def test_positions_stop_where_few_sentences_reach():
     statistics = AttentionStatistics()
     for length in (3, 2, 2):
         statistics.add(measure(np.tile([0.5, 0.5], (length, 1))))
-    assert [s.words for s in statistics.by_position(least=2)] == [3, 3]
+    assert [s.tokens for s in statistics.by_position(least=2)] == [3, 3]
     empty_window = [0.0, 0.0]
     statistics.add(measure(np.array([empty_window, [1.0, 0.0]])))
-    assert [s.words for s in statistics.by_position(least=2)] == [3, 4]
+    assert [s.tokens for s in statistics.by_position(least=2)] == [3, 4]
 
 
 def test_parts_hold_every_sentence_once():
