@@ -234,7 +234,7 @@ def measure(case: Case, variants: Variants = VARIANTS) -> dict[str, Any]:
     loss, params = case.make(case)
     batch = jax.device_put({"source": case.tokens(0), "target": case.tokens(1)})
     arguments = (params, batch, jax.random.key(1))
-    lower(loss, arguments)  # fill the caches that all variants share, so that none pays for it
+    lower(loss, arguments)  # fill the caches that all variants share before compilation is timed
     row: dict[str, Any] = case._asdict() | {"unroll": models.scan.unroll()}
     del row["make"]
     programs = {}

@@ -28,7 +28,7 @@ class Translated(NamedTuple):
     """One sentence of a split and its translations."""
 
     pair: Pair
-    references: list[str]  # readable text; several only with data.several_references
+    references: list[str]  # detokenized; one reference unless data.several_references is set
     hypotheses: list[Hypothesis]  # sorted by score, the best one first
 
     @property

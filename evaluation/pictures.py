@@ -26,7 +26,8 @@ plt.rcParams["font.family"] = ["DejaVu Sans", *(font for font in _FALLBACKS if f
 ACROSS = 40  # words per line in a heat map of a text
 # Colors from weight 0 to the largest weight, the same as on the report page.
 WEIGHT_COLORS = LinearSegmentedColormap.from_list("weights", ["#f4f1ec", "#eea36a", "#b8410b"])
-warnings.filterwarnings("ignore", "Glyph .* missing from font")  # drawn as boxes
+# Matplotlib draws missing glyphs as boxes, which needs no warning.
+warnings.filterwarnings("ignore", "Glyph .* missing from font")
 
 
 def heat_map(
@@ -105,7 +106,7 @@ def heat_maps(
     columns = len(weights) // rows
     width, height = 0.2 * len(source) + 0.3, 0.2 * len(target) + 0.4
     across, down = columns * width + 1, rows * height + 1.2
-    smaller = min(1, 24 / max(across, down))  # inches
+    smaller = min(1, 24 / max(across, down))  # limit width and height to 24 inches
     figure, grid = plt.subplots(
         rows, columns, squeeze=False, sharex=True, sharey=True,
         figsize=(across * smaller, down * smaller),

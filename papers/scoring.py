@@ -73,9 +73,8 @@ def _score_all(
             if not signals:
                 yield _name(plan, row, seed), score_row(plan, row, seed)
         return
-    context = multiprocessing.get_context(
-        "spawn"
-    )  # forking a process with JAX's threads can deadlock
+    # Forking a process in which JAX has started threads can deadlock.
+    context = multiprocessing.get_context("spawn")
     shares = context.Queue()
     for share in machine_shares(workers):
         shares.put(share)

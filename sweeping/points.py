@@ -43,7 +43,7 @@ def load_sweep(path: str) -> Sweep:
         )
     if not Path(path).is_file():
         raise UserError(
-            f"the sweep file {path} does not exist: the provided files are {_provided()}"
+            f"the sweep file {path} does not exist: correct --sweep, or use one of {_provided()}"
         )
     try:
         found = run_file(path)

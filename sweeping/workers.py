@@ -65,7 +65,8 @@ class Worker(threading.Thread):
                 elif self.study.over():
                     return
                 else:
-                    self.event.wait(POLL)  # a trial is queued again if its worker dies
+                    # Other workers run the last trials, which are queued again if a worker dies.
+                    self.event.wait(POLL)
         except Exception as error:  # work() raises the error again in the main thread
             self.error = error
             self.event.set()
