@@ -102,8 +102,8 @@ PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     "training": (
         training,
         "Time of a training step, which computes the loss and its gradient for one batch. The "
-        "share of matrix\nproduct rate is the TFLOP/s of the training step divided by those of a large "
-        "matrix product.",
+        "share of matrix\nproduct rate is the TFLOP/s of the training step divided by those "
+        "of a large matrix product.",
     ),
     "decoding": (
         decoding,
@@ -113,8 +113,8 @@ PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     "whole": (
         whole,
         "Whole runs of `train.py`. The total seconds include compilation; the tokens per second "
-        "are the median\nof the second half of the run. The last columns show the translation of the "
-        "test split.",
+        "are the median\nof the second half of the run. The last columns show the translation "
+        "of the test split.",
     ),
 }
 
