@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test lint slow faults soak memory speed docs clean
 
 demo: .venv/installed  ## train on the embedded corpus, evaluate, draw the attention weights
-	$(BIN)/python train.py --config=configs/luong2015.py:data=dates --workdir=runs/demo
+	$(BIN)/python train.py --config=configs/luong2015.py:data=dates --config.seed=2 --workdir=runs/demo
 	$(BIN)/python eval.py --workdir=runs/demo --split=test
 
 test: lint  ## run the linter, the type checker and all tests except the slow ones
@@ -39,6 +39,7 @@ docs: .venv/installed-dev  ## build the documentation site: site/index.html
 .venv/installed: requirements-core.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "Alignax needs Python 3.11 or later: make PYTHON=python3.12 ...")'
+	@echo "Installing packages into .venv; this can take some minutes."
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-core.txt
 	@touch $@

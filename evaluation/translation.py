@@ -1,7 +1,7 @@
 """Validation and reports of translation runs: scores, hypotheses, heat maps and report.html."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +277,12 @@ def _page_hypothesis(h: Hypothesis, source: list[str], named: Attentions) -> dic
     }  # fmt: skip
 
 
+def _score_label(decode: Mapping[str, Any]) -> str:
+    """Return the name of the score that ranks the hypotheses of a sentence."""
+    penalized = decode["length_penalty"] != "none" or decode["coverage"]
+    return "log-probability with penalties" if penalized else "log-probability"
+
+
 def page_content(
     task: Translation,
     result: dict[str, Any],
@@ -298,7 +304,7 @@ def page_content(
         ),
         terms={
             "examples": "Translations", "source": "Source tokens", "target": "Hypothesis tokens",
-            "prediction": "Hypothesis", "score": "log-probability with penalties",
+            "prediction": "Hypothesis", "score": _score_label(decode),
             "reference": "Reference",
         },
         examples=sentences,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import absl.logging
 import jax
 import jax.numpy as jnp
 import optax
@@ -62,9 +63,13 @@ class Checkpoints:
             create=not read_only,
             cleanup_tmp_directories=not read_only,  # left by a killed run
         )
+        verbosity = absl.logging.get_verbosity()
+        if read_only:  # Orbax warns about the options of every folder that is opened read-only
+            absl.logging.set_verbosity(absl.logging.ERROR)
         self._manager = ocp.CheckpointManager(
             self._folder, options=options, item_names=("state", "record")
         )
+        absl.logging.set_verbosity(verbosity)
 
     @property
     def latest(self) -> int | None:
