@@ -164,9 +164,9 @@ def main() -> None:
         versions = "; ".join(sorted({row["versions"] for row in rows}))
         rate = results["matrix_rate"] / 1e12
         text += (
-            f"\n## {results['device']}\n\nMeasured with {versions}. A large matrix product runs at "
+            f"\n## {results['device']}\n\nMeasured on this machine with {versions}. For reference, "
+            f"a large matrix product runs at {rate:,.3g} TFLOP/s.\n"
         )
-        text += f"{rate:,.3g} TFLOP/s.\n"
         for part, (render, caption) in PARTS.items():
             if part in results:
                 text += f"\n{caption}\n\n{render(results[part])}"

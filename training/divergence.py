@@ -45,7 +45,8 @@ def skipping_error(step: int, skipped: int, in_row: int, kept: int | None) -> Us
         return none_finite(step)
     return UserError(
         f"training diverged at step {step:,}: {in_row} consecutive training steps had a loss or "
-        f"gradient that is not finite (train.max_skipped); {_REMEDY} ({_kept(kept)})"
+        f"gradient that is not finite, the limit set by config.train.max_skipped; {_REMEDY} "
+        f"({_kept(kept)})"
     )
 
 

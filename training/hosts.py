@@ -23,9 +23,10 @@ def connect(address: str | None, processes: int | None, process: int | None) -> 
         jax.distributed.initialize(address, processes, process)
     except (RuntimeError, ValueError) as error:
         raise UserError(
-            f"the processes of this run could not connect ({first_line(error)}): start each one "
-            "with --coordinator=HOST:PORT --processes=N --process=I, or under SLURM, Open MPI, "
-            "Kubernetes or Cloud TPU with --distributed"
+            f"the processes of this run could not connect ({first_line(error)}): check that all of "
+            "them can reach HOST:PORT, and start each one with --coordinator=HOST:PORT "
+            "--processes=N --process=I (under SLURM, Open MPI, Kubernetes or Cloud TPU: with "
+            "--distributed)"
         ) from None
     if not first():
         logging.getLogger("alignax").setLevel(

@@ -115,7 +115,8 @@ def _rules(config: Config) -> Iterator[str]:
         )
     if enc.bidirectional and config.data.reverse_source:
         yield (
-            "config.data.reverse_source=True has no effect on a bidirectional encoder: set "
+            "config.data.reverse_source=True is not useful with a bidirectional encoder, which reads "
+            "the source in both directions: set "
             "config.data.reverse_source=False or config.model.encoder.bidirectional=False"
         )
     yield from _attention_rules(config, width)
@@ -132,8 +133,8 @@ def _attention_rules(config: Config, width: int) -> Iterator[str]:
         )
     if attention.input_feeding and decoder.type != "luong":
         yield (
-            f"config.model.attention.input_feeding=True needs decoder.type=luong, not "
-            f"{decoder.type}: set input_feeding=False"
+            f"config.model.attention.input_feeding=True needs config.model.decoder.type=luong, not "
+            f"{decoder.type}: set config.model.attention.input_feeding=False"
         )
     if not attends:
         return
