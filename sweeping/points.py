@@ -73,7 +73,7 @@ def _checked(points: list[Point], path: str) -> list[Point]:
         if not isinstance(point, dict):
             raise UserError(f"{path}: a point must be a dictionary of changes, not {point!r}")
         if "seed" in point:
-            raise UserError(f"{path}: a point of a sweep must not set the field seed; use the flag --seeds")
+            raise UserError(f"{path}: a point must not set the field seed; use the flag --seeds")
         for name, value in point.items():
             if not isinstance(value, bool | int | float | str):
                 raise UserError(

@@ -102,8 +102,8 @@ def _rules(config: Config) -> Iterator[str]:
 def _sentence_rules(config: Config) -> Iterator[str]:
     if config.data.documents:
         yield (
-            "config.data.documents=True needs the hierarchical model of configs/yang2016.py: use that "
-            "config, or set config.data.documents=False"
+            "config.data.documents=True needs the hierarchical model of configs/yang2016.py: use "
+            "that config, or set config.data.documents=False"
         )
     if config.train.penalty and config.model.pooling != "attention":
         yield (

@@ -115,8 +115,8 @@ def _rules(config: Config) -> Iterator[str]:
         )
     if enc.bidirectional and config.data.reverse_source:
         yield (
-            "config.data.reverse_source=True is not useful with a bidirectional encoder, which reads "
-            "the source in both directions: set "
+            "config.data.reverse_source=True is not useful with a bidirectional encoder, which "
+            "reads the source in both directions: set "
             "config.data.reverse_source=False or config.model.encoder.bidirectional=False"
         )
     yield from _attention_rules(config, width)
