@@ -41,7 +41,7 @@ def replace_work(program: str) -> None:
     load_config = training.workdir.load_config
 
     def load(workdir: Path) -> Any:
-        """Return the config that an earlier command wrote to `workdir`, or that of the demo."""
+        """Return the config that an earlier command wrote to `workdir`, else the demo's config."""
         if (workdir / "config.json").exists():
             return load_config(workdir)
         return load_config_file("configs/luong2015.py", "data=dates")
@@ -53,7 +53,7 @@ def replace_work(program: str) -> None:
         accept()
 
     def make_mesh(*_: Any, **__: Any) -> None:
-        if program == "translate.py":  # it has checked all of its flags before this call
+        if program == "translate.py":  # translate.py checks all its flags before make_mesh
             accept()
 
     modules = {
@@ -115,7 +115,7 @@ def answer(folder: str, words: list[str]) -> str:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         output.seek(0)
         text = output.read().decode("utf-8", "replace").strip()
-    asked = {"--help", "--helpfull", "--helpshort"} & {*words}  # --help exits with status 1
+    asked = {"--help", "--helpfull", "--helpshort"} & {*words}  # exit status 1, but valid
     return "" if status == 0 or asked else text[-2000:] or f"exit status {status}"
 
 
@@ -144,8 +144,8 @@ def main() -> None:
         importlib.import_module(name)
     importlib.import_module("papers.registry").find_targets()
     answers = [answer(**c) if c["words"][0] in PROGRAMS else "" for c in commands]
-    # Import JAX and most of the project once for all modules. The programs above are checked first,
-    # because they must not need these imports.
+    # Import JAX and most of the project once for all commands that run a module. Commands that run
+    # a program were checked above, because programs must parse flags without these imports.
     modules = {tuple(c["words"]): "" for c in commands if c["words"][0] not in PROGRAMS}
     if modules:
         for name in ("experiment", "matplotlib.pyplot", "benchmarks"):

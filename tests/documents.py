@@ -20,7 +20,7 @@ FOLDERS = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists
 
 
 class Block(NamedTuple):
-    """A fenced code block; `line` is the line number of its opening fence, from 1."""
+    """A fenced code block; `line` is the line number (from 1) of its opening fence."""
 
     document: str
     line: int
@@ -70,7 +70,7 @@ def read(document: str) -> tuple[str, tuple[Block, ...]]:
 
 
 def links(document: str) -> Iterator[tuple[int, str]]:
-    """Yield the line number and the target of every link and image."""
+    """Yield the line number and the target of every link and image in a document."""
     text = re.sub(r"`[^`]*`", lambda span: re.sub(r"[^\n]", " ", span[0]), read(document)[0])
     patterns = (
         r"\]\(\s*<?([^)\s>]+)",  # [text](target), ![text](target)
@@ -87,7 +87,7 @@ def anchors(document: str) -> frozenset[str]:
     """Return the anchors that GitHub and the site create for headings, and HTML anchors."""
     text, found = read(document)[0], {}
     for heading in re.findall(r"^#{1,6} +(.*?)#* *$", text, re.M):
-        heading = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)  # links become their text
+        heading = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)  # replace links by their text
         slug = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
         found[slug] = found.get(slug, -1) + 1
         if found[slug]:
@@ -193,7 +193,7 @@ def simple(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def fault(words: tuple[str, ...]) -> str:
-    """Return the mistake in a command that is not a program of this project, or ""."""
+    """Return the mistake in a command that runs no program of this project, or ""."""
     name, *rest = words
     if name == "make":
         unknown = [word for word in rest if "=" not in word and word not in TARGETS]

@@ -11,9 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-# Tests spend most of their time on compilation, so optimizations are disabled.
+# Tests spend most of their time on compilation, so XLA's optimizations are disabled.
 FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-if version("jaxlib").startswith("0.10."):  # its older emitters compile three times as fast
+if version("jaxlib").startswith("0.10."):  # its default emitters compile three times slower
     FAST += " --xla_cpu_use_fusion_emitters=false"
 SMALL = [
     "--config=configs/luong2015.py:score=dot,data=dates,feed=no",

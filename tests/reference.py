@@ -136,7 +136,7 @@ def align(settings, w, h, keys, t):
 
 
 def attend(settings, w, h, memory, t):
-    """Return the context vector and the attention weights; hard attention selects the argmax."""
+    """Return context vector and attention weights; hard attention selects the argmax position."""
     keys, values = memory, memory
     if settings.key_value == "split":
         keys, values = np.split(memory, 2, axis=1)
@@ -147,7 +147,7 @@ def attend(settings, w, h, memory, t):
 
 
 def bridge(name, w, carries, layers, states):
-    """Return the initial carries of the decoder."""
+    """Return the initial decoder carries, which the bridge `name` computes from the encoder's."""
     if name == "copy":
         return carries
     first = []
@@ -166,7 +166,7 @@ def maxout(w, *inputs):
 
 
 def step(w, dec, carries, x):
-    """Compute one time step of all decoder layers."""
+    """Compute one time step of all decoder layers for the decoder input x."""
     new = []
     for layer in range(dec.layers):
         carry = CELLS[dec.cell][0](w[f"forward{layer}"], carries[layer], x)
@@ -231,7 +231,7 @@ def windowed(w, xs, windows):
 
 
 def delayed(cell, w, xs, layers, delay, reverse):
-    """Return each state after reading `delay` further inputs, which are zeros beyond the end."""
+    """Return the state of each time step after `delay` more inputs (zeros beyond the end)."""
     zeros = np.zeros((delay, xs.shape[1]))
     padded = [zeros, xs] if reverse else [xs, zeros]
     states, _ = stack(cell, w["stack"], np.concatenate(padded), layers, reverse=reverse)
@@ -289,7 +289,7 @@ def sentence(params, model, words):
 
 
 def context_attention(w, states):
-    """Return the weighted sum of the states and the attention weights (Yang 2016 eqs. 5 to 7)."""
+    """Return the sum of the states, weighted by attention, and the weights (Yang 2016 eqs. 5–7)."""
     u = w["u"]["kernel"][:, 0]
     weights = softmax(np.array([np.tanh(dense(w["W"], h)) @ u for h in states]))
     return sum(a * h for a, h in zip(weights, states, strict=True)), weights
@@ -310,7 +310,7 @@ def han(params, model, document):
 
 
 def reader(params, model, passage, query):
-    """Return the attention weights s over a passage, and α and β of attention over attention.
+    """Return attention weights s over a passage, and weights α, β of attention over attention.
 
     α and β are None for the attention-sum reader.
     """

@@ -56,7 +56,7 @@ def encoder_layer(w, xs, heads, pre):
 
 
 def decoder_layer(w, xs, memory, heads, pre):
-    """Return the outputs and the cross-attention weights [heads, target, source]."""
+    """Return one decoder layer's outputs and cross-attention weights [heads, target, source]."""
     weights = []
 
     def self_attention(xs):
@@ -82,7 +82,7 @@ def sinusoid(position, features):
 
 
 def transformer(params, model, source, target_in):
-    """Return the logits and cross-attention [layers, heads, target, source] of a sentence pair."""
+    """Return logits and cross-attention weights [layers, heads, target, source] of one pair."""
     pre, d = model.norm == "pre", model.features
     source_table = params["source_embed"]["embedding"]
     target_table = source_table

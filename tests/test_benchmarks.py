@@ -65,7 +65,7 @@ def test_a_decoding_step_is_measured(align, monkeypatch):
     assert row["source length"] == 6 and row[f"{align} ms"] > 0
 
 
-@pytest.mark.filterwarnings("ignore")  # warnings of PyTorch
+@pytest.mark.filterwarnings("ignore")  # PyTorch's warnings
 def test_the_pytorch_models_run():
     torch = pytest.importorskip("torch")
     from benchmarks import torch_models

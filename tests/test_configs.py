@@ -40,7 +40,7 @@ FILES = sorted((Path(__file__).parent.parent / "configs").glob("*[0-9].py"))
 
 
 def valid_config(model):
-    """Return the default config of a model, with the corpus settings that make it valid."""
+    """Return a model's default config, with the corpus settings that make the config valid."""
     config = base_config(model)
     if "shared_vocab" in config.data:
         config.data.shared_vocab = model == "transformer"
@@ -182,7 +182,7 @@ def test_every_config_file_is_in_the_table():
 
 
 def points():
-    """Yield config files with arguments: all combinations of ARGUMENTS, and every size.
+    """Yield each config file with all combinations of its ARGUMENTS, and with every model size.
 
     bahdanau2015 needs attention, so combinations with align=none are omitted.
     """
@@ -384,7 +384,7 @@ def test_arguments_are_parsed_and_checked():
 
 
 BASE = "from configs.base import base_config\n"
-MINE = {  # content of a config file -> its arguments, and parts of the expected error message
+MINE = {  # content of mine.py -> arguments after --config=mine.py:, parts of the error message
     "def get_config()\n    pass\n": ("", ["mine.py, line 1"]),
     "import nonesuch\n": ("", ["mine.py, line 1", "nonesuch"]),
     f"{BASE}def get_config():\n    return base_config()\n": ("size=tiny", ["size=tiny", "mine.py"]),

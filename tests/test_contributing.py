@@ -121,7 +121,7 @@ def test_examples_give_a_working_score_model_and_table(tmp_path):
 
 
 def _top_level(skipped, folder, names):
-    """Return the names to skip; names such as `sweeps` are skipped only at the top level.
+    """Return the names not to copy; `sweeps`, for example, is skipped only at the top level.
 
     configs/sweeps, for example, is source code and must be copied.
     """

@@ -12,7 +12,7 @@ CORPORA = ROOT.parent / "shared" / "data"
 
 
 def run(tmp_path, config, *flags):
-    """Train and evaluate in new processes; return the scores."""
+    """Train and evaluate in new processes; return the scores on the test split."""
     common = {"cwd": ROOT, "check": True}
     workdir = f"--workdir={tmp_path}/run"
     train = [sys.executable, "train.py", f"--config=configs/{config}", workdir, *flags]

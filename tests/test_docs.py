@@ -67,7 +67,7 @@ _PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.(?:py|md|png|toml|yml)")
 
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if name != "CHANGELOG.md"])
 def test_source_files_in_the_prose_exist(document):
-    """Files may be given by path or by name; files that the document shows are exempt."""
+    """Prose may give a file's path or only its name; files that the document shows may be new."""
     prose, blocks = documents.read(document)
     written = {*re.findall(r"\*\*`([^`]+)`\*\*, new file", prose)}
     written |= {name for block in blocks for name in _file_names(block)}
@@ -111,7 +111,7 @@ def test_flags_in_the_prose_exist(document, flag_names):
     assert not faults, "\n".join(faults)
 
 
-# Flags of other programs that documents mention.
+# Flags of programs outside this project, and absl's help flags, that documents mention.
 FOREIGN_FLAGS = {"help", "helpfull", "signal", "requeue", "strict"}
 
 
@@ -161,7 +161,7 @@ def test_python_examples_are_valid(block, tmp_path, monkeypatch):
     path = tmp_path / "example.py"
     path.write_text(block.text, "utf-8")
     try:
-        if block.document == "CONTRIBUTING.md":  # tests/test_contributing.py trains these
+        if block.document == "CONTRIBUTING.md":  # tests/test_contributing.py runs its examples
             return
         if "def get_config(" in block.text:
             check(load_config_file(str(path)))
@@ -266,7 +266,7 @@ def faults(tmp_path_factory) -> dict[str, list[str]]:
     """Return the mistakes in the commands of each document; one process checks all commands."""
     given = {name: [*documents.commands(name), *inline_commands(name)] for name in DOCUMENTS}
     for name in given:
-        if name.startswith("docs/results/"):  # placeholders stand for many values there
+        if name.startswith("docs/results/"):  # their placeholders stand for many values
             given[name] = [c for c in given[name] if not PLACEHOLDER.search(c.text)]
     given |= {"Makefile": makefile_commands(), "mistakes": _mistakes()}
     found: dict[str, list[str]] = {document: [] for document in given}
@@ -329,9 +329,9 @@ def test_splitting_of_shell_lines():
 
 
 def _quickstart() -> list[Command]:
-    """Return the first train, eval and translate commands of the quickstart for the same run.
+    """Return the quickstart's first train, eval and translate commands that use the same run.
 
-    If the page does not contain the train command of this run, the Makefile does (`make demo`).
+    If docs/quickstart.md has no train command for this run, use that of `make demo` (Makefile).
     """
     name = "docs/quickstart.md"
     if name not in DOCUMENTS or not any("translate.py" in c.text for c in documents.commands(name)):
@@ -352,7 +352,7 @@ def _quickstart() -> list[Command]:
 
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory) -> Path:
-    """Run the quickstart as written, but on a small part of the corpus and for a few steps."""
+    """Run the quickstart as written, but with a small corpus and few training steps."""
     folder = tmp_path_factory.mktemp("quickstart")
     train, evaluate, translate = _quickstart()
     prepare(folder, train.document, [train])
@@ -368,7 +368,7 @@ def quickstart(tmp_path_factory) -> Path:
 
 
 def _execute(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    # `python` must be this interpreter.
+    # The commands begin with `python`, which must be the interpreter that runs this test.
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=300,

@@ -61,7 +61,7 @@ def killed(command, told, workdir, rng, life, when):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Train an undisturbed run; return its flags, duration in seconds, final arrays and log."""
+    """Train a run that nobody stops; return its flags, seconds, final checkpoint arrays and log."""
     folder = tmp_path_factory.mktemp("whole")
     flags = [*QUICK, f"--config.data.cache={folder}/cache"]
     flags += [f"--config.train.{x}" for x in (f"steps={STEPS}", "eval_every=4", "log_every=4")]
@@ -78,7 +78,7 @@ def test_a_run_that_is_killed_repeatedly_ends_in_the_same_bits(whole, tmp_path):
     while kills < KILLS:
         when = ("writing", "training", "life")[kills % 3]
         seconds = killed(command, tmp_path / "told", workdir, rng, life, when)
-        if seconds is None:  # the run ended before the kill: start again
+        if seconds is None:  # the run ended before the kill: start a new run
             assert_same_bits(expected, saved_arrays(workdir, STEPS))
             shutil.rmtree(workdir)
             continue
@@ -112,7 +112,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(whole, tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Mount a disk with space for one checkpoint; yield it and a function that enlarges it."""
+    """Mount a disk with space for one checkpoint; yield its folder and a function to enlarge it."""
     folder = tmp_path / "disk"
     folder.mkdir()
 

@@ -19,7 +19,7 @@ from tests.programs import ENVIRONMENT, ROOT, SMALL, Conversation, call
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("a run")  # the space must be quoted in a shell command
+    workdir = tmp_path_factory.mktemp("a run")  # the space must be quoted in printed commands
     flags = [*SMALL, f"--config.data.cache={workdir}/cache", f"--workdir={workdir}/run"]
     return flags, workdir / "run", call("train.py", *flags)
 
@@ -202,7 +202,7 @@ def test_a_user_config_file_is_loaded(parameters, first, arguments, train_withou
     flags = ["--config.train.keep=0", f"--config={path}{arguments}", "--config.seed=-4"]
     done = call("train.py", *flags, check=False)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    # Both overrides apply, even the one before --config.
+    # Both overrides apply, even --config.train.keep, which is given before --config.
     assert "config.train.keep=0" in done.stderr and "config.seed=-4" in done.stderr
     missing = train_without_jax(f"--config={path}{arguments}", "--workdir=")
     assert "--workdir is missing" in missing
@@ -235,7 +235,8 @@ def test_a_missing_import_in_a_config_file_is_one_message(train_without_jax, tmp
     assert f"{path}, line 6" in message and "base_config" in message
 
 
-# Sends Ctrl-C while it runs; like some extension modules, it replaces the KeyboardInterrupt.
+# A module that sends Ctrl-C while it is imported. If `caught` is KeyboardInterrupt, it raises
+# another exception in its place, as some extension modules do.
 INTERRUPT = """
 import os, signal
 try:
@@ -315,7 +316,7 @@ def conversation(run):
 
 
 def translations(shown):
-    """Return the output lines between the typed line, which the terminal echoes, and the prompt."""
+    """Return the output lines after the echo of the typed line and before the next prompt."""
     text = re.sub(rb"\x1b\[[0-?]*[@-~]", b"", shown)
     return [line for line in text.replace(b"\r", b"\n").split(b"\n")[1:] if line.strip(b" >")]
 
@@ -324,9 +325,9 @@ def test_a_terminal_has_a_banner_line_editing_and_history(run, conversation):
     banner = conversation.expect(b"> ")
     assert f"Translating with {run[1]}: type one sentence per line, Ctrl-D".encode() in banner
     first = translations(conversation.type(b"May 3, 2020\n"))
-    again = conversation.type(b"\x1b[A\n")  # the up arrow recalls the line
+    again = conversation.type(b"\x1b[A\n")  # the up arrow recalls the last line
     assert b"May 3, 2020" in again and translations(again) == first
-    edited = conversation.type(b"May 3, 202\x1b[D\x1b[C0\n")  # left and right arrows
+    edited = conversation.type(b"May 3, 202\x1b[D\x1b[C0\n")  # cursor left, then right
     assert b"not in the vocabulary" not in edited and translations(edited) == first
     status, rest = conversation.leave(b"\x04")
     assert status == 0 and b"Traceback" not in rest and b"error" not in rest
@@ -358,7 +359,7 @@ def test_escape_sequences_in_a_file_are_not_translated(run, tmp_path):
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert records[0]["source"] == records[2]["source"]
     numbers = [records[0]["score"], *np.ravel(records[0]["attention"])]
-    assert all(len(str(abs(x))) <= 11 for x in numbers)  # numbers are rounded
+    assert all(len(str(abs(x))) <= 11 for x in numbers)  # scores and weights are rounded
 
 
 @pytest.mark.parametrize(

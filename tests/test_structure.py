@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 # Layers of packages, from the lowest to the highest. A module may import from its layer and from
-# lower ones.
+# lower layers.
 LAYERS = [
     ("errors", "records", "terminal"), ("configs",), ("data",), ("models",), ("tasks",),
     ("training",), ("decoding",), ("evaluation",), ("experiment",), ("papers", "sweeping"),
@@ -58,7 +58,7 @@ def test_imports_run_one_way(path):
 
 
 def test_there_are_no_import_cycles():
-    """Cycles between the modules of one package are refused, too."""
+    """Import cycles between modules of the same package are also refused."""
     names = {".".join(path.with_suffix("").parts): path for path in SOURCES}
     graph = {}
     for name, path in names.items():
@@ -89,7 +89,7 @@ def test_files_and_functions_are_short(path):
             assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, node.name
 
 
-# Names that several files define by convention.
+# Names that several files may define, by convention.
 CONVENTIONS = {
     "get_config", "points", "space", "main", "make_evaluate", "report", "CORPORA",
     "FIELDS", "SIZES", "logger", "run", "T", "ROOT",
@@ -119,7 +119,7 @@ def test_public_names_are_unique():
 
 
 def test_no_variable_is_named_own():
-    """This name does not describe the value of the variable."""
+    """The name `own` does not describe the value of a variable."""
     for path in SOURCES:
         names = {node.id for node in ast.walk(tree(path)) if isinstance(node, ast.Name)}
         assert "own" not in names, path

@@ -52,13 +52,13 @@ def test_a_killed_sweep_continues_and_completes_every_point_once(flags):
     states = collections.Counter((t.user_attrs["key"], t.state.name) for t in trials(folder))
     complete = {key: n for (key, state), n in states.items() if state == "COMPLETE"}
     assert complete == {f"learning_rate={rate}": 1 for rate in (0.001, 0.002, 0.003)}
-    assert sum(n for (_, state), n in states.items() if state == "FAIL") >= 1  # killed runs
+    assert sum(n for (_, state), n in states.items() if state == "FAIL") >= 1  # killed trials
     rows = json.loads((folder / "leaderboard.json").read_text())["rows"]
     scores = [row["scores"] for row in rows]
-    assert scores == sorted(scores)  # lower is better
+    assert scores == sorted(scores)  # the best row is first: a lower loss is better
     assert all(row["count"] and row["seconds"] for row in rows)
     assert (folder / "slices.png").exists()
-    # Each folder is an ordinary run, which eval.py can score.
+    # Each trial's folder is an ordinary run, which eval.py can score.
     run = folder / "runs" / "learning_rate=0.002" / "seed0"
     call("eval.py", f"--workdir={run}", "--split=test")
     assert (run / "eval" / "test" / "scores.json").exists()
@@ -100,7 +100,7 @@ def test_a_dry_run_estimates_the_time_and_writes_nothing(flags, tmp_path):
     done = call("sweep.py", *flags, f"--workdir={tmp_path / 'none'}", "--dry_run", "--seeds=2")
     assert "learning_rate=0.002" in done.stdout and "6 runs" in done.stdout
     assert "40 steps" in done.stdout
-    assert "step 40/40" in done.stderr  # the short run prints its progress
+    assert "step 40/40" in done.stderr  # the run that measures the time prints its progress
     assert not (tmp_path / "none").exists()
 
 

@@ -8,7 +8,7 @@ from training.loop import Evaluation
 
 
 class Points:
-    """Training batches of random numbers; batch n depends only on n."""
+    """Training batches of eight random numbers; the batch with index n depends only on n."""
 
     steps_per_epoch = 5
     shapes = ({"x": np.zeros(8, np.float32)},)
@@ -22,7 +22,7 @@ class Points:
 
 
 class Line:
-    """The task of fitting w x + b to 3 x − 1."""
+    """The task of fitting the parameters w and b so that w x + b equals 3 x − 1."""
 
     averages = ()
     counted = "points"
@@ -41,7 +41,7 @@ class Line:
 
 
 class Exploding(Line):
-    """The same task, with NaN in all batches except the first four."""
+    """The task `Line`, with NaN in all batches except the first four."""
 
     def train_batches(self, seed, host, hosts):
         class From5(Points):

@@ -29,7 +29,7 @@ Lengths = list[tuple[int, int]]
 
 
 def texts(lengths: Lengths) -> list[tuple[str, str]]:
-    """Return sentence pairs with these lengths in words; the first word of each is unique."""
+    """Return one pair per (source, target) length in words; every first word is unique."""
     return [
         (f"s{i}" + " a" * (n - 1), f"t{i}" + " b" * (m - 1)) for i, (n, m) in enumerate(lengths)
     ]
@@ -128,7 +128,7 @@ def test_buckets_minimize_padding(
     numbers = np.bincount(bucket_of, minlength=len(buckets))
     cost = sum(padded(n, shape, *batch) for n, shape in zip(numbers, shapes, strict=True))
     assert cost == fewest_padded(array, count, *batch)
-    for number, shape in enumerate(shapes):  # every bucket is as small as its examples allow
+    for number, shape in enumerate(shapes):  # each bucket's shape is the maximum of its examples
         assert (array[bucket_of == number].max(axis=0) == shape).all()
 
 
@@ -143,7 +143,7 @@ def test_batches_have_as_many_rows_as_the_batch_size_allows(
         for rows, lengths_of in buckets:
             cost = 1 if unit == "sentences" else max(lengths_of)
             assert rows % multiple == 0
-            assert rows * cost <= batch_size or rows == multiple  # the minimum
+            assert rows * cost <= batch_size or rows == multiple  # `multiple` rows are the minimum
             assert (rows + multiple) * cost > batch_size
 
 
@@ -162,7 +162,7 @@ def test_buckets_for_documents() -> None:
         rows, (sentences, words) = bucket
         assert rows == max(1, 500 // (sentences * words))
     padded = sum(int(np.prod(buckets[b].lengths)) for b in bucket_of)
-    # Sorted by size; the two documents of size 50 are in the same bucket.
+    # Documents sorted by size; the two documents of size 50 must be in the same bucket.
     order = lengths[[3, 0, 1, 2]]
     by_hand = min(
         sum(len(part) * int(np.prod(part.max(axis=0))) for part in (order[: k + 1], order[k + 1 :]))
@@ -307,4 +307,4 @@ def test_evaluation_batches_contain_every_pair_once(
     for batch in batches:
         check_rows(corpus, batch)
     for pair, text in zip(corpus.split("valid").texts(), texts(LENGTHS), strict=False):
-        assert (pair["source"], pair["target"]) == text  # `index` is the line in the corpus
+        assert (pair["source"], pair["target"]) == text  # texts are in corpus order

@@ -246,7 +246,7 @@ def test_a_changed_setting_changes_the_cache_folder(data: Config, change: dict) 
     assert cached(data) == [".lock", ".lock", "folder", "folder"]
 
 
-CORPORA = {  # one corpus class per task; the key is a model of the task
+CORPORA = {  # model of a task -> corpus class and data.corpus of this task
     "seq2seq": (TranslationCorpus, "dates"),
     "tagger": (LabellingCorpus, "series"),
     "sentence": (ClassificationCorpus, "tfds"),
@@ -343,7 +343,7 @@ def test_an_error_leaves_only_the_lock_file(
     with pytest.raises(UserError, match=message):
         TranslationCorpus(data).prepare()
     assert cached(data) == [".lock"]
-    path.write_bytes(whole)  # the plain file takes precedence over the .gz file
+    path.write_bytes(whole)  # a .gz file beside the plain file is ignored
     assert decoded(TranslationCorpus(data).prepare(), "test")
 
 
@@ -369,7 +369,7 @@ print(TranslationCorpus(data).prepare().folder)
 
 @pytest.fixture
 def start(dates: Config) -> Iterator[Callable[[], subprocess.Popen]]:
-    """Return a function that starts a process, which prepares `dates` after a call of `go`."""
+    """Return a function that starts a process; the process prepares `dates` when `go` is called."""
     processes = []
 
     def start() -> subprocess.Popen:
@@ -392,7 +392,7 @@ def go(process) -> None:
 
 
 def wait_for(data: Config, name: str) -> None:
-    """Wait at most 30 seconds for a file in the cache."""
+    """Wait at most 30 seconds until the cache has a file whose name matches the pattern `name`."""
     deadline = time.monotonic() + 30
     while not list(Path(data.cache).glob(name)) and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -402,7 +402,7 @@ def test_two_processes_prepare_a_corpus_once(dates: Config, start) -> None:
     one, other = start(), start()
     go(one)
     wait_for(dates, "*.unfinished")
-    one.send_signal(signal.SIGSTOP)  # paused until the other process waits for the lock
+    one.send_signal(signal.SIGSTOP)  # `one` keeps the lock until `other` waits for it
     go(other)
     waiting = other.stderr.readline()
     one.send_signal(signal.SIGCONT)

@@ -45,7 +45,7 @@ def train() -> list[Pair]:
 
 @pytest.fixture
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the random values by one fixed date, time, duration and number."""
+    """Replace the corpus's random values by one fixed date, time, duration and number."""
     values = {
         "date": (date(2026, 3, 3).toordinal(),),
         "time": (15, 45),
@@ -176,7 +176,7 @@ def test_the_training_split_covers_the_vocabulary(train: list[Pair]) -> None:
 
 
 def test_a_source_has_one_translation(monkeypatch: pytest.MonkeyPatch) -> None:
-    may = (date(2026, 5, 3).toordinal(),)  # "May" has no shorter abbreviation
+    may = (date(2026, 5, 3).toordinal(),)  # short and long name are both "May"
     draw = dates._draw
     monkeypatch.setattr(dates, "_draw", lambda *args: may if args[2] == "date" else draw(*args))
     targets = {pair.target for pair in take(200, "train") if pair.source == "May 3, 2026"}

@@ -43,7 +43,7 @@ def examples(data: Config, split: str) -> list[dict[str, np.ndarray]]:
 
 @pytest.mark.parametrize("length", [1, 3, 50])
 def test_the_series_equals_the_formula_of_the_paper(length):
-    """Compare y(t) with the sums over past and future inputs, computed term by term."""
+    """Compare the target y(t) with sums over past and future inputs, computed term by term."""
     x = np.random.default_rng(0).uniform(size=length)
     for t, y in enumerate(series(x)):
         past = sum(x[t + d] * (1 - abs(d) / 10) for d in range(-10, 0) if t + d >= 0) / 10

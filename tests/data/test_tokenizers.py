@@ -10,8 +10,8 @@ from data.tokenizers import JOINER, TOKENIZERS, make_tokenizer
 
 UNICODE = make_tokenizer("unicode", "")
 SPACES = "\t\n\x0b\x1c\x85\xa0\u2003\u2028\u3000"
-# Texts of any characters, with a preference for special ones. The joiner is removed, because
-# tokenizing a text that contains it is ambiguous.
+# Random texts in which the characters of the list below are frequent. They contain no joiner,
+# because the tokens of a text with a joiner are ambiguous.
 TEXTS = st.text(st.sampled_from("aß1٣².,_-\u0301" + SPACES) | st.characters(codec="utf-8")).map(
     lambda text: text.replace(JOINER, "")
 )
@@ -50,7 +50,7 @@ def test_unicode_tokens_of_known_texts(text: str, tokens: list[str]) -> None:
 
 
 def test_a_joiner_at_the_start_is_ignored() -> None:
-    assert UNICODE.detokenize(["￭a", "￭,", "b"]) == "a, b"  # as a model may generate it
+    assert UNICODE.detokenize(["￭a", "￭,", "b"]) == "a, b"  # a model may generate such tokens
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_joiner_at_the_start_is_ignored() -> None:
 def test_moses_restores_a_sentence(language: str, text: str, whole: set[str]) -> None:
     moses = make_tokenizer("moses", language)
     tokens = moses.tokenize(text)
-    assert whole < set(tokens)  # quotation marks are not escaped as &quot;
+    assert whole < set(tokens)  # the tokens have quotation marks, not &quot;
     assert "".join(tokens) == text.replace(" ", "")
     assert moses.detokenize(tokens) == text
 

@@ -169,7 +169,7 @@ def test_error_for_a_tsv_line_with_one_column(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("holdout", [2, 10])
 def test_pairs_with_the_same_source_are_held_out_together(tmp_path: Path, holdout: int) -> None:
-    pairs = [(f"word{i % 703}", f"W {i}") for i in range(1000)]  # 297 words have two pronunciations
+    pairs = [(f"word{i % 703}", f"W {i}") for i in range(1000)]  # 297 sources have two targets
     write(tmp_path / "train.tsv", *map("\t".join, pairs))
     write(tmp_path / "test.tsv", "word1\tW 1")
     data = config(tmp_path, corpus="tsv", files="{split}.tsv", holdout=holdout)
@@ -268,7 +268,7 @@ def test_tfds_is_prepared_and_read_without_tensorflow(tmp_path: Path) -> None:
     )
     skip = ("Downloading and preparing", "Dataset tiny_translate downloaded", "\x1b")
     lines = [line for line in result.stdout.splitlines() if not line.startswith(skip)]
-    assert lines[:2] == ["GENERATED"] * 2  # generated once per split, but read several times
+    assert lines[:2] == ["GENERATED"] * 2  # one line per split: reading again generates nothing
     train, valid, *errors, tensorflow = lines[2:]
     assert train == str(sorted((f"size {i}", f"Größe {i} zwei", "") for i in range(40)))
     assert valid == str([(f"Größe {i} zwei", f"size {i}", "") for i in range(3)])

@@ -119,7 +119,7 @@ ODD = "a\u2028b\xa0c\x85d\re\x0bf\x1cg \u200b<unk>日😀"
 def test_a_loaded_word_vocabulary_equals_the_saved_one(
     tmp_path_factory: pytest.TempPathFactory, tokenizer: str, text: str
 ) -> None:
-    text = text.replace("\n", " ").encode("utf-8", "ignore").decode()  # as in one line of a file
+    text = text.replace("\n", " ").encode("utf-8", "ignore").decode()  # valid UTF-8 in one line
     path = tmp_path_factory.mktemp("vocabulary") / "source.vocab"
     vocabulary = learn(ODD, text, tokenizer=tokenizer)
     vocabulary.save(path)

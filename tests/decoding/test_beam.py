@@ -21,7 +21,7 @@ BATCH, SOURCE = 3, 4
 
 
 def table(seed):
-    """Draw logits and attention weights that depend only on the sentence and the last token."""
+    """Draw the fake model's logits and attention weights for every sentence and last token."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, 1.5, (BATCH, VOCABULARY, VOCABULARY))
     weights = rng.dirichlet(np.ones(SOURCE), (BATCH, VOCABULARY))
@@ -62,7 +62,7 @@ def log_softmax(x):
 
 
 def all_hypotheses(logits, longest):
-    """Return log p of every possible hypothesis of a sentence."""
+    """Return a dict from every possible hypothesis of a sentence to its log p."""
     hypotheses = {}
     for length in range(1, longest + 1):
         for tokens in itertools.product((3, 4, 5), repeat=length):
@@ -97,7 +97,7 @@ def test_a_beam_that_holds_all_hypotheses_finds_the_best(penalty):
             np.testing.assert_allclose(found.log_p[row, rank], log_p, rtol=1e-5)
 
 
-ALL = 45  # more than the largest number of active hypotheses
+ALL = 45  # beam width; a sentence never has more active hypotheses
 
 
 @functools.cache
@@ -116,7 +116,7 @@ def compiled(decode):
 
 @hypothesis.settings(max_examples=25, deadline=None)
 @hypothesis.given(
-    # Few different values make ties common; −30 makes a token impossible, and 30 certain.
+    # Few different logits make ties common; −30 makes a token impossible, and 30 certain.
     st.lists(st.sampled_from([-30, 0, 0, 1, 2, 30]), min_size=108, max_size=108),
     st.tuples(*[st.integers(0, 4)] * BATCH),
 )
@@ -133,7 +133,7 @@ def test_a_wide_beam_finds_the_result_of_exhaustive_search(values, longest):
         np.testing.assert_allclose(found.score[row, 0], best, rtol=1e-4, atol=1e-4)
         tokens = found.tokens[row, 0]
         found_tokens = tuple(tokens[tokens != PAD].tolist())
-        # Several hypotheses may have the best score.
+        # Several hypotheses may have the best score, so the tokens are not compared.
         np.testing.assert_allclose(scores[found_tokens], best, rtol=1e-4, atol=1e-4)
 
 
@@ -169,7 +169,7 @@ def test_attention_weights_are_reordered_with_their_hypotheses():
 
 
 def test_the_model_state_is_reordered_with_its_hypothesis():
-    """The state of this fake model encodes all tokens that it has read."""
+    """The state of this fake model is a number that encodes all tokens that the model has read."""
     logits = jnp.repeat(table(2)[0], 4, axis=0)
 
     def step(state, tokens):
@@ -218,11 +218,11 @@ def test_the_search_stops_when_all_sentences_are_done():
     found = beam_search(step, jnp.zeros(2), 1, jnp.array([50]), 50, settings(beam=2))
     jax.effects_barrier()
     assert found.attention is None
-    assert len(calls) == 2  # one hypothesis finishes per time step
+    assert len(calls) == 2  # time steps: one of the two hypotheses finishes in each
 
 
 def test_short_hypotheses_do_not_displace_a_more_probable_long_one():
-    """</s> is always the second most probable token, but the long sentence has the highest p."""
+    """</s> is always the second most probable token; the long hypothesis has the highest log p."""
     sentence = [4, 5, 4, 5, 4, 5, EOS]
 
     def step(state, tokens):
@@ -249,7 +249,7 @@ def test_results_do_not_depend_on_the_other_sentences_of_the_batch():
 @hypothesis.settings(max_examples=30, deadline=None)
 def test_blocked_top_k_equals_top_k(seed):
     rng = np.random.default_rng(seed)
-    x = rng.integers(-9, 9, (2, rng.choice([40, 57, 89]))).astype(np.float32)  # with many ties
+    x = rng.integers(-9, 9, (2, rng.choice([40, 57, 89]))).astype(np.float32)  # many equal values
     x[rng.random(x.shape) < 0.3] = -np.inf
     x = jnp.array(x)
     for ours, theirs in zip(blocked_top_k(x, 3, block=4), jax.lax.top_k(x, 3), strict=True):

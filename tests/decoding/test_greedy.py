@@ -9,7 +9,7 @@ from data.vocabulary import BOS, EOS, PAD
 from decoding.greedy import greedy
 
 A, B = 4, 5
-# The best next token after each token, for two sentences: A B </s>, and one that never ends.
+# The best next token after each token. Sentence 0 is A B </s>; sentence 1 never reaches </s>.
 TABLE = np.full((2, 6), PAD)
 TABLE[0, [BOS, A, B]] = A, B, EOS
 TABLE[1, [BOS, A, B]] = B, B, A
@@ -17,7 +17,7 @@ P = 0.9
 
 
 def step(state, tokens):
-    """Assign probability P to the next token in TABLE; at time step t, attend to position t."""
+    """Give the next token in TABLE probability P; at time step t, attend to source position t."""
     best = jax.nn.one_hot(jnp.array(TABLE)[jnp.arange(2), tokens], 6)
     logits = jnp.log(best * P + (1 - best) * (1 - P) / 5)
     return logits, state + 1, jax.nn.one_hot(state, 3)

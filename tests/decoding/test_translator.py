@@ -34,7 +34,7 @@ def teacher_forced(task, params, source, target):
 
 @pytest.fixture
 def searches():
-    """Return a list with one entry per search that is compiled during the test."""
+    """Return a list that gets one entry per decoding function that the test compiles."""
     compiled = []
 
     def listen(event, seconds, fun_name="", **details):
@@ -64,14 +64,14 @@ def test_translations_do_not_depend_on_the_other_texts_of_the_batch(
     alone = translator.in_order([params], TEXTS[:1])[0]
     assert [h.text for h in alone] == [h.text for h in found[0]]
     np.testing.assert_allclose([h.score for h in alone], [h.score for h in found[0]], rtol=1e-5)
-    if "temperature" not in changes:  # samples depend on the index of the text
+    if "temperature" not in changes:  # equal texts have different samples, as the index differs
         assert [h.text for h in found[4]] == [h.text for h in found[0]]
 
 
 def test_an_ensemble_of_one_model_twice_equals_that_model(tiny_task, params, mesh, searches):
     texts = [*TEXTS, "May 3, 2020 " * 5]
     alone = Translator([tiny_task], mesh, settings(tiny_task)).in_order([params], texts)
-    assert len(searches) == 2  # each width is compiled once
+    assert len(searches) == 2  # one compiled search per padded source width
     twice = Translator([tiny_task] * 2, mesh, settings(tiny_task)).in_order([params] * 2, TEXTS)
     assert [h.text for (h,) in twice] == [h.text for (h,) in alone[:-1]]
 
@@ -107,7 +107,7 @@ def test_unknown_words_are_replaced_by_the_source_word_with_the_largest_attentio
     source = ["the", "cat"]
     tokens = ["die", "<unk>", "<unk>", "<unk>", "</s>"]
     replaced = replace_unknown(ids, tokens, attention, source, {"cat": "Katze"})
-    # </s> is never copied, and an <unk> that attends to no word is kept.
+    # The fourth token stays <unk>, because it attends to </s>, which is never copied.
     assert replaced == ["die", "Katze", "the", "<unk>", "</s>"]
 
 
@@ -137,7 +137,7 @@ def test_beam_search_hypotheses_have_the_probability_and_attention_of_teacher_fo
         config.model.scan = True
         task = Translation(config)
     params = jax.jit(task.init)(jax.random.key(1))
-    params = jax.tree.map(lambda x: 3 * x, params)  # so that hypotheses differ
+    params = jax.tree.map(lambda x: 3 * x, params)  # so that log p differs between hypotheses
     changes = {"beam": 4, "nbest": 4, "max_ratio": 1.0}
     translator = Translator([task], mesh, settings(task, **changes))
     (found,) = translator.in_order([params], TEXTS[:1], attention=True)

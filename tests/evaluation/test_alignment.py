@@ -18,7 +18,7 @@ def test_links_are_sure_or_possible():
 
 def test_each_target_word_is_linked_to_the_source_word_it_attends_to_most():
     attention = np.array([
-        [0.1, 0.8, 0.1],  # linked to the second source word
+        [0.1, 0.8, 0.1],  # the largest weight is on the second source word: a link
         [0.2, 0.2, 0.6],  # the largest weight is on </s>: no link
         [0.0, 0.0, 0.0],  # an empty window of local attention: no link
         [0.9, 0.1, 0.0],  # the target token is </s>: no link
@@ -29,9 +29,9 @@ def test_each_target_word_is_linked_to_the_source_word_it_attends_to_most():
 def test_subwords_are_merged_into_words():
     attention = np.array([
         [0.4, 0.3, 0.3, 0.0],  # first subword of the first target word
-        [0.5, 0.2, 0.2, 0.1],  # second subword: the sums are 0.9 and 1.0 for the source words
-        [0.1, 0.1, 0.1, 0.7],  # second target word: the largest weight is on </s>
-        [0.0, 0.0, 0.0, 1.0],  # </s>
+        [0.5, 0.2, 0.2, 0.1],  # second subword; both rows sum to 0.9 and 1.0 per source word
+        [0.1, 0.1, 0.1, 0.7],  # second target word: the largest weight is on </s>, so no link
+        [0.0, 0.0, 0.0, 1.0],  # the target token is </s>: no link
     ])  # fmt: skip
     assert attention_links(attention, [0, 1, 1], [0, 0, 1]) == {(1, 0)}
 

@@ -81,7 +81,7 @@ def test_a_run_from_training_to_report(name, cache, tmp_path, monkeypatch):
 
 
 def check_attention(hypotheses, forced, attends):
-    """Check that decoding and teacher forcing with the decoded tokens give equal attention."""
+    """Check that decoding and teacher forcing with the decoded tokens give equal weights."""
     assert len(hypotheses) == len(forced) == 4
     for hypothesis, named in zip(hypotheses, forced, strict=True):
         assert bool(named) == attends == (hypothesis.attention is not None)
@@ -93,7 +93,7 @@ def check_attention(hypotheses, forced, attends):
 def check_report(folder, name, attends):
     """Check that the report has scores and, for models with attention, statistics and heat maps.
 
-    A Transformer has alignment errors and attention statistics for every layer and head.
+    The report of a Transformer has alignment errors and statistics for every layer and head.
     """
     kept = json.loads((folder / "scores.json").read_text())
     assert np.isfinite(list(kept["scores"].values())).all()
@@ -107,5 +107,5 @@ def check_report(folder, name, attends):
         for part in ("alignment_error", "attention"):
             assert set(kept[part]) == {"attention", "layer 0", "layer 1", *heads}
         errors = kept["alignment_error"]
-        assert errors["attention"] == errors["layer 1"]  # the mean of the last layer's heads
+        assert errors["attention"] == errors["layer 1"]  # both: mean over heads of last layer
         assert all(head in page for head in heads)

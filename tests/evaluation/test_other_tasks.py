@@ -72,7 +72,7 @@ def test_a_run_from_corpus_to_page(name, tmp_path, alone):
     count = len(task.prepared.split("test"))
     assert (written.count("") if config.task == "labelling" else len(written)) == count
     page = content(workdir / "report.html")
-    pictured = name in ("series", "music")  # for other tasks, the page draws the attention itself
+    pictured = name in ("series", "music")  # others: examples, which the page draws
     assert len(page["pictures"]) == pictured
     assert len(page["examples"]) == (0 if pictured else 3)
     assert {score["name"] for score in page["scores"]} == {METRICS[key].name for key in scores}
@@ -85,12 +85,12 @@ def test_predictions_come_in_the_corpus_order_from_several_devices(tmp_path, mes
     config = small_config("columns", tmp_path)
     config.data.update({"batch_size": 4, "batch_multiple": 2, "buckets": 2})
     task = make_task(config)
-    assert len(list(task.eval_batches("test"))) > 2  # buckets change the order of the examples
+    assert len(list(task.eval_batches("test"))) > 2  # batches are not in corpus order
     params = jax.jit(task.init)(jax.random.key(0))
     losses, found = Predictor(task, mesh)(params, "test")
     sums, loss, predict = [], jax.jit(task.loss), jax.jit(task.predict)
     assert len(found) == len(task.prepared.split("test"))
-    for batch in task.eval_batches("test"):  # computed on one device and matched by index
+    for batch in task.eval_batches("test"):  # expected results from one device
         sums.append(loss(params, batch))
         labels = predict(params, batch)[0]["label"]
         for row, i in enumerate(batch["index"].tolist()):

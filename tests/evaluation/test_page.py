@@ -23,7 +23,7 @@ def hypothesis(tokens, score, named, focus=0):
 
 
 def make_page(**changes):
-    """Return a page with all parts and two translations, one of them with two attention heads."""
+    """Return a report page with all parts and two examples, one with two attention heads."""
     head = {"layer 0": WEIGHTS, "layer 0 head 0": WEIGHTS, "layer 0 head 1": WEIGHTS[::-1]}
     heads = {"attention": WEIGHTS, **head}
     bars = [
@@ -176,11 +176,11 @@ def test_pointing_at_a_token_or_cell_shows_its_weights(show):
     )
     assert lit != dim and marked(browser, "#heat .row-label") == [0]
     point_at(browser, tokens(browser, "source")[2])
-    assert weights(browser, "target") == [0.1, 0.95]  # the weights that it receives
+    assert weights(browser, "target") == [0.1, 0.95]  # the weights on the third source token
     assert marked(browser, "#heat .column-label") == [2]
     cells = browser.find_elements("css selector", "#heat .cell")
     assert len(cells) == 6
-    point_at(browser, cells[4])  # the second target token and the second source token
+    point_at(browser, cells[4])  # row: second target token; column: second source token
     assert weights(browser) == [0.0, 0.05, 0.95]
     assert marked(browser, "#source .token") == [1] and marked(browser, "#target .token") == [1]
     assert browser.find_element("id", "readout").text == "“</s>” gives the weight 0.05 to “cat”."
@@ -195,14 +195,14 @@ def test_every_head_and_hypothesis_can_be_chosen(show):
     assert [head.get_attribute("data-map") for head in heads] == [
         "layer 0", "layer 0 head 0", "layer 0 head 1",
     ]  # fmt: skip
-    assert heads[0].get_attribute("aria-pressed") == "true"  # the mean of the last layer
+    assert heads[0].get_attribute("aria-pressed") == "true"  # opens with the last layer's mean
     heads[2].click()
     assert heads[2].get_attribute("aria-pressed") == "true"
     point_at(browser, tokens(browser, "target")[0])
     assert weights(browser) == [0.0, 0.05, 0.95]
     Select(browser.find_element("id", "hypothesis")).select_by_index(1)
     assert texts(browser, "target") == ["Hund", "</s>"]
-    assert weights(browser) == [0.0, 0.05, 0.95]  # the first token is pinned
+    assert weights(browser) == [0.0, 0.05, 0.95]  # the first target token stays pinned
     assert not browser.find_element("id", "heads").is_displayed()
 
 
@@ -217,7 +217,7 @@ def test_the_page_can_be_used_by_keyboard(show):
     examples = browser.find_element("id", "list")
     examples.send_keys(Keys.ARROW_UP)
     assert texts(browser, "source") == ["猫", "が", "</s>"]
-    tokens(browser, "target")[0].send_keys(Keys.ARROW_LEFT)  # Arabic is written right to left
+    tokens(browser, "target")[0].send_keys(Keys.ARROW_LEFT)  # the target is right-to-left
     assert browser.switch_to.active_element == tokens(browser, "target")[1]
     assert weights(browser) == [0.0, 0.05, 0.95]
     browser.switch_to.active_element.send_keys(Keys.ENTER)
@@ -239,9 +239,9 @@ def test_the_page_is_readable(show, width, scheme):
     browser = show(make_page(examples=[example], opening=0), width, scheme)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     script = "return document.querySelector('#heat .column-label').getBoundingClientRect().width"
-    assert browser.execute_script(script) >= 12  # pixels, so that labels do not overlap
+    assert browser.execute_script(script) >= 12  # width in pixels, so that labels do not overlap
     for selector in ("body", ".muted", "#source .token", ".row-label.marked", "th", "dt"):
-        assert contrast(browser, selector) >= 4.5, selector  # WCAG AA
+        assert contrast(browser, selector) >= 4.5, selector  # minimum of WCAG AA
     assert len(browser.find_elements("css selector", ".bars .bar")) == 2
     assert len(browser.find_elements("css selector", "#attention tr")) == 2
     text = browser.execute_script("return document.querySelector('main').innerText")

@@ -18,7 +18,7 @@ from tasks.translation import Translation
 from training.devices import fit_rows, make_mesh
 
 
-@pytest.mark.parametrize("name", sorted(TOKENIZERS.keys() - {"plain"}))  # plain cannot detokenize
+@pytest.mark.parametrize("name", sorted(TOKENIZERS.keys() - {"plain"}))  # "plain" cannot detokenize
 def test_a_perfect_translation_is_an_exact_match_with_every_tokenizer(name):
     line = "zwei jun@@ ge männer sind im frei@@ en" if name == "bpe" else "zwei junge Männer sind."
     vocabulary = WordVocabulary([], make_tokenizer(name, "de"), lowercase=False)
@@ -44,7 +44,7 @@ def test_translations_come_in_the_corpus_order_with_their_attention(evaluator, p
     assert [t.pair for t in translated] == tiny_task.pairs("test")
     for t in translated:
         words = len(tiny_task.source.tokens(t.pair.source))
-        assert t.best.attention.shape == (len(t.best.ids), words + 1)  # the source ends in </s>
+        assert t.best.attention.shape == (len(t.best.ids), words + 1)  # + 1: the source's </s>
         np.testing.assert_allclose(t.best.attention.sum(axis=1), 1, rtol=1e-5)
         assert EOS not in t.best.ids[:-1]
 

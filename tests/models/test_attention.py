@@ -95,7 +95,7 @@ def check_against_equations(score, align, D, renormalize, seed, lengths, target_
             np.testing.assert_allclose(weights[row, i, :length], a, atol=3e-6)
             np.testing.assert_array_equal(weights[row, i, length:], 0)
             if align == "hard" and length > 1 and np.diff(np.sort(a))[-1] < 1e-4:
-                return  # the two largest weights are equal: either position may be selected
+                return  # the two largest weights are almost equal: hard attention may select either
             np.testing.assert_allclose(context[row, i], c, atol=2e-5)
     reference.check_gradient(loss, exact, gradients, np.random.default_rng(seed))
 
@@ -107,7 +107,7 @@ def test_every_score_and_alignment_equal_their_equations(score, align):
     )
 
 
-# The strategies draw few different shapes, because every shape is compiled.
+# The Hypothesis strategies draw few different array shapes, because each shape is compiled.
 @settings(max_examples=25, deadline=None)
 @given(
     align=st.sampled_from(["local_m", "local_p"]),
@@ -120,14 +120,14 @@ def test_every_score_and_alignment_equal_their_equations(score, align):
 def test_windows_of_any_width_and_position_equal_their_equations(
     align, D, renormalize, seed, lengths, start
 ):
-    """Cases include S < D, S = 1, windows truncated at an end or by padding, and empty windows."""
+    """The source length S may be 1 or less than D; windows may be empty or truncated by an end."""
     positions = [start, start + 1, start + 5]
     check_against_equations("general", align, D, renormalize, seed, list(lengths), positions)
 
 
 @pytest.mark.parametrize("bias", [-60.0, 60.0])
 def test_predicted_positions_reach_both_ends(bias):
-    """Parameters are set so that p_t is close to 0 or to the source length."""
+    """The bias makes the window center p_t of local-p close to 0 or to the source length."""
     config, module, apply, _ = build("dot", "local_p")
     query, memory, mask, positions = draw(1, [5, 3], [0])
     params = random_params(

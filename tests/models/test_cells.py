@@ -9,7 +9,7 @@ from tests import reference
 
 
 def random_params(init, *arguments, scale=0.5):
-    """Draw parameters that are large enough for the gates to leave their linear range."""
+    """Draw parameters that are large enough for the gates' sigmoid to leave its linear range."""
     shapes = jax.eval_shape(init, jax.random.key(0), *arguments)["params"]
     rng = np.random.default_rng(0)
     return jax.tree.map(lambda s: jnp.array(rng.normal(0, scale, s.shape), s.dtype), shapes)
@@ -65,7 +65,7 @@ def test_initialization_and_application_compute_the_same_outputs(bidirectional):
     outputs, variables = stack.init_with_output(jax.random.key(0), x, mask)
     expected = stack.apply(variables, x, mask)
     jax.tree.map(np.testing.assert_array_equal, outputs, expected)
-    # Initial parameters do not depend on the length of the batch.
+    # Initial parameters do not depend on the sequence length of the batch.
     short = stack.init(jax.random.key(0), x[:, :1], mask[:, :1])
     jax.tree.map(np.testing.assert_array_equal, variables, short)
 

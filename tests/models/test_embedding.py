@@ -6,7 +6,7 @@ import pytest
 
 from models.embedding import SMALL_VOCABULARY, Embed
 
-TOKENS = jnp.array([[3, 0, 3, 5], [0, 0, 1, 3]])  # some tokens repeat; 2 and 4 do not occur
+TOKENS = jnp.array([[3, 0, 3, 5], [0, 0, 1, 3]])  # token 3 occurs three times; 2 and 4 never
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -27,7 +27,7 @@ def test_small_vocabulary_equals_flax_embed(monkeypatch, dtype):
     expected_rows, expected = rows_and_gradient(nn.Embed(6, 8, dtype=jnp.dtype(dtype)))
     assert rows.dtype == dtype
     np.testing.assert_array_equal(rows, expected_rows)
-    tolerance = {"float32": 1e-6, "bfloat16": 0.05}[dtype]  # nn.Embed sums in bfloat16
+    tolerance = {"float32": 1e-6, "bfloat16": 0.05}[dtype]  # nn.Embed sums gradients in bfloat16
     np.testing.assert_allclose(gradient, expected, atol=tolerance)
     assert not gradient[2].any() and not gradient[4].any()
 
@@ -46,7 +46,7 @@ def test_gradient_of_a_frequent_token_is_summed_in_float32(monkeypatch, size, ba
         return 0.01 * embed.apply(params, jnp.zeros(5120, int)).astype(jnp.float32).sum()
 
     gradient = jax.jit(jax.grad(loss))(params)["params"]["embedding"]
-    np.testing.assert_allclose(gradient[0], 51.2, rtol=0.005)  # .01 is rounded to bfloat16
+    np.testing.assert_allclose(gradient[0], 51.2, rtol=0.005)  # rtol: .01 is rounded to bfloat16
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ NETWORKS = {
     "mlp": {"network": "mlp", "window": 2, "layers": 2},
     "tdnn": {"network": "tdnn", "window": 1, "layers": 3},
     "forward": {"network": "forward", "forward_delay": 2},
-    # The delay is longer than the sequences.
+    # A delay of 7 is longer than the sequences.
     "backward": {"network": "backward", "backward_delay": 7, "layers": 2},
     "merged": {"network": "merged", "forward_delay": 3, "backward_delay": 1},
     "brnn": {"network": "brnn", "layers": 2},
@@ -51,7 +51,7 @@ NETWORKS_AND_CELLS = [
 ]
 
 
-# All networks use the same cells, so the fast tests cover the GRU in one network only.
+# All recurrent networks use the same cells, so the fast tests run the GRU in the BRNN only.
 _TAGGERS = [
     pytest.param(network, cell, marks=[pytest.mark.slow] * (cell == "gru" and network != "brnn"))
     for network, cell in NETWORKS_AND_CELLS
@@ -63,7 +63,7 @@ def test_taggers_equal_their_equations(network, cell):
     config = settings("tagger", cell=cell, **NETWORKS[network])
     model = make_tagger(config, {}, 2)
     rng = np.random.default_rng(0)
-    # The last row is padding, and the batch is wider than its longest sequence.
+    # The last row is padding, and even the longest sequence of the batch is padded.
     xs = jnp.asarray(rng.normal(size=(4, 6, 2)), jnp.float32)
     mask = jnp.arange(6)[None] < jnp.array([*LENGTHS, 0])[:, None]
     params = random_params(model, {"x": xs}, mask)
@@ -122,7 +122,7 @@ def test_inputs_may_be_words_tags_and_characters():
     mask = jnp.array([[True, True, False]])
     params = random_params(model, inputs, mask)
     outputs = model.apply({"params": params}, inputs, mask)
-    jitted = jax.jit(model.apply)({"params": params}, inputs, mask)  # jit sorts dictionary keys
+    jitted = jax.jit(model.apply)({"params": params}, inputs, mask)  # jit sorts the keys of inputs
     np.testing.assert_allclose(jitted, outputs, atol=1e-5)
     w = as_float64(params)
     for t, count in enumerate((3, 1)):

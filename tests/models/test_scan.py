@@ -36,9 +36,9 @@ ARGUMENTS = {
 def scan_all_operations(scan, reverse, W, U, b, keys, h, xs):
     """Scan a step with every kind of operation.
 
-    The step contains random numbers, products with a shared value on either side, a weight that is
-    used twice, a bias, a shared summand that is too large to be a bias, a counter, and outputs of
-    every stage.
+    The step contains random numbers, products whose left or right operand is the same at all time
+    steps, a weight matrix W that is used twice, a bias b, a summand (keys) that is the same at all
+    time steps but too large to be a bias, a counter t, and outputs from every stage of the step.
     """
 
     def step(carry, inputs):
@@ -75,7 +75,7 @@ def test_results_and_gradients_equal_those_of_jaxs_scan(reverse):
 
 
 def test_shared_integers_and_sums_that_broadcast_both_operands():
-    """Neither is treated as a bias, and the gradients equal those of jax.lax.scan."""
+    """models/scan.py treats neither summand as a bias; gradients equal those of jax.lax.scan."""
     number, spread = jnp.array([2, 3]), random_array(1, 2, WIDTH)
 
     def loss(scan, h):
@@ -91,7 +91,7 @@ def test_shared_integers_and_sums_that_broadcast_both_operands():
 
 
 def test_bias_gradients_are_summed_in_float32():
-    """The gradients are sums of 3,200 ones, for a bias in the loop and for one before the loop.
+    """The gradients of two biases, inside and before the loop, are sums of 3,200 ones.
 
     A sum in bfloat16 would stop at 256.
     """
@@ -141,7 +141,8 @@ def test_loops_contain_no_operations_that_can_be_hoisted():
         return sum(equation.primitive.name == name for equation in equations)
 
     ours, theirs = loops(scan), loops(plain)
-    # Forward: h W, the attention scores, the context and U. Backward: dxₜ of these four products.
+    # Forward: the products with W, keys (scores), keys (context) and U. Backward: one per product,
+    # for the gradient of its left operand; gradients of weights are computed after the loop.
     assert count(ours, "dot_general") == 8 and count(theirs, "dot_general") > 12
     assert count(ours, "random_bits") == 0 and count(theirs, "random_bits") == 1
     sums = [e.outvars[0].aval.shape for e in ours if e.primitive.name == "add_any"]
@@ -173,7 +174,7 @@ MODELS = {
     },
     "hard": {"attention.align": "hard", "attention.score": "location", "attention.max_source": 8},
 }  # fmt: skip
-SLOW = ("elman, local_p", "hard")  # their loops resemble the loop of the first model
+SLOW = ("elman, local_p", "hard")  # models whose loops resemble the loop of the first model
 
 
 @pytest.mark.parametrize(
@@ -216,6 +217,6 @@ def test_gradients_of_models_equal_those_of_jaxs_scan(name, monkeypatch):
         return np.concatenate([np.ravel(x) for x in jax.tree.leaves(gradients)])
 
     assert distance(concatenated(ours), concatenated(theirs)) < 1e-6
-    # The small gradients of a softmax are differences of large numbers, so their relative error is
-    # larger: 3e-5 for Bahdanau's model under jax 0.12, less than 1e-5 under earlier versions.
+    # Small gradients of attention scores are differences of large numbers, so their relative error
+    # is larger: 3e-5 for Bahdanau's model under jax 0.12, less than 1e-5 under earlier versions.
     assert max(jax.tree.leaves(jax.tree.map(distance, ours, theirs))) < 1e-4

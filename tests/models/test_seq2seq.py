@@ -59,14 +59,14 @@ CASES = {
     "mino-zero": tiny(key_value="zero", score="concat", bidirectional=True),
 }
 
-# Models whose components all occur in other models are tested by slow tests only.
+# Only slow tests run these models, because other models contain all their components.
 _ALIKE = ("residual", "plain-gru-bidirectional", "luong-dot", "luong-local_p-location", "mino-zero")
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in _ALIKE)) for name in CASES]
 
 
 @functools.cache
 def build(name):
-    """Return a model with random parameters, and its functions compiled once for all tests."""
+    """Return a model, its random parameters, and its functions compiled once for all tests."""
     config, reverse = CASES[name]
     model = make_seq2seq(config, 10, 10, reverse)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
@@ -184,7 +184,7 @@ def test_bahdanau_initializers_are_those_of_the_paper():
 
 
 def test_bfloat16_model_is_close_to_float32():
-    """Parameters, the cell state C of the LSTM and logits remain in float32."""
+    """In a bfloat16 model, parameters, the LSTM's cell state C and logits remain in float32."""
     config, _ = tiny()
     model = make_seq2seq(config, 10, 10, False)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN, scale=0.2)

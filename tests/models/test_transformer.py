@@ -43,7 +43,7 @@ CASES = {
     "remat": tiny(remat=True, attention_layer=0),
 }
 
-# Models whose components all occur in other models are tested by slow tests only.
+# Only slow tests run these models, because other models contain all their components.
 _ALIKE = ("pre", "scan", "remat")
 NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in _ALIKE)) for n in CASES]
 
@@ -120,7 +120,7 @@ def test_outputs_and_gradients_equal_the_equations(name, seed, sources, targets)
 
 
 def test_features_do_not_depend_on_later_tokens():
-    """The derivative of the features at position t with respect to later embeddings is zero."""
+    """The derivative of decoder features at position t by embeddings of later tokens is zero."""
     _, model, params, _, _ = build("untied")
 
     def features(table, t):
@@ -128,7 +128,7 @@ def test_features_do_not_depend_on_later_tokens():
         memory = model.apply({"params": changed}, SOURCE[:1], SOURCE[:1] != 0, method="encode")
         return model.apply({"params": changed}, memory, tokens, method="decode")[0][0, t]
 
-    tokens = jnp.array([[1, 4, 5, 6]])  # all different: one embedding row per position
+    tokens = jnp.array([[1, 4, 5, 6]])  # distinct tokens: one embedding row per position
     jacobian = jax.jit(jax.jacobian(features))
     for t in range(4):
         by_token = jacobian(params["target_embed"]["embedding"], t)[:, tokens[0]]
@@ -145,7 +145,7 @@ def test_sowing_the_attention_weights_of_all_layers_does_not_change_the_output(n
         memory = module.encode(SOURCE, SOURCE != 0)
         return module.decode(memory, TARGET_IN)[0]
 
-    with jax.disable_jit():  # compiled programs may round differently
+    with jax.disable_jit():  # two compiled programs may round differently
         features, sown = model.apply(variables, method=forward, mutable=["attention"])
         alone = model.apply(variables, method=forward)
     np.testing.assert_array_equal(features, alone)
@@ -160,7 +160,7 @@ def test_sowing_the_attention_weights_of_all_layers_does_not_change_the_output(n
                 weights = layers["stacked"][kind]["weights"][0]
             else:
                 weights = jnp.stack([layers[f"unrolled_{i}"][kind]["weights"][0] for i in (0, 1)])
-            assert weights.shape[:3] == (2, 2, 2)  # layers, batch, heads
+            assert weights.shape[:3] == (2, 2, 2)  # axes: layers, batch, heads
             np.testing.assert_allclose(weights.sum(axis=-1), 1, rtol=1e-5)
             if kind == "source_attention":
                 np.testing.assert_allclose(weights[:, 0], expected, atol=1e-5)
@@ -194,7 +194,7 @@ def test_parameter_counts_are_those_of_the_paper(variant):
     assert count == 37_000 * d + layers * (encoder + decoder) == COUNTS[variant]
 
 
-@pytest.mark.slow  # tests of the programs also train a Transformer
+@pytest.mark.slow  # slow: tests/test_programs.py also trains a Transformer
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_pre_norm_and_post_norm_models_train(transformer_task, mesh, norm):
     config = transformer_task.config.copy_and_resolve_references()
@@ -214,7 +214,7 @@ def test_pre_norm_and_post_norm_models_train(transformer_task, mesh, norm):
 
 
 def test_dropout_is_applied_where_the_paper_applies_it():
-    """Dropout layers follow embeddings, sublayers and, with attention_dropout, weights."""
+    """Dropout follows embeddings, sublayers and, with attention_dropout, attention weights."""
     model = make_transformer(tiny(dropout=0.5, attention_dropout=0.1), 10, 10, False)
     params = build("post")[2]
 
@@ -228,7 +228,7 @@ def test_dropout_is_applied_where_the_paper_applies_it():
 
     jitted = jax.jit(run)
     first, again, other = jitted(0), jitted(0), jitted(1)
-    for part in range(2):  # encoder and decoder
+    for part in range(2):  # 0: encoder features, 1: decoder features
         np.testing.assert_array_equal(first[part], again[part])
         assert (first[part] != other[part]).any()
     dropouts = 0
@@ -287,7 +287,7 @@ def test_outputs_beyond_the_learned_positions_are_finite():
 
 
 def test_padding_rows_attend_to_one_position(monkeypatch):
-    """On some devices, fused attention over zero positions returns NaN."""
+    """A length of at least 1 is required, as fused attention over zero positions may return NaN."""
     lengths = []
 
     def spy(*inputs, key_value_seq_lengths, **settings):
@@ -307,4 +307,4 @@ def test_flash_attention_is_used_for_long_bfloat16_sequences_on_nvidia_gpus(monk
     assert multihead._implementation(short, long) == "xla"
     assert multihead._implementation(long.astype(jnp.float32), long) == "xla"
     monkeypatch.undo()
-    assert multihead._implementation(long, long) == "xla"  # these tests run on a CPU
+    assert multihead._implementation(long, long) == "xla"  # cuDNN is not available on a CPU

@@ -34,9 +34,9 @@ def make_reports(**losses):
 
 
 HOLDS = "The published order holds"
-# Each entry: the losses of row `best`, the expected verdict, and a phrase expected in its text. The
-# other rows are the same for all entries: the losses of `middle` are 2.0 and 2.1, and the losses of
-# `worst` are 3.0 and 3.1.
+# Each entry: the losses of row `best` (one per seed), the expected verdict, and a phrase in the
+# verdict's text. The losses of the other rows are the same for all entries: 2.0 and 2.1 for
+# `middle`, and 3.0 and 3.1 for `worst`.
 VERDICTS = {
     "far better": ([1.0, 1.1], f"**{HOLDS}**", "2 of 2"),
     "a little better": (
@@ -145,7 +145,7 @@ def test_answers_are_compared_with_the_paired_bootstrap(tmp_path):
 
 
 def test_a_page_shows_missing_values_as_dashes(tmp_path):
-    # The reports contain only the first of the two measures.
+    # The reports contain only the measure `frame`, not `aer`.
     plan = make_cells_plan(tmp_path, measures=("frame", "aer"))
     for row, seed in [(ROWS[0], 0), (ROWS[0], 1), (ROWS[1], 0)]:
         write_run(plan.run_folder(row, seed))

@@ -44,7 +44,7 @@ QUICK = {
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
-    for name, value in ENVIRONMENT.items():  # subprocesses inherit these variables
+    for name, value in ENVIRONMENT.items():  # for the training subprocesses
         monkeypatch.setenv(name, value)
     return make_tiny_plan(tmp_path)
 
@@ -76,8 +76,8 @@ def test_reproducing_a_table_writes_its_page(plan):
     kept = json.loads((plan.page_folder / "results.json").read_text())["rows"]
     assert len(kept["greedy"]["measured"]["bleu"]) == 1 and kept["greedy"]["facts"][0]["count"] > 0
 
-    # A second call does not score the rows again, and another table does not train the shared run
-    # again.
+    # A second call does not score the rows again, and another table with one of these rows does
+    # not train the run of that row again.
     times = {path: path.stat().st_mtime_ns for path in plan.folder.rglob("scores.json")}
     assert all("ter" not in json.loads(path.read_text("utf-8"))["scores"] for path in times)
     shared = dataclasses.replace(TABLE, rows=TABLE.rows[:1], figures=())
@@ -121,7 +121,7 @@ def score_in_a_new_process(folder):
 
 
 def test_scoring_again_uses_the_compilation_cache(plan, tmp_path):
-    """Scoring a second time adds no files to the cache, so nothing is compiled again."""
+    """Scoring again adds no files to the compilation cache, so nothing is compiled again."""
     assert reproducing._train(plan, workers=1) == []
     first = score_in_a_new_process(tmp_path)
     (report,) = tmp_path.rglob("scores.json")

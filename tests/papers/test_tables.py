@@ -62,7 +62,7 @@ def test_tables_share_runs_with_equal_configs():
         make_plan(name, TARGETS[name], "", "", Path("results"), 1, "")
         for name in ("luong2015.table1", "luong2015.table4")
     )
-    # The tables share two models: location with input feeding, and local-p.
+    # Tables 1 and 4 share two models: location with input feeding, and local-p.
     assert len(one.runs().keys() & four.runs().keys()) == 2
     row = TARGETS["luong2015.table1"].rows[0]
     assert one.run_name(row) == one._replace(overrides={"data.dir": "elsewhere"}).run_name(row)

@@ -43,7 +43,7 @@ def test_every_point_of_the_provided_sweeps_is_valid(file):
         config = base.config(point, 3)
         assert config.seed == 3
         if "scan" in config.model:
-            config.model.scan = True  # faster, because one layer is traced instead of six
+            config.model.scan = True  # JAX traces one layer instead of six, which is faster
         model = json.dumps(config.model.to_dict(), sort_keys=True)
         if model not in built:
             built.add(model)

@@ -69,7 +69,7 @@ def test_the_trial_of_a_dead_worker_is_queued_again(url):
         alive.heartbeat(kept, 1.0)
     again = alive.take()
     assert again.user_attrs["key"] == lost.user_attrs["key"]
-    assert again.user_attrs["seconds"] == 12.5  # the duration of the first attempt is kept
+    assert again.user_attrs["seconds"] == 12.5  # seconds of the first attempt
     complete(alive, kept)
     complete(alive, again)
     assert alive.over() and alive.take() is None
@@ -119,7 +119,7 @@ def test_points_can_be_added_later(file):
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_a_space_gives_one_point_per_trial_and_then_further_seeds(file, sampler):
     study = open_study(file, "x", space=draw, trials=3, seeds=2, sampler=sampler)
-    # Opening the study again adds no trials.
+    # Opening the same study again adds no trials.
     study = open_study(file, "x", space=draw, trials=3, seeds=2, sampler=sampler)
     taken = []
     while (trial := study.take()) is not None:
@@ -152,7 +152,7 @@ def test_the_median_pruner_prunes_worse_runs(file):
     trial = study.take()
     for n in (1, 2, 3):
         trial.report(2.0, n)
-    assert trial.should_prune()  # a loss of 2 is worse than a loss of 1
+    assert trial.should_prune()  # its score 2 is worse than the others' 1
 
 
 def test_pruned_points_get_no_further_seeds(file):

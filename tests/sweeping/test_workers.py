@@ -1,4 +1,4 @@
-"""Tests of workers, which evaluate the log, the exit status and the last output line of a run."""
+"""Tests of sweep workers, which read a run's log, exit status and last line of output."""
 
 import fcntl
 import logging
@@ -19,8 +19,8 @@ from sweeping.watch import work
 from sweeping.workers import Worker
 
 BASE = Base("configs/luong2015.py", {}, {})
-# The beginning of a program that replaces train.py in these tests. It writes the same kind of log,
-# and starts faster.
+# The beginning of each program that replaces train.py in these tests. Such a program writes a log
+# like that of train.py, but starts faster.
 HEAD = """
 import json, signal, sys, time
 from pathlib import Path
@@ -53,7 +53,7 @@ def make_study(tmp_path, monkeypatch):
 
 @pytest.fixture
 def sweep(tmp_path, make_study):
-    """Return a function that runs `program` for two points and returns the records."""
+    """Return a function that runs `program` for two points and returns the trials' records."""
 
     def run(program, stop=None, **settings):
         study, event = make_study(program, **settings), threading.Event()
@@ -161,7 +161,7 @@ def test_cores_and_gpus_are_divided_among_workers(monkeypatch):
 
 def test_workers_on_one_gpu_divide_its_memory(monkeypatch):
     monkeypatch.setattr(devices, "_gpus", lambda: ["0"])
-    for name in devices.MEMORY:  # set one variable at a time, because JAX rejects both together
+    for name in devices.MEMORY:  # not both at once, which JAX rejects
         monkeypatch.setenv(name, "0.4")
         assert machine_shares(2)[1].environment == {"CUDA_VISIBLE_DEVICES": "0", name: "0.200"}
         monkeypatch.setenv(name, "much")
@@ -178,7 +178,7 @@ def test_only_visible_gpus_are_used(monkeypatch):
 
 
 def test_a_run_waits_until_its_folder_is_unlocked(make_study, tmp_path, monkeypatch, caplog):
-    """The process of a killed sweep may still be saving its checkpoint."""
+    """The training process of a killed sweep may still be saving a checkpoint in the folder."""
     folder = tmp_path / "runs" / "D=1" / "seed0"
     folder.mkdir(parents=True)
     holder = (folder / "lock").open("a")
@@ -218,7 +218,7 @@ def test_a_run_that_is_terminated_from_outside_is_resumed(sweep):
 
 
 def test_a_run_that_another_process_locked_first_is_queued_again(sweep):
-    """The first attempt finds the folder locked, and the second attempt finds it unlocked."""
+    """The first attempt finds the run's folder locked, and the second finds the folder unlocked."""
     records = sweep("""
         if not (folder / "late").exists():
             (folder / "late").touch()

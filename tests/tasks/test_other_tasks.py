@@ -19,7 +19,7 @@ def task(request, tmp_path_factory):
 
 
 def large_params(task):
-    """Return large parameters, so that an error changes the results visibly."""
+    """Return parameters that are so large that a mistake in the code changes the results."""
     params = task.init(jax.random.key(0))
     return jax.tree.map(lambda x: x * 3 + 0.1, params)
 
@@ -30,7 +30,7 @@ def on_device(batch):
 
 
 def test_padding_and_other_rows_do_not_change_losses_or_predictions(task):
-    """Padding rows, time steps, words and sentences are added at the same time."""
+    """Padding rows, time steps, words and sentences are added to a batch at the same time."""
     split, params = task.prepared.split("test"), large_params(task)
     loss, predict = jax.jit(task.loss), jax.jit(task.predict)
     members = np.arange(3)
@@ -64,7 +64,7 @@ def test_a_batch_of_padding_has_zero_loss_and_finite_gradients(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["series", "columns"])
 def test_merged_networks_are_trained_independently(name, tmp_path):
-    """The gradients of a network do not depend on the other; evaluation uses the mean output."""
+    """No network's gradient depends on the other network; evaluation averages their outputs."""
     config = small_config(name, tmp_path)
     config.model.update({"network": "merged", "dropout": 0.0})
     task = make_task(config)
@@ -98,7 +98,7 @@ def test_frames_are_predicted_from_earlier_frames(tmp_path):
         assert sums["count"] == len(frames) - 1
         changed = {**batch, "label": batch["label"].copy()}
         changed["label"][0, -1] = 1 - changed["label"][0, -1]
-        prediction = predict(params, changed)[0]["label"][0]  # does not read the last frame
+        prediction = predict(params, changed)[0]["label"][0]  # never reads the last frame
         np.testing.assert_array_equal(prediction, predict(params, batch)[0]["label"][0])
 
 

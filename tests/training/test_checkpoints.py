@@ -22,13 +22,13 @@ from training.devices import make_mesh, state_sharding
 from training.optimizers import make_optimizer
 from training.state import Progress, create_state
 
-# After a failed read, TensorStore sends results to event loops that are already closed.
+# After a failed read, TensorStore sends results to closed event loops, which raise in destructors.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture(autouse=True)
 def collect_garbage():
-    """Delete the objects of failed reads now, so that they do not raise during a later test."""
+    """Delete the objects of failed reads now, so that none raises an error during a later test."""
     yield
     gc.collect()
 
@@ -41,7 +41,7 @@ def state_at(step, w):
 
 
 def save(workdir, steps, best=None, **options):
-    """Save one checkpoint per step, whose parameter w is the step.
+    """Save one checkpoint per training step; the step number is the value of its parameter w.
 
     `best` maps each step to the best step so far (default: the step itself).
     """
@@ -107,7 +107,7 @@ def test_parameters_are_restored_without_the_optimizer_state(saved, mesh):
 
 
 def test_an_average_excludes_checkpoints_saved_at_a_signal(tmp_path):
-    """The average must be the same as in a run that was never stopped."""
+    """The averaged parameters must be the same as in a run that was never stopped."""
     with contextlib.closing(Checkpoints(tmp_path, keep=3, every=10)) as checkpoints:
         for step in (10, 20, 23, 30, 37, 40, 45):
             checkpoints.save(state_at(step, w=step), Progress(done=step == 45))
@@ -122,7 +122,7 @@ def test_an_average_excludes_checkpoints_saved_at_a_signal(tmp_path):
 
 def test_an_average_uses_the_latest_kept_checkpoints(saved, mesh):
     checkpoints = Checkpoints(saved, keep=2, read_only=True)
-    assert checkpoints.find("average") == [4, 5]  # the best checkpoint, 2, is older
+    assert checkpoints.find("average") == [4, 5]  # not 2, the best step, which is older
     params = checkpoints.restore_params(Line(), toy_config(), mesh, [4, 5])
     assert params["w"] == 4.5
 
@@ -223,7 +223,7 @@ def test_a_corrupt_newest_checkpoint_is_quarantined_and_the_previous_one_used(sa
     assert (state.params["w"], progress.count) == (4, 4)
     assert "the checkpoint of step 5" in caplog.text and "quarantine" in caplog.text
     assert (saved / "quarantine" / "step-5").is_dir() and checkpoints.latest == 4
-    checkpoints.save(state_at(5, w=5), Progress())  # a checkpoint of this step can be saved again
+    checkpoints.save(state_at(5, w=5), Progress())  # saving step 5 again is possible
     checkpoints.close()
     assert Checkpoints(saved, read_only=True).find("last") == [5]
 
@@ -243,7 +243,7 @@ def test_a_run_does_not_restart_if_all_checkpoints_are_corrupt(tmp_path):
     for step in (1, 2):
         for path in files_of(tmp_path, step):
             damage(path, "halved")
-    for _ in range(2):  # the second time, all of them are already quarantined
+    for _ in range(2):  # the second time, both checkpoints are in quarantine
         with pytest.raises(UserError, match=f"all checkpoints of {tmp_path}.* are corrupt"):
             Checkpoints(tmp_path).restore_latest(state_at(0, 0))
 
@@ -287,7 +287,9 @@ def test_a_partially_written_checkpoint_is_ignored(tmp_path, read_only):
     assert uncommitted(tmp_path) and list(committed(tmp_path)) == [5]
     checkpoints = Checkpoints(tmp_path, read_only=read_only)
     assert checkpoints.latest == 5
-    for _ in range(100 * (not read_only)):  # an open manager deletes it in the background
+    # Wait up to 5 seconds: after it opens the folder, Orbax deletes the partial checkpoint in a
+    # background thread. With read_only, Orbax deletes nothing, so there is nothing to wait for.
+    for _ in range(100 * (not read_only)):
         if not uncommitted(tmp_path):
             break
         time.sleep(0.05)

@@ -1,4 +1,7 @@
-"""Tests that diverged runs stop with an error, and that runs with unusual losses do not."""
+"""Tests that diverged runs stop with an error, and that no other run is taken for diverged.
+
+Losses that are large, negative or rarely NaN are not divergence.
+"""
 
 import json
 import math
@@ -45,7 +48,7 @@ class NotFinite(Line):
 
 
 def interrupting(evaluate):
-    """Wrap an evaluation so that it sends a real SIGTERM."""
+    """Wrap an evaluation function so that each call sends a real SIGTERM to this process."""
 
     def wrapped(params):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -104,13 +107,13 @@ def test_overfitting_is_not_divergence(tmp_path, mesh):
     [
         (4.0, 7e9, 7e9, True),
         (4.0, 50.0, 50.0, True),
-        (4.0, 39.0, 39.0, False),  # the limit is ten times the first loss
-        (4.0, 0.1, 7e9, False),  # overfitting
-        (4.0, 7e9, 2.0, False),  # outliers among the training data
-        (1e6, 2e6, 3e6, False),  # a regression to large values
+        (4.0, 39.0, 39.0, False),  # less than the limit, ten times the first loss
+        (4.0, 0.1, 7e9, False),  # overfitting: only the validation loss is large
+        (4.0, 7e9, 2.0, False),  # outliers in the training data: only its loss is large
+        (1e6, 2e6, 3e6, False),  # regression of large values
         (1e6, 2e7, 2e7, True),
-        (1e-6, 0.5, 0.5, False),  # a regression to small values
-        (-3.0, -20.0, -20.0, False),  # the negative log-likelihood of a density
+        (1e-6, 0.5, 0.5, False),  # regression of small values
+        (-3.0, -20.0, -20.0, False),  # −log of a density may be negative
         (-3.0, 15.0, 15.0, False),
         (-3.0, 1e5, 1e5, True),
         (4.0, math.nan, math.nan, True),
@@ -132,7 +135,7 @@ def test_a_run_with_negative_losses_is_complete(tmp_path, mesh):
     assert is_done(tmp_path)
 
 
-# Validation losses that are not finite, although the training loss is
+# Validation losses that are not finite, although the training loss is finite
 
 
 @pytest.mark.parametrize("patience", [0, 2])
@@ -170,7 +173,7 @@ def test_a_validation_loss_that_is_not_finite_is_reported_and_never_the_best(
     assert is_done(tmp_path)
 
 
-# Steps that are skipped because they are not finite
+# Training steps that are skipped because their loss or gradient is not finite
 
 
 def test_too_many_skipped_steps_stop_the_run_and_keep_the_last_checkpoint(tmp_path, mesh):
@@ -197,7 +200,7 @@ def test_the_limit_on_skipped_steps_does_not_wait_for_a_log_line(tmp_path, mesh,
     with pytest.raises(UserError, match="diverged at step 7: 3 consecutive"):
         train(Exploding(), constant_evaluation(1.0), config, tmp_path, mesh)
     assert len(dispatched) == 7 + AHEAD
-    (last,) = read_log(tmp_path, "train")  # the log shows why the run stopped
+    (last,) = read_log(tmp_path, "train")  # has the skipped steps
     assert (last["step"], last["skipped"], last["count"]) == (7, 3, 4 * 8)
 
 
@@ -206,9 +209,9 @@ def test_skipped_steps_before_any_evaluation_save_the_last_finite_parameters(tmp
     with pytest.raises(UserError, match=r"3 consecutive .* checkpoint of step 15 is kept"):
         train(Exploding(), constant_evaluation(1.0), config, tmp_path, mesh)
     last = read_log(tmp_path, "train")[-1]
-    # All steps since the last report were skipped.
+    # All steps since the previous log record were skipped, so the last record has no loss.
     assert (last["loss"], last["skipped"]) == (None, 3)
-    with pytest.raises(UserError, match="11 consecutive"):  # restarting the run raises it again
+    with pytest.raises(UserError, match="11 consecutive"):  # a restarted run fails, too
         train(Exploding(), constant_evaluation(1.0), config, tmp_path, mesh)
 
 

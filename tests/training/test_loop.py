@@ -17,7 +17,7 @@ from training.workdir import is_done
 
 
 def log_of(workdir, kind):
-    """Return the log records of a kind, without the time, which differs between runs."""
+    """Return the log records of a kind without their times, which differ between runs."""
     lines = map(json.loads, (workdir / "log.jsonl").read_text().splitlines())
     return [line for line in lines if line["kind"] == kind and line.pop("time")]
 
@@ -27,7 +27,7 @@ def assert_same_bits(left, right):
 
 
 def interrupting(evaluate, at):
-    """Wrap an evaluation so that its `at`-th call sends a real SIGTERM."""
+    """Wrap an evaluation function so that its `at`-th call sends a real SIGTERM."""
     calls = []
 
     def wrapped(params):
@@ -70,7 +70,7 @@ def test_resuming_after_a_signal_during_an_evaluation_is_bit_exact(tmp_path, mes
 
 
 def test_resuming_after_a_signal_between_evaluations_is_bit_exact(tmp_path, mesh):
-    # Steps are dispatched ahead, so the signal takes effect some steps after it arrives.
+    # The host dispatches steps before earlier ones end, so a signal takes effect some steps later.
     config = toy_config(steps=40, eval_every=20, log_every=17)
     evaluate = constant_evaluation(3.0, 2.0)
     whole = train(Line(), evaluate, config, tmp_path / "whole", mesh)
@@ -82,7 +82,7 @@ def test_resuming_after_a_signal_between_evaluations_is_bit_exact(tmp_path, mesh
     assert_same_bits(whole, resumed)
     parts = log_of(tmp_path / "parts", "train")
     steps = [line["step"] for line in parts]
-    assert steps == sorted(set(steps)) and steps[0] < 17  # the signal caused a report
+    assert steps == sorted(set(steps)) and steps[0] < 17  # logged due to the signal
     assert parts[-1]["count"] == 8 * 40  # no example is lost or counted twice
 
 
@@ -133,7 +133,7 @@ def test_a_missing_status_is_written_when_the_run_is_started_again(tmp_path, mes
 
 
 def test_steps_are_dispatched_ahead_of_the_oldest_pending_one(tmp_path, mesh, monkeypatch):
-    """The host reads a report after dispatching AHEAD more steps, or at an evaluation."""
+    """The host reads a step's results after dispatching AHEAD more steps, or at an evaluation."""
     dispatched, seen = [], []
 
     class Counting(CompiledStep):
@@ -163,7 +163,7 @@ def test_early_stopping_and_the_best_checkpoint(tmp_path, mesh):
     checkpoints = Checkpoints(tmp_path, read_only=True)
     assert (checkpoints.find("best"), checkpoints.find("last")) == ([10], [20])
     again = train(Line(), constant_evaluation(0.0), config, tmp_path, mesh)
-    assert int(again.step) == 20  # a run that stopped early stays stopped
+    assert int(again.step) == 20  # early stopping at step 20 is final
 
 
 def test_a_lower_loss_breaks_ties_between_scores(tmp_path, mesh):
@@ -175,7 +175,7 @@ def test_a_lower_loss_breaks_ties_between_scores(tmp_path, mesh):
 
     config = toy_config(steps=30, patience=2, eval_metric="exact")
     state = train(Line(), evaluate, config, tmp_path, mesh)
-    assert int(state.step) == 30  # without ties as improvements, it would stop at 25
+    assert int(state.step) == 30  # if ties did not improve, step 25 would be the last
     assert Checkpoints(tmp_path, read_only=True).find("best") == [20]
 
 
@@ -211,7 +211,7 @@ def test_epochs_and_schedules_use_the_steps_per_epoch_of_the_task(tmp_path, mesh
     config = toy_config(steps=0, epochs=3.0)
     config.optimizer.update({"schedule": "halving", "halve_from": 1.0})
     state = train(Line(), constant_evaluation(1.0), config, tmp_path, mesh)
-    assert int(state.step) == 15  # one epoch of Points has five steps
+    assert int(state.step) == 15  # three epochs of five training steps
     rates = [line["learning_rate"] for line in log_of(tmp_path, "train")]
     np.testing.assert_allclose(rates, np.repeat([0.05, 0.025, 0.0125], 5))
 

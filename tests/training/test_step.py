@@ -19,7 +19,7 @@ ONE = optax.constant_schedule(1.0)
 
 
 def one_step(*arguments, **options):
-    """Return the state and sums after one training step of gradient descent with rate 1."""
+    """Return the state and the loss sums after one gradient descent step with learning rate 1."""
     return jax.device_get(sharded_step(*arguments, **options)[:2])
 
 
@@ -35,7 +35,7 @@ def sharded_step(task, config, batch, devices, state_shards=1):
 
 
 def uneven_batch(task):
-    """Return the batch of an epoch with the most rows of padding."""
+    """Return the batch with the most padding rows among the batches of one epoch."""
     batches = task.train_batches()
     epoch = [batches[i] for i in range(batches.steps_per_epoch)]
     return max(epoch, key=lambda batch: (batch["index"] < 0).sum())
@@ -89,7 +89,7 @@ def test_the_step_equals_a_correct_pmap(tiny_task):
     config, batch = tiny_task.config.copy_and_resolve_references(), uneven_batch(tiny_task)
     config.optimizer.clip_norm = 0.0
 
-    class WithoutDropout(type(tiny_task)):  # pmap would draw different dropout masks on each device
+    class WithoutDropout(type(tiny_task)):  # under pmap, dropout masks differ per device
         def __init__(self):
             self.__dict__ = tiny_task.__dict__
 
@@ -118,7 +118,7 @@ def test_the_step_equals_a_correct_pmap(tiny_task):
 
 
 def random_loss(params, batch, key, averages):
-    """A loss whose gradient is a random number."""
+    """Return a loss whose gradient with respect to w is a random number drawn from `key`."""
     drawn = jax.random.uniform(key) * params["w"] + 0 * batch["x"].sum()
     return {"loss": drawn, "count": jnp.float32(1), "examples": jnp.float32(1)}
 
@@ -148,7 +148,7 @@ def test_random_keys_differ_by_step_micro_batch_and_seed():
 
 
 def test_runs_with_different_seeds_share_one_compiled_program():
-    """Otherwise, compilation for every seed would take most of the time of a short run."""
+    """If each seed needed a compilation, short runs would mostly compile."""
 
     def program(seed):
         config, mesh = toy_config(), make_mesh(jax.devices()[:1])
@@ -224,7 +224,7 @@ def test_only_the_state_is_donated():
     assert [int(sums["count"]) for sums, _ in outputs] == [8, 16, 24, 32, 32, 32, 32]
     assert [int(c.skipped) for _, c in outputs] == [0, 0, 0, 0, 1, 2, 3]
     assert [int(c.skipped_in_row) for _, c in outputs] == [0, 0, 0, 0, 1, 2, 3]
-    # Skipped steps do not advance the schedule.
+    # Skipped training steps do not advance the learning rate schedule.
     rates = [float(c.learning_rate) for _, c in outputs]
     assert rates == [1, 0.5, 0.25, 0.125, 0.125, 0.125, 0.125]
     assert float(zeros["count"]) == 0
@@ -246,7 +246,7 @@ def test_ema_follows_the_parameters():
     state, _ = one_step(Line(), toy_config(ema=0.75), Points()[0], devices=1)
     np.testing.assert_allclose(
         state.ema["w"], 0.9 * state.params["w"], rtol=1e-6
-    )  # the warm-up limits the decay
+    )  # the warm-up limits the decay of the first step to 0.1, not 0.75
     assert state.eval_params is state.ema
 
 
