@@ -53,7 +53,7 @@ def stop_signals(message: str) -> Iterator[list[int]]:
         signal.signal(number, previous[number])
 
     try:
-        if threading.current_thread() is threading.main_thread():  # others cannot set handlers
+        if threading.current_thread() is threading.main_thread():  # Python requires this
             for number in (signal.SIGINT, signal.SIGTERM):
                 previous[number] = signal.signal(number, handle)
         yield received

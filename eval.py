@@ -62,6 +62,7 @@ program.define_decode()
 
 
 def main() -> None:
+    # These modules import JAX, which must follow the settings of program.run and slows --help.
     from experiment import score_run
     from training.devices import make_mesh
     from training.workdir import load_config

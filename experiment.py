@@ -33,7 +33,7 @@ def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str
 
 
 def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted: Wanted) -> None:
-    """Score a split with one checkpoint or the mean of several, and write the report."""
+    """Score a split with one checkpoint or the mean of several checkpoints; write the report."""
     run = restore_run(config, workdir, mesh, checkpoint)
     with writing(wanted.folder):
         wanted.folder.mkdir(parents=True, exist_ok=True)

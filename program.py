@@ -38,7 +38,7 @@ def define_config() -> None:
 
 
 def _show_in_help(*names: str) -> None:
-    """Show flags of this module in --help, which otherwise shows only those of the program."""
+    """Show flags of this module in --help, which otherwise shows only flags of the main module."""
     for name in names:
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
@@ -69,7 +69,7 @@ def connect_hosts() -> None:
             raise UserError(
                 f"--{missing[0]} is missing: give --coordinator, --processes and --process together"
             )
-    from training.hosts import connect
+    from training.hosts import connect  # imports JAX
 
     connect(*given)
 
@@ -77,7 +77,7 @@ def connect_hosts() -> None:
 def define_decode() -> None:
     """Define --decode.FIELD for the fields of config.decode."""
     decode = base_config().decode
-    for word in sys.argv[1:]:  # checked before the definition, which parses sys.argv
+    for word in sys.argv[1:]:  # DEFINE_config_dict, below, parses sys.argv
         name = word.lstrip("-").partition("=")[0]
         if name.startswith("decode.") and name[7:] not in decode:
             _fail(f"decode has no field {name[7:]!r}: its fields are {', '.join(decode)}")
@@ -119,8 +119,8 @@ def run(main: Callable[..., None], words: int = 0) -> None:
         if len(argv) > 1 + words:
             _fail(f"unexpected argument {argv[1 + words]!r}: write flags as --name=value")
         _show_messages()
-        # The thread that reads batches must not delay the dispatch of training steps
-        # (docs/performance.md).
+        # Python switches threads every .5 ms (default: 5 ms), so that threads that read batches do
+        # not delay the main thread, which dispatches training steps (docs/performance.md).
         sys.setswitchinterval(5e-4)
         try:
             main(*argv[1:])
@@ -130,7 +130,7 @@ def run(main: Callable[..., None], words: int = 0) -> None:
             _fail(
                 f"{error or 'there is not enough memory'}: reduce data.batch_size or the model size"
             )
-        except RuntimeError as error:  # includes JAX's errors, without importing JAX
+        except RuntimeError as error:  # base class of JAX's errors, which are not imported here
             message = _explained(error)
             if not message:
                 raise
@@ -138,10 +138,10 @@ def run(main: Callable[..., None], words: int = 0) -> None:
         except Stopped as stopped:
             sys.stderr.write(f"{stopped}\n")
             sys.exit(128 + stopped.number)  # the status that shells use for a signal
-        except BrokenPipeError:  # the program that reads the output has ended
+        except BrokenPipeError:  # the program that reads this program's output has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    # JAX reads this when it is imported, which programs do inside main.
+    # JAX reads this variable when it is imported; programs import JAX inside main.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILATIONS.absolute()))
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
@@ -206,7 +206,7 @@ def checked_config() -> tuple[Config, list[str]]:
 class ConfigFlags:
     """The parts of a command line that define the config."""
 
-    file: str = ""
+    file: str = ""  # FILE in --config=FILE:ARGUMENTS
     arguments: str = ""  # ARGUMENTS in --config=FILE:ARGUMENTS
     overrides: list[str] = dataclasses.field(default_factory=list)  # --config.FIELD=VALUE
 
@@ -238,7 +238,10 @@ def _parse_flags(argv: list[str]) -> list[str]:
 
 
 def _load_config(argv: list[str]) -> list[str]:
-    """Load the config file and define its overrides; return all flags except --config."""
+    """Load the config that --config names, and define a flag --config.FIELD for each of its fields.
+
+    Return the arguments of the command line without --config.
+    """
     value = _config_value(argv)
     if not value:
         if any(word.lstrip("-").startswith("config.") for word in argv[1:]):
@@ -254,7 +257,7 @@ def _load_config(argv: list[str]) -> list[str]:
 
 
 def _config_value(argv: list[str]) -> str:
-    """Return the value of --config; the last one counts if it is given twice."""
+    """Return the value of --config; if --config is given twice, the last value counts."""
     value = ""
     for word, following in zip(argv[1:], [*argv[2:], ""], strict=False):
         name, equals, given = word.partition("=")
@@ -275,7 +278,7 @@ def _split_overrides(argv: list[str], config: Config) -> tuple[list[str], list[s
             value = value if equals else next(words, "")
         else:
             present = check_path(config, path.split("."))
-            if not equals and isinstance(present, bool):  # --config.x or --noconfig.x
+            if not equals and isinstance(present, bool):  # --config.x: True, --noconfig.x: False
                 value = str(prefix == "config")
             elif not equals:
                 value = next(words, "")
@@ -301,7 +304,8 @@ def _show_messages() -> None:
 def _fail(message: str) -> NoReturn:
     """Print an error message and exit with status 1.
 
-    Exit immediately: joining worker threads could only append tracebacks to the message.
+    Exit immediately: joining worker threads could only append tracebacks to the error
+    message.
     """
     sys.stderr.write(f"error: {message}\n")
     with contextlib.suppress(OSError):  # the program that reads the output may have ended

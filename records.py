@@ -1,4 +1,4 @@
-"""JSON for files that people read: short numbers and valid JSON."""
+"""JSON for files that people read: rounded floats, and null instead of NaN and infinity."""
 
 import json
 import math

@@ -115,7 +115,7 @@ def reproduce(plan: Plan, workers: int, command: str) -> Path:
 def _train(plan: Plan, workers: int) -> list[str]:
     """Train all missing runs with the workers of a sweep; return the errors of failed runs.
 
-    The Optuna study is discarded afterwards: the run folders record which runs are done.
+    The Optuna study is discarded afterwards: the folder of each run records whether it is complete.
     """
     runs, untrained = plan.runs(), plan.untrained()
     if not untrained:

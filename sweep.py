@@ -156,7 +156,7 @@ def _submit(workdir: Path) -> None:
 
 
 def _work(study: "Study", base: Base, workdir: Path, task: str) -> None:
-    """Run all trials, then write and print the leaderboard."""
+    """Train all runs of the sweep, then write and print the leaderboard."""
     from sweeping.leaderboard import make_standings, write_leaderboard
     from sweeping.pictures import draw
     from sweeping.watch import work

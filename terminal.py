@@ -25,7 +25,7 @@ def leave_on_interrupt() -> None:
     """
 
     def leave(number: int, frame: Any) -> None:
-        with contextlib.suppress(OSError, RuntimeError):  # the output may be closed or locked
+        with contextlib.suppress(OSError, RuntimeError):  # stdout or stderr may be closed or locked
             sys.stdout.flush()
             os.write(sys.stderr.fileno(), b"\n")
         os._exit(0)
@@ -36,15 +36,15 @@ def leave_on_interrupt() -> None:
 def edit_lines() -> None:
     """Give `input` line editing and a history, and accept bytes that are not UTF-8."""
     sys.stdin.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
-    if sys.stdout.isatty():  # otherwise `input` does not use readline
+    if sys.stdout.isatty():  # `input` uses readline only at a terminal
         with contextlib.suppress(ImportError):
-            import readline  # noqa: F401
+            import readline  # noqa: F401  (importing it enables line editing in `input`)
 
 
 def ask() -> str | None:
-    """Return the next typed line, cleaned and stripped; None at Ctrl-C or the end of the input."""
+    """Return the next typed line, after `clean` and strip; None at Ctrl-C or the end of input."""
     prompt = "> "
-    if not sys.stdout.isatty():  # then the output must contain only translations
+    if not sys.stdout.isatty():  # stdout is a file or pipe, for translations only
         sys.stderr.write(prompt)
         sys.stderr.flush()
         prompt = ""

@@ -64,6 +64,7 @@ BLOCK = 4096  # number of lines that are read, and grouped by length, at a time
 def main() -> None:
     if sys.stdin.isatty():
         leave_on_interrupt()
+    # These modules import JAX, which takes seconds: Ctrl-C must work before.
     from decoding.translator import Translator
     from training.devices import make_mesh
 
@@ -148,7 +149,7 @@ def _converse(translator: "Translator", params: list) -> None:
 
 
 def _tell_unknown(vocabulary: "Vocabulary", line: str) -> None:
-    """Print the tokens of a line that are not in the vocabulary."""
+    """Print the tokens of a source line that are not in the source vocabulary."""
     from data.vocabulary import UNK
 
     tokens = vocabulary.tokens(line)
@@ -203,7 +204,7 @@ def _translate_all(translator: "Translator", params: list) -> None:
 
 def _draw(line: int, source: list[str], hypothesis: "Hypothesis") -> None:
     """Draw the attention weights of a line's best hypothesis if --pictures is given."""
-    if not (_PICTURES.value and hypothesis.tokens):  # the translation of an empty line is empty
+    if not (_PICTURES.value and hypothesis.tokens):  # an empty line has no tokens to draw
         return
     if hypothesis.attention is None:
         raise UserError("the model of this run has no attention to draw: leave --pictures out")

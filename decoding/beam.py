@@ -1,10 +1,10 @@
 """Beam search over a step function, independent of the model.
 
-The search for a sentence ends when `width` hypotheses are finished and no active hypothesis has a
-better score than the worst finished one, or at the maximum length of the sentence, where active
-hypotheses count as finished. Without penalties, continuing could not improve the result, because
-log p only decreases. A hypothesis finishes only if </s> is among the `width` most probable
-continuations, so a beam of width 1 equals greedy decoding for any penalties.
+The search for a sentence ends when `width` hypotheses (decode.beam) are finished and no active
+hypothesis has a better score than the worst finished one, or at the maximum length of the sentence,
+where active hypotheses count as finished. Without penalties, continuing could not improve the
+result, because log p only decreases. A hypothesis finishes only if </s> is among the `width`
+most probable continuations, so a beam of width 1 equals greedy decoding for any penalties.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ class Hypotheses(NamedTuple):
 
     tokens: Int[Array, "b k t"]  # end in </s> if it was generated, followed by <pad>
     score: Float[Array, "b k"]  # log p with penalties
-    log_p: Float[Array, "b k"]
+    log_p: Float[Array, "b k"]  # log probability of the tokens
     attention: Float[Array, "b k t s"] | None
 
 
@@ -103,8 +103,8 @@ def _continuations(
 ) -> tuple[Int[Array, "b n"], Int[Array, "b n"], Float[Array, "b n"]]:
     """Return parent, token and log p of the 2 × width continuations with the largest log p.
 
-    They are sorted by decreasing log p. At most `width` of them end in </s>, so at least `width`
-    remain active.
+    The continuations are sorted by decreasing log p. At most `width` of them end in </s>, so at
+    least `width` continuations remain active.
     """
     count = 2 * prefix_log_p.shape[1]
     best_log_p, tokens = blocked_top_k(log_p, min(count, log_p.shape[-1]))
@@ -190,7 +190,11 @@ def penalized(
     settings: Config,
     source_mask: Bool[Array, "b s"] | None,
 ) -> Float[Array, "b n"]:
-    """Return the score log p / lp(length) + β Σ_s log min(Σ_t α_ts, 1) (Wu 2016 eq. 14)."""
+    """Return the score log p / lp(length) + β Σ_s log min(Σ_t α_ts, 1) (Wu 2016 eq. 14).
+
+    lp is the length penalty, β is decode.coverage, and α_ts are the attention weights of target
+    position t over source positions s.
+    """
     score = hypotheses.log_p / LENGTH_PENALTIES[settings.length_penalty](length, settings.alpha)
     if settings.coverage:
         assert hypotheses.attention is not None and source_mask is not None
@@ -200,6 +204,7 @@ def penalized(
     return score
 
 
+# Length penalties lp(length) by name; log p is divided by them, and `alpha` is decode.alpha.
 LENGTH_PENALTIES = {
     "none": lambda length, alpha: 1.0,
     "gnmt": lambda length, alpha: ((5 + length) / 6) ** alpha,  # Wu 2016; Vaswani 2017 uses α = .6

@@ -12,10 +12,10 @@ from decoding.greedy import Step
 
 
 def ensemble(steps: Sequence[Step]) -> Step:
-    """Combine the step functions of several models into one, whose state is a tuple of states.
+    """Combine the step functions of several models; the combined state is a tuple of their states.
 
-    The combined step returns the log of the mean probability, and the mean attention weights of the
-    models that have attention.
+    The combined step returns the log of the mean probability of each token, and the mean
+    attention weights of the models that have attention.
     """
 
     def step(

@@ -15,7 +15,7 @@ Step = Callable[
     [Any, Int[Array, " b"]], tuple[Float[Array, "b v"], Any, Float[Array, "b s"] | None]
 ]
 
-# choose(log p, t) -> the tokens of time step t
+# choose(log p of all tokens, t) -> the chosen token of each row at time step t
 Choose = Callable[[Float[Array, "b v"], Int[Array, ""]], Int[Array, " b"]]
 
 
@@ -28,7 +28,7 @@ class Decoded(NamedTuple):
 
 
 def most_probable(log_p: Float[Array, "b v"], t: Int[Array, ""]) -> Int[Array, " b"]:
-    """Return the most probable token of each row."""
+    """Return the most probable token of each row, at any time step t."""
     return log_p.argmax(axis=-1)
 
 
@@ -50,8 +50,8 @@ def greedy(
 ) -> Decoded:
     """Decode one hypothesis per sentence, taking the token that `choose` returns at each time step.
 
-    A sentence ends with </s> or at its `max_length`. `length` is a static upper bound of the
-    maximum lengths.
+    A hypothesis ends with </s> or at the `max_length` of its sentence. `length` is a static upper
+    bound of all `max_length`.
     """
     shapes = jax.eval_shape(step, state, jnp.full(batch, BOS))
     attention = None

@@ -1,4 +1,4 @@
-"""Sampling: draw the next token from the distribution of the model."""
+"""Sampling: draw the next token from the model's distribution over the vocabulary."""
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,12 @@ from decoding.greedy import Choose
 def make_sampler(
     keys: Key[Array, " b"], temperature: float, top_k: int = 0, top_p: float = 1.0
 ) -> Choose:
-    """Return a function that samples tokens with probabilities proportional to p^(1/temperature).
+    """Return a function that samples tokens in proportion to p^(1/temperature).
 
-    Samples are restricted to the `top_k` most probable tokens (0: all tokens), and among these to
-    the smallest set with a total probability of at least `top_p`. There is one key per sentence, so
-    samples do not depend on the other sentences of the batch.
+    p is the probability that the model assigns to a token. Samples are restricted to the
+    `top_k` most probable tokens (0: all tokens), and among these to the smallest set with a total
+    probability of at least `top_p`. There is one random key per sentence, so the samples of a
+    sentence do not depend on the other sentences of the batch.
     """
 
     def choose(log_p: Float[Array, "b v"], t: Int[Array, ""]) -> Int[Array, " b"]:

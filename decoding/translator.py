@@ -32,10 +32,10 @@ class Hypothesis(NamedTuple):
     """One hypothesis for one text; its tokens end in </s> if it was generated."""
 
     text: str
-    ids: np.ndarray
+    ids: np.ndarray  # token ids in the target vocabulary
     tokens: list[str]  # unknown words are replaced if decode.replace_unknown is set
     score: float  # log p with penalties
-    log_p: float
+    log_p: float  # log probability of the tokens
     attention: np.ndarray | None  # [tokens, source tokens], including </s> on both sides
 
 
@@ -165,7 +165,7 @@ class Translator:
         return jnp.sum(mean, axis=1, where=target != PAD)
 
     def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
-        """Yield batches with few different widths; they contain only the rows of this host."""
+        """Yield batches with few different widths; each batch has only the rows of this host."""
         host, hosts = jax.process_index(), jax.process_count()
         for width, members in _groups(list(map(len, ids)), self.settings.batch):
             rows = self._rows(len(members))
@@ -249,8 +249,9 @@ class Translator:
 def _groups(lengths: list[int], batch: int) -> list[tuple[int, list[int]]]:
     """Group texts by padded width; texts without tokens are in no group.
 
-    A group that is smaller than a batch is merged with the next wider group, unless that is more
-    than twice as wide, because additional padding costs less than the compilation of another shape.
+    A group that is smaller than a batch is merged with the next wider group, unless that group is
+    more than twice as wide, because additional padding costs less than the compilation of another
+    batch shape.
     """
     by_width: dict[int, list[int]] = {}
     for i in sorted((i for i, n in enumerate(lengths) if n), key=lambda i: lengths[i]):
@@ -295,8 +296,9 @@ def replace_unknown(
 ) -> list[str]:
     """Replace each <unk> by a source word or its translation (Luong 2015 §4).
 
-    The source word is the one with the largest attention weight; its dictionary entry is used if
-    there is one. An <unk> whose attention weights are all zero (an empty window) is kept.
+    The source word is the one with the largest attention weight at the position of the <unk>; its
+    dictionary entry is used if there is one. An <unk> whose attention weights are all zero (local
+    attention with an empty window) is kept.
     """
     replaced = list(tokens)
     for t, i in enumerate(ids):

@@ -45,7 +45,7 @@ class Source:
     keys: Float[Array, "b s d"]
     values: Float[Array, "b s k"]
     mask: Bool[Array, "b s"]
-    # For hard attention in training: whether a sentence uses the expected context, not a sample.
+    # Only for hard attention in training: true for sentences whose context is not sampled.
     use_expectation: Bool[Array, " b"] | None = None
 
 
@@ -85,6 +85,7 @@ class Alignment(nn.Module):
 class Global(Alignment):
     """Global attention over all source positions (Luong 2015 §3.1).
 
+    The decoder state h_t and the encoder states h̄_s give the weights a_t and the context c_t:
     a_t(s) = softmax_s(score(h_t, h̄_s)) (eq. 7), c_t = Σ_s a_t(s) h̄_s.
     """
 
@@ -111,11 +112,11 @@ def _context(
 
 
 class Local(Alignment):
-    """Local attention over the window [p_t − D, p_t + D] (Luong 2015 §3.2).
+    """Local attention over the source positions [p_t − D, p_t + D] (Luong 2015 §3.2).
 
-    The window is truncated at the ends of the sentence. Only its 2D + 1 positions are gathered, so
-    a time step costs O(D) for any source length. If the caller does not use the returned weights
-    over the whole source, XLA removes their computation.
+    This window is truncated at the ends of the sentence. Only the keys and values of its 2D + 1
+    positions are gathered, so a time step costs O(D) for any source length. If the caller does
+    not use the returned weights over the whole source, XLA removes their computation.
     """
 
     D: int = 10
@@ -165,7 +166,7 @@ def _scatter(
     weights: Float[Array, "b t w"], positions: Int[Array, "b t w"], length: int
 ) -> Float[Array, "b t s"]:
     """Scatter the weights of each window into a row over the whole source."""
-    # Negative indices would count from the end. Replace them by `length`, which mode="drop" drops.
+    # Negative indices would count from the end of the row; mode="drop" drops the index `length`.
     columns = jnp.where(positions < 0, length, positions)
 
     def row(w: Float[Array, " w"], index: Int[Array, " w"]) -> Float[Array, " s"]:
@@ -175,7 +176,7 @@ def _scatter(
 
 
 class LocalMonotonic(Local):
-    """Monotonic local attention (local-m): p_t = t.
+    """Monotonic local attention (local-m): the window center p_t is the target position t.
 
     If t exceeds the source length by more than D, the window is empty and all weights are zero.
     """
@@ -189,13 +190,14 @@ class LocalMonotonic(Local):
 class LocalPredictive(Local):
     """Predictive local attention (local-p, Luong 2015 eqs. 9 and 10).
 
-    p_t = S·σ(v_pᵀ tanh(W_p h_t)), and the softmax weights are multiplied by the Gaussian
-    exp(−(s − p_t)²/2σ²). Gradients reach p_t only through the Gaussian. By default the weights are
-    not renormalized after the multiplication, as in Luong's code.
+    The window center is p_t = S·σ(v_pᵀ tanh(W_p h_t)), where S is the source length and h_t the
+    decoder state. The softmax weights are multiplied by the Gaussian exp(−(s − p_t)²/2σ²), through
+    which alone gradients reach p_t. By default the products are not renormalized, as in Luong's
+    code.
     """
 
     sigma: float = 0.0  # standard deviation of the Gaussian; 0: D/2, as in the paper
-    renormalize: bool = False  # divide the weights by their sum after the multiplication
+    renormalize: bool = False  # divide the weights by their sum after applying the Gaussian
 
     @classmethod
     def from_config(cls, attention: Config, score: Score, **fields: Any) -> "Alignment":
@@ -225,7 +227,8 @@ class LocalPredictive(Local):
 class Hard(Global):
     """Hard attention (Xu 2015 §4.1): the context is the value of a single source position.
 
-    In training the position is sampled, s_t ~ Categorical(α_t); otherwise it is the argmax of α_t.
+    In training the position s_t is sampled from the attention weights α_t of global attention;
+    otherwise it is their argmax.
     For a random half of the training sentences, the context is the expectation Σ_s α_t(s) h̄_s
     instead. Training sows two values per target position in the collection "reinforce": the entropy
     of α_t, and log α_t(s_t), which is 0 in sentences that use the expectation.

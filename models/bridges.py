@@ -24,11 +24,11 @@ class Copy(nn.Module):
 
 
 class Dense(nn.Module):
-    """Compute each initial decoder state as tanh(W · final state of an encoder layer).
+    """Compute initial decoder states as tanh(W · final encoder state), with one W per layer.
 
     The encoder and the decoder may differ in depth and width: decoder layers above the encoder's
-    depth read the encoder's top layer. With one layer on each side this is h_0 = tanh(V c) of
-    Cho 2014.
+    depth read the encoder's top layer. With one encoder and one decoder layer this is
+    h_0 = tanh(V c) of Cho 2014.
     """
 
     layers: int
@@ -53,7 +53,7 @@ class Dense(nn.Module):
 
 
 class Backward(Dense):
-    """Compute s_0 = tanh(W ←h_1) from the backward direction only (Bahdanau 2015 A.2.2)."""
+    """Compute the decoder state s_0 = tanh(W ←h_1) from backward encoder states (Bahdanau 2015)."""
 
     def read(self, carry: Carry) -> Float[Array, "b k"]:
         return jnp.concatenate([jnp.split(state, 2, axis=-1)[1] for state in carry], axis=-1)

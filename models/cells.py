@@ -1,10 +1,10 @@
 """Recurrent cells, as defined in their papers.
 
 A cell reads up to two inputs per time step. The input x is known for all time steps before the loop
-starts, so models/scan.py computes W x for all of them at once. The input `fed` is computed inside
-the loop (the output of the layer below, a context vector, input feeding), so it is concatenated
-with the hidden state for a single matrix product. A carry is a tuple whose last entry is the hidden
-state h.
+starts, so models/scan.py computes its product with the matrix W for all time steps at once. The
+input `fed` is computed inside the loop (the output of the layer below, a context vector, input
+feeding), so it is concatenated with the hidden state for a single matrix product. A carry, the
+state between two time steps, is a tuple whose last entry is the hidden state h.
 """
 
 import flax.linen as nn
@@ -37,7 +37,7 @@ class Cell(nn.Module):
         return self.cast((jnp.zeros((batch, self.features)),) * self.states)
 
     def cast(self, carry: Carry) -> Carry:
-        """Cast h to the compute dtype and the LSTM's cell state C to float32."""
+        """Cast the hidden state h to the compute dtype, and the LSTM's cell state C to float32."""
         *cells, h = carry
         return (*(c.astype(jnp.float32) for c in cells), h.astype(self.dtype))
 
@@ -51,7 +51,7 @@ class Cell(nn.Module):
     def project_input(
         self, x: Float[Array, "b i"] | None, fed: Float[Array, "b j"] | None
     ) -> tuple[Float[Array, "_ c"], Float[Array, "_ c"], Float[Array, "_ c"]]:
-        """Return W x + b, the rows of W that multiply `fed`, and U."""
+        """Return W x + b, the rows of the input matrix W that multiply `fed`, and the matrix U."""
         x_width, fed_width = (0 if part is None else part.shape[-1] for part in (x, fed))
         init, columns = self.initializers, self.gates * self.features
         W = self.param("W", in_blocks(init.kernel, self.gates), (x_width + fed_width, columns))
@@ -73,7 +73,7 @@ def _product(
     W: Float[Array, "j c"],
     U: Float[Array, "h c"],
 ) -> Float[Array, "b c"]:
-    """Compute W fed + U h as one matrix product."""
+    """Compute W fed + U h as one matrix product; without `fed`, compute U h."""
     if fed is None:
         return h @ U
     return jnp.concatenate([fed.astype(h.dtype), h], axis=-1) @ jnp.concatenate([W, U])
@@ -93,7 +93,8 @@ class Elman(Cell):
 class LSTM(Cell):
     """LSTM cell with forget gate and without peephole connections.
 
-    f, i, o = σ(W x + U h + b); C̃ = tanh(W x + U h + b); C = f·C + i·C̃; h = o·tanh(C).
+    f, i, o = σ(W x + U h + b); C̃ = tanh(W x + U h + b); C = f·C + i·C̃; h = o·tanh(C). The gates
+    f, i and o and the candidate C̃ each use a different block of columns of W, U and b.
     """
 
     gates = 4
@@ -113,8 +114,8 @@ class GRU(Cell):
     """GRU cell without biases (Cho 2014).
 
     z, r = σ(W x + U h); h̃ = tanh(W x + U (r·h)); h = (1−z)·h + z·h̃. The reset gate r is applied
-    before the matrix product, and z = 1 selects the new state. In Flax's GRUCell and in cuDNN, r is
-    applied after the product and z = 1 keeps the old state.
+    before the product with U, and the update gate z = 1 selects the new state h̃. In Flax's GRUCell
+    and in cuDNN, r is applied after the product with U, and z = 1 keeps the old state h.
     """
 
     gates = 3

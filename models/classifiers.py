@@ -18,8 +18,8 @@ from models.recurrent import Stack
 class SelfAttention(nn.Module):
     """Self-attentive sentence embedding with r attention hops (Lin 2017 eqs. 6 and 7).
 
-    A = softmax(W_2 tanh(W_1 Hᵀ)), M = A H. A hop is one row of A: one set of attention weights over
-    the tokens.
+    A = softmax(W_2 tanh(W_1 Hᵀ)), M = A H, where H has one row (state) per token. A hop is one row
+    of A: one set of attention weights over the tokens.
     """
 
     hops: int  # r, the number of hops
@@ -43,7 +43,7 @@ class SelfAttention(nn.Module):
 class ContextAttention(nn.Module):
     """Attention with a learned context vector u as its query (Yang 2016 eqs. 5 to 7).
 
-    u_t = tanh(W h_t + b), α_t = softmax_t(u_tᵀ u), s = Σ_t α_t h_t.
+    For the states h_t: u_t = tanh(W h_t + b), α_t = softmax_t(u_tᵀ u), s = Σ_t α_t h_t.
     """
 
     features: int
@@ -64,13 +64,13 @@ class ContextAttention(nn.Module):
 
 
 class Sentence(nn.Module):
-    """Sentence classifier that pools the states of a bidirectional stack into one vector."""
+    """Classifier that pools the states of a bidirectional recurrent stack into one vector."""
 
     embed: Embed
     stack: Stack
     pooling: str
     attention: SelfAttention
-    hidden: int
+    hidden: int  # width of the hidden layer before the output layer; 0: no hidden layer
     classes: int
     dropout: float
     initializers: Initializers = XAVIER
@@ -122,7 +122,7 @@ def _max(
 def _last(
     model: "Sentence", states: Float[Array, "b t h"], mask: Bool[Array, "b t"], last: Array
 ) -> Pooled:
-    """Return the concatenated final states of both directions."""
+    """Return the final states of both directions, which the stack has concatenated."""
     return last, {}
 
 
@@ -137,7 +137,7 @@ POOLINGS: dict[str, Callable[..., Pooled]] = {
 class HAN(nn.Module):
     """Hierarchical attention network for document classification (Yang 2016).
 
-    It attends to the words of each sentence, and then to the sentences of the document.
+    The network attends to the words of each sentence, and then to the sentences of the document.
     """
 
     embed: Embed

@@ -32,7 +32,7 @@ class RecurrentState:
 
     carries: tuple[Carry, ...]
     t: Int[Array, " r"]  # number of tokens generated so far
-    feed: Float[Array, "r h"] | None = None  # with input feeding: h̃ of the last time step
+    feed: Float[Array, "r h"] | None = None  # attentional state h̃_{t−1}, if it is an input
 
 
 class Maxout(nn.Module):
@@ -118,7 +118,8 @@ class PlainDecoder(nn.Module):
 class ChoDecoder(PlainDecoder):
     """Decoder that reads the final encoder state c at every time step (Cho 2014 §2.2).
 
-    h_t = f(h_{t−1}, y_{t−1}, c), followed by a maxout layer over (h_t, y_{t−1}, c).
+    h_t = f(h_{t−1}, y_{t−1}, c), followed by a maxout layer over (h_t, y_{t−1}, c), where h_t is
+    the decoder state and y_{t−1} the embedding of the previous target token.
     """
 
     readout: Maxout
@@ -156,7 +157,8 @@ class ChoDecoder(PlainDecoder):
 class BahdanauDecoder(PlainDecoder):
     """Decoder with attention before the recurrent step (Bahdanau 2015 §3.1, A.2.2).
 
-    s_{i−1} → α_i → c_i → s_i, followed by a maxout layer over (s_i, y_{i−1}, c_i).
+    The previous state s_{i−1} gives attention weights α_i, a context vector c_i and the state s_i.
+    A maxout layer over (s_i, y_{i−1}, c_i) follows; y_{i−1} embeds the previous target token.
     """
 
     attention: Alignment
@@ -220,9 +222,10 @@ class BahdanauDecoder(PlainDecoder):
 class LuongDecoder(PlainDecoder):
     """Decoder with attention after the recurrent step (Luong 2015 §3).
 
-    h_t → a_t → c_t → h̃_t = tanh(W_c [c_t; h_t]) (eq. 5). With input feeding (§3.3), h̃_{t−1} is
-    concatenated with the input of time step t, so attention is computed inside the loop over time
-    steps. Without it, attention is computed for all positions at once.
+    The state h_t gives attention weights a_t, a context vector c_t and the attentional state
+    h̃_t = tanh(W_c [c_t; h_t]) (eq. 5). With input feeding (§3.3), h̃_{t−1} is concatenated with
+    the input of time step t, so attention is computed inside the loop over time steps. Without
+    input feeding, attention is computed for all positions at once.
     """
 
     attention: Alignment
@@ -233,7 +236,7 @@ class LuongDecoder(PlainDecoder):
     def from_config(cls, model: Config, embed: Embed, stack: Stack) -> "PlainDecoder":
         attention = make_alignment(model, stack.initializers, stack.dtype)
         init = stack.initializers.kernel
-        if model.attention.key_value == "zero":  # W_c initially ignores the key half of c_t
+        if model.attention.key_value == "zero":  # W_c initially ignores the keys in c_t
             init = with_zeros(init, rows=slice(memory_width(model) // 2))
         return cls(embed, stack, attention, model.attention.input_feeding, init)
 

@@ -19,7 +19,7 @@ class Embed(nn.Module):
     The gradient of a frequent token is a sum of thousands of numbers, for which bfloat16 is not
     precise enough. A scatter-add computes the gradient, except for small vocabularies on GPUs: a
     GPU performs the additions to one row sequentially, so a matrix product with one-hot vectors is
-    faster there.
+    faster if there are few rows.
     """
 
     num_embeddings: int

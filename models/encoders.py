@@ -18,7 +18,7 @@ class RecurrentMemory:
 
     carries: tuple[Carry, ...]  # initial carries of the decoder's layers
     summary: Float[Array, "b k"]  # final hidden state of the encoder, c in Cho 2014
-    source: Any  # the attention `Source`; None without attention
+    source: Any  # keys, values and mask (`attention.Source`); None without attention
 
     def by_sentence(self, x: Shaped[Array, "r ..."]) -> Shaped[Array, "b k ..."]:
         """Reshape an array with one row per hypothesis to [sentence, hypothesis, ...]."""
@@ -29,8 +29,8 @@ class RecurrentEncoder(nn.Module):
     """Token embedding followed by a stack of recurrent layers.
 
     For a reversed source (Sutskever 2014), the stack reads the tokens from the end. Each state
-    stays at the position of its token, so attention windows, word alignments and plots need no
-    change.
+    stays at the position of its token, so attention windows, word alignments and plots are the same
+    as for a source that is not reversed.
     """
 
     embed: Embed

@@ -10,7 +10,7 @@ from jax.nn.initializers import Initializer
 
 
 class Initializers(NamedTuple):
-    """One initializer per kind of parameter; most papers use the same for all kinds."""
+    """One initializer per kind of parameter; most papers use one initializer for all kinds."""
 
     kernel: Initializer  # input and output matrices
     recurrent: Initializer  # matrices that multiply the hidden state
@@ -64,7 +64,7 @@ def make_initializers(name: str, scale: float) -> Initializers:
 
 
 def in_blocks(init: Initializer, blocks: int) -> Initializer:
-    """Initialize equal blocks of columns (one per gate) independently of each other."""
+    """Initialize equal blocks of a matrix's columns (one per gate) independently of each other."""
 
     def blockwise(key, shape, dtype=None, out_sharding=None):
         block = (shape[0], shape[1] // blocks)
@@ -75,7 +75,7 @@ def in_blocks(init: Initializer, blocks: int) -> Initializer:
 
 
 def with_zeros(init: Initializer, rows: slice) -> Initializer:
-    """Initialize the given rows with zeros and the other rows with `init` (Mino 2017)."""
+    """Initialize the given rows of a matrix with zeros, the others with `init` (Mino 2017)."""
 
     def partly_zero(key, shape, dtype=None, out_sharding=None):
         return init(key, shape, dtype).at[rows].set(0)

@@ -29,11 +29,11 @@ FLASH_FROM = 64
 class LayerShape:
     """Hyperparameters that all layers of a Transformer share."""
 
-    features: int  # d_model
-    heads: int  # h
+    features: int  # d_model, the width of every layer's input and output
+    heads: int  # h, the number of attention heads
     key_features: int  # d_k, the key width of one head
-    feed_forward: int  # d_ff
-    pre_norm: bool
+    feed_forward: int  # d_ff, the hidden width of the feed-forward network
+    pre_norm: bool  # whether layer normalization precedes each sublayer, instead of following it
     dropout: float
     attention_dropout: float
     dtype: DTypeLike
@@ -46,7 +46,8 @@ class LayerShape:
 class MultiHeadAttention(nn.Module):
     """Multi-head attention (Vaswani 2017 §3.2.2).
 
-    Concat(head_1, …, head_h) W_O, where head_i = softmax(Q W_Q (K W_K)ᵀ / √d_k) V W_V.
+    Concat(head_1, …, head_h) W_O, where head_i = softmax(Q W_Qⁱ (K W_Kⁱ)ᵀ / √d_k) V W_Vⁱ. The
+    layers W_Q, W_K and W_V contain the matrices of all heads i side by side.
     """
 
     shape: LayerShape
@@ -77,7 +78,7 @@ class MultiHeadAttention(nn.Module):
         With `causal`, a position attends only to itself and to earlier positions. The attention
         weights are returned if `weights` is set, and sown if the collection "attention" is mutable.
         Neither changes the output, because the weights are computed in addition to the fused
-        attention. Only attention dropout disables the fused attention.
+        attention of `attend`, which is used unless attention dropout is applied.
         """
         query, (keys, values) = self._heads(self.W_Q(x)), keys_values
         sown = self.is_mutable_collection("attention") and not self.is_initializing()
@@ -107,7 +108,7 @@ class MultiHeadAttention(nn.Module):
         cached tokens that belong to the prefix of each hypothesis. `seen` is true for these tokens.
         """
         update = jax.lax.dynamic_update_index_in_dim
-        new = (x.swapaxes(1, 2) for x in self.keys_values(x))  # [b, h, n, ·]
+        new = (x.swapaxes(1, 2) for x in self.keys_values(x))  # [batch, head, hypothesis, width]
         cache = tuple(update(old, x, t, axis=2) for old, x in zip(cache, new, strict=True))
         keys, values = (x.reshape(*x.shape[:2], -1, x.shape[-1]) for x in cache)
         query, scale = self._heads(self.W_Q(x)), 1 / math.sqrt(keys.shape[-1])
@@ -127,10 +128,10 @@ def attend(
     lengths: Int[Array, " b"] | None,
     causal: bool,
 ) -> Float[Array, "b t h v"]:
-    """Compute softmax(Q Kᵀ / √d_k) V (eq. 1) with the fastest implementation for the device."""
+    """Compute softmax(Q Kᵀ / √d_k) V (Vaswani 2017 eq. 1), as fast as the device allows."""
     scale = 1 / math.sqrt(keys.shape[-1])
     if lengths is not None:
-        # Padding rows attend to one position, because cuDNN's gradient of an empty row is NaN.
+        # Rows without source tokens attend to one position: else cuDNN's gradient is NaN.
         lengths = jnp.maximum(lengths, 1)
     # dot_product_attention requires d_k = d_v; padding with zeros does not change the products.
     missing = values.shape[-1] - keys.shape[-1]
@@ -163,7 +164,7 @@ def attention_weights(
     lengths: Int[Array, " b"] | None,
     causal: bool,
 ) -> Float[Array, "b h t s"]:
-    """Compute the attention weights of all heads (eq. 1 without the product with V)."""
+    """Compute the attention weights softmax(Q Kᵀ / √d_k) of all heads (Vaswani 2017 eq. 1)."""
     scores = jnp.einsum("bthk,bshk->bhts", query, keys, preferred_element_type=jnp.float32)
     t, s = scores.shape[-2:]
     mask = jnp.tri(t, s, dtype=bool) if causal else jnp.ones((t, s), bool)

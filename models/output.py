@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 
 class Output(nn.Module):
-    """The output matrix W_s, with one column per token of the vocabulary."""
+    """The output projection, a matrix `kernel` with one column per token of the vocabulary."""
 
     features: int
     size: int
@@ -19,6 +19,6 @@ class Output(nn.Module):
 
 
 def logits(features: Float[Array, "*b d"], kernel: Float[Array, "d v"]) -> Float[Array, "*b v"]:
-    """Compute logits in float32; bfloat16 could round the largest logits to the same value."""
+    """Multiply features by the output matrix in float32; bfloat16 could make logits equal."""
     kernel = kernel.astype(features.dtype)
     return jnp.einsum("...d,dv->...v", features, kernel, preferred_element_type=jnp.float32)

@@ -39,7 +39,7 @@ class Reader(nn.Module):
 
 
 class AttentionSum(Reader):
-    """Attention sum reader: s = softmax(D q), where q is the final query state (Kadlec 2016)."""
+    """Attention sum reader: s = softmax(passage states · final query state) (Kadlec 2016)."""
 
     def __call__(
         self, passage: Int[Array, "b n"], query: Int[Array, "b m"], deterministic: bool = True
@@ -51,10 +51,11 @@ class AttentionSum(Reader):
 
 
 class AttentionOverAttention(Reader):
-    """Attention-over-attention reader: s = αᵀβ over the scores M = D Qᵀ (Cui 2017 eqs. 5 to 9).
+    """Attention-over-attention reader: s = αᵀβ (Cui 2017 eqs. 5 to 9).
 
-    α is a softmax over the passage for every query word. β is the importance of each query word: a
-    softmax over the query for every passage word, averaged over the passage.
+    Both use the scores D Qᵀ of passage states D and query states Q. α is a softmax over the passage
+    for every query word. β is the importance of each query word: a softmax over the query for every
+    passage word, averaged over the passage.
     """
 
     def __call__(
@@ -70,8 +71,8 @@ class AttentionOverAttention(Reader):
         query_weights = masked_softmax(scores.swapaxes(1, 2), (query > 0)[:, None])
         length = jnp.maximum(real.sum(axis=-1), 1)
         beta = jnp.sum(query_weights, axis=1, where=real.swapaxes(1, 2)) / length
-        # Use an elementwise product and a sum, because a matrix product could compute these
-        # probabilities with a lower precision.
+        # Use an elementwise product and a sum, because a matrix product could compute the weights s
+        # with a lower precision.
         return jnp.sum(alpha * beta[..., None], axis=1), {"alpha": alpha, "beta": beta}
 
 

@@ -45,9 +45,10 @@ def run_both_ways(
     mask: Bool[Array, "b t"],
     carry: tuple[Float[Array, "b h"], ...],
 ) -> tuple[Float[Array, "b t 2*h"], tuple[Float[Array, "b 2*h"], ...]]:
-    """Run two cells, the second one in reverse, and concatenate their outputs and carries.
+    """Run two cells, the second one in reverse; concatenate their outputs and final carries.
 
-    Both cells run in the same loop, so each time step computes one batched product for both.
+    Both cells run in the same loop, so each time step computes one batched matrix product for both
+    cells.
     """
     if forward.is_initializing():
         for cell in (forward, backward):
@@ -136,7 +137,7 @@ class Stack(nn.Module):
         fed: Float[Array, "b j"] | None = None,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b h"], tuple[Carry, ...]]:
-        """Compute one time step of all layers; the first layer reads x and `fed`."""
+        """Compute one time step of all layers; the first reads x and `fed`, such as a context."""
 
         def drop(part: Array) -> Array:
             return self.drop(part, deterministic=deterministic)

@@ -59,7 +59,7 @@ def scan(
 ) -> tuple[Any, Any]:
     """Return the same results as `jax.lax.scan(step, carry, xs, reverse=reverse)`."""
     x = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
-    with jax.disable_jit():  # inlines jitted functions such as jnp.einsum
+    with jax.disable_jit():  # inlines jitted functions such as jnp.einsum in the jaxpr
         traced, shapes = jax.make_jaxpr(step, return_shape=True)(carry, x)
     given, returned = jax.tree.structure((carry, shapes[0])).children()
     if given != returned:
@@ -158,7 +158,7 @@ def _split(jaxpr: core.Jaxpr, carries: int) -> tuple[core.Jaxpr, core.Jaxpr, cor
 
 
 def _variables(operands: list[Any]) -> list[core.Var]:
-    """Return the distinct variables among the operands, without literals."""
+    """Return the distinct variables among the operands of equations, without literals."""
     return list(dict.fromkeys(x for x in operands if isinstance(x, core.Var)))
 
 
@@ -228,7 +228,7 @@ def _step(
     inputs: list[Array],
     slots: list[Array | None],
 ) -> tuple[list[Array], tuple[list[Array], list[Array | None]]]:
-    """Evaluate the loop body; return the next carry, the outputs and the xₜ to be stored."""
+    """Evaluate the loop body; return next carry, outputs and the xₜ of operations with a slot."""
     values = dict(zip(body.invars, [*shared, *carry, *inputs], strict=True))
     stored: list[Array | None] = [None] * len(slots)
     for i, (equation, linear, slot) in enumerate(zip(body.eqns, linears, slots, strict=True)):
@@ -249,18 +249,18 @@ class Linear(NamedTuple):
     """Product of xₜ with a shared matrix W, or sum of xₜ and a shared bias W."""
 
     equation: core.JaxprEqn
-    side: int  # index of W among the two operands
+    side: int  # index of W (0 or 1) among the two operands of the equation
 
     W = property(lambda self: self.equation.invars[self.side])
     x = property(lambda self: self.equation.invars[1 - self.side])
     is_bias = property(lambda self: self.equation.primitive is primitives.add_p)
 
     def slot(self, length: int) -> Array:
-        """Return zeros with the shape of all gₜ, in the dtype of xₜ."""
+        """Return zeros with the shape [time, ...] of all gradients gₜ, in the dtype of xₜ."""
         return jnp.zeros((length, *_shape(self.equation.outvars[0]).shape), _shape(self.x).dtype)
 
     def perform(self, x: Array, W: Array, slot: Array) -> Array:
-        """Perform the operation; its gradient is passed to xₜ and the slot, but not to W."""
+        """Return xₜ W or xₜ + W; pass the gradient of the result to xₜ and the slot, not to W."""
 
         def forward(x: Array, W: Array, slot: Array) -> tuple[Array, Array]:
             operands = (W, x) if self.side == 0 else (x, W)
@@ -278,9 +278,9 @@ class Linear(NamedTuple):
         return operation(x, W, slot)
 
     def gradient(self, xs: Array | None, gs: Array, W: Array) -> Array:
-        """Compute dW from every xₜ and gₜ."""
+        """Compute the gradient of W from the xₜ and result gradients gₜ of all time steps."""
         if xs is None:
-            # W is a bias. bfloat16 is not precise enough to sum thousands of numbers.
+            # W is a bias. Sum all gₜ in float32: bfloat16 is not precise enough for long sums.
             summed = [0] + [1 + axis for axis, size in enumerate(W.shape) if size == 1]
             return jnp.sum(gs, summed, dtype=jnp.float32).reshape(W.shape).astype(W.dtype)
         multiply_all = jax.vmap(self._multiply, in_axes=(0, None))

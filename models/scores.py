@@ -65,21 +65,21 @@ def _products(query: Float[Array, "b t d"], keys: Keys) -> Logits:
 
 
 class Dot(Score):
-    """Dot product score: h_tᵀ h̄_s."""
+    """Dot product score of decoder state h_t and encoder state h̄_s: h_tᵀ h̄_s."""
 
     def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
         return _products(query, keys)
 
 
 class ScaledDot(Score):
-    """Scaled dot product score: h_tᵀ h̄_s / √d (Vaswani 2017 eq. 1)."""
+    """Scaled dot product score: h_tᵀ h̄_s / √d, where d is the key width (Vaswani 2017 eq. 1)."""
 
     def __call__(self, query: Query, keys: Keys, positions: Positions) -> Logits:
         return _products(query, keys) / math.sqrt(keys.shape[-1])
 
 
 class General(Score):
-    """General (bilinear) score: h_tᵀ W_a h̄_s."""
+    """General (bilinear) score with a learned matrix W_a: h_tᵀ W_a h̄_s."""
 
     @nn.compact
     def keys(self, states: Float[Array, "b s k"]) -> Float[Array, "b s d"]:
@@ -93,7 +93,8 @@ class General(Score):
 class Concat(Score):
     """Concat (additive) score: v_aᵀ tanh(W_a [h_t; h̄_s]).
 
-    W_a is stored as two blocks, which are W_a and U_a in Bahdanau 2015.
+    W_a is stored as two blocks, one for the decoder state h_t and one for the encoder state h̄_s.
+    Bahdanau 2015 calls these blocks W_a and U_a.
     """
 
     def setup(self) -> None:

@@ -43,10 +43,10 @@ class Seq2Seq(nn.Module):
         deterministic: bool = True,
         attention: bool = False,
     ) -> tuple[Float[Array, "b t h"], Float[Array, "b t s"] | None]:
-        """Read whole target sentences (teacher forcing).
+        """Run the decoder on whole target sentences (teacher forcing).
 
-        Return the features at every position, which predict the next token, and the attention
-        weights if `attention` is set.
+        Return the decoder features at every position, which predict the next token, and the
+        attention weights if `attention` is set.
         """
         features, weights = self.decoder.decode(memory, tokens, deterministic)
         features = self.drop(features, deterministic=deterministic)
@@ -72,7 +72,7 @@ class Seq2Seq(nn.Module):
         return logits(features, self.output.kernel), state, weights if attention else None
 
     def output_kernel(self) -> Float[Array, "h v"]:
-        """Return the output matrix, with one column per target token."""
+        """Return the kernel of the output projection, with one column per target token."""
         return self.output.kernel
 
     def __call__(

@@ -46,7 +46,7 @@ class Inputs(nn.Module):
         self, inputs: Mapping[str, Array], mask: Bool[Array, "b t"]
     ) -> Float[Array, "b t i"]:
         parts = []
-        for name in sorted(inputs):  # the order that jit also uses for dictionaries
+        for name in sorted(inputs):  # jit also sorts the names of a dictionary
             values = inputs[name]
             if name == "characters":
                 make = Characters(self.sizes[name], self.small_embedding, self.dtype, name=name)
@@ -56,7 +56,7 @@ class Inputs(nn.Module):
                 parts.append(Embed(self.sizes[name], width, dtype=self.dtype, name=name)(values))
             else:
                 parts.append(values.astype(self.dtype))
-        return jnp.concatenate(parts, axis=-1) * mask[..., None]  # padding is zero
+        return jnp.concatenate(parts, axis=-1) * mask[..., None]  # zeros at padding positions
 
 
 class Windows(nn.Module):
@@ -67,7 +67,7 @@ class Windows(nn.Module):
     """
 
     features: int
-    windows: Sequence[int]  # w of each layer; 0: no window
+    windows: Sequence[int]  # w of each layer; 0: the layer reads only x_t
     dropout: float = 0.0
     initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
@@ -89,7 +89,7 @@ class Windows(nn.Module):
 class Delayed(nn.Module):
     """Unidirectional network that labels a time step after reading `delay` further time steps.
 
-    Beyond the end of the sequence it reads zeros.
+    Beyond the end of the sequence, the network reads zeros.
     """
 
     stack: Stack
@@ -110,8 +110,8 @@ class Delayed(nn.Module):
 class Bidirectional(nn.Module):
     """Bidirectional recurrent network (BRNN): the output layer reads the states of both directions.
 
-    With one layer the directions do not interact, as in the paper; a second layer reads the outputs
-    of both.
+    With one layer the directions do not interact, as in Schuster & Paliwal 1997; a second layer
+    reads the outputs of both directions.
     """
 
     stack: Stack
@@ -146,8 +146,8 @@ class Tagger(nn.Module):
 class Merged(nn.Module):
     """Two taggers without shared parameters; outputs have shape [2, batch, time step, output].
 
-    As in the paper, the prediction is the mean of both outputs. For logits this is the (normalized)
-    geometric mean of the two distributions.
+    The prediction is the mean of both outputs, as in Schuster & Paliwal 1997. The mean of logits is
+    the (normalized) geometric mean of the two distributions.
     """
 
     forward: Tagger

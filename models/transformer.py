@@ -1,4 +1,6 @@
-"""The Transformer (Vaswani 2017), with the same four methods as the recurrent models.
+"""The Transformer, with the same four methods as the recurrent models.
+
+Sections (§) in this module refer to Vaswani 2017.
 
 Decoding computes source keys and values once per sentence, and target keys and values once per
 token (KV cache). Hypotheses are batched along the target-position axis, so that the hypotheses of a
@@ -25,7 +27,7 @@ from models.output import Output, logits
 
 
 class FeedForward(nn.Module):
-    """Position-wise feed-forward network: max(0, x W_1 + b_1) W_2 + b_2 (eq. 2)."""
+    """Position-wise feed-forward network: max(0, x W_1 + b_1) W_2 + b_2 (§3.3)."""
 
     shape: LayerShape
 
@@ -51,13 +53,13 @@ class Residual(nn.Module):
         self.drop = nn.Dropout(self.shape.dropout)
 
     def enter(self, x: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
-        """Return the input of the sublayer."""
+        """Return the input of the sublayer: x, normalized if `pre_norm`."""
         return self.norm(x) if self.shape.pre_norm else x
 
     def leave(
         self, x: Float[Array, "b t d"], y: Float[Array, "b t d"], deterministic: bool
     ) -> Float[Array, "b t d"]:
-        """Add the sublayer's output y to its input x."""
+        """Add the sublayer's output y to the residual x; normalize the sum unless `pre_norm`."""
         x = x + self.drop(y, deterministic=deterministic)
         return x if self.shape.pre_norm else self.norm(x)
 
@@ -188,7 +190,7 @@ class TransformerMemory:
     """Encoded batch of source sentences."""
 
     source: Any  # the cross-attention KeysValues of each decoder layer
-    lengths: Int[Array, " b"]
+    lengths: Int[Array, " b"]  # number of tokens of each source sentence, including </s>
 
 
 @struct.dataclass
@@ -247,10 +249,10 @@ class Transformer(nn.Module):
         deterministic: bool = True,
         attention: bool = False,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b t s"] | None]:
-        """Read whole target sentences (teacher forcing).
+        """Run the decoder on whole target sentences (teacher forcing).
 
-        Return the features at every position, which predict the next token, and the attention
-        weights if `attention` is set.
+        Return the decoder features at every position, which predict the next token, and the
+        attention weights if `attention` is set.
         """
 
         def body(layer: DecoderLayer, x: Array, source: KeysValues) -> tuple[Array, Any]:
@@ -286,7 +288,7 @@ class Transformer(nn.Module):
         attention: bool = False,
     ) -> tuple[Float[Array, "r v"], TransformerState, Float[Array, "r s"] | None]:
         """Read one token per hypothesis; return logits, the new state and attention weights."""
-        shape = len(memory.lengths), len(tokens) // len(memory.lengths)  # sentences, hypotheses
+        shape = len(memory.lengths), len(tokens) // len(memory.lengths)  # sentences, beam width
         t, (rows, length) = state.t[0], state.slots.shape
         slot = (jnp.arange(rows) % shape[1])[:, None]
         slots = jax.lax.dynamic_update_slice_in_dim(state.slots, slot, t, axis=1)
@@ -315,7 +317,7 @@ class Transformer(nn.Module):
         return logits(features, self.output_kernel()), state, summary
 
     def output_kernel(self) -> Float[Array, "d v"]:
-        """Return the output matrix, with one column per target token."""
+        """Return the kernel of the output projection, with one column per target token."""
         return self.target_embed.embedding.T if self.output is None else self.output.kernel
 
     def _embed(
@@ -330,7 +332,7 @@ class Transformer(nn.Module):
         if self.positions is None:
             encoded = sinusoids(positions, features).astype(self.shape.dtype)
         else:
-            # Positions beyond the table use its last entry; a lookup out of bounds returns NaN.
+            # Positions beyond the embedding table use its last entry: jnp.take would return NaN.
             last = self.positions.num_embeddings - 1
             encoded = self.positions(jnp.minimum(positions, last))
         x = embed(tokens) * jnp.asarray(math.sqrt(features), self.shape.dtype)

@@ -39,7 +39,7 @@ class Cloze(Task):
         key: Key[Array, ""] | None = None,
         averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
-        """Return −log p(answer) (Cui 2017 eq. 11) and accuracy, summed over questions."""
+        """Return sums over questions: −log p(answer) (Cui 2017 eq. 11) and correct answers."""
         p, _ = self._probabilities(params, batch, key)
         answer = jnp.maximum(batch["answer"] - 1, 0)
         p_answer = jnp.take_along_axis(p, answer[:, None], axis=1)[:, 0]
@@ -51,7 +51,7 @@ class Cloze(Task):
         return sums | {"examples": sums["count"]}
 
     def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
-        """Return the most probable candidate, its probability and the attention weights.
+        """Return the number of the most probable candidate, its probability and attention weights.
 
         Candidates are numbered from 1, because 0 is padding.
         """
@@ -63,7 +63,8 @@ class Cloze(Task):
     ) -> tuple[Float[Array, "b k"], dict[str, Array]]:
         """Return the probability of each candidate, and a dictionary of attention weights.
 
-        The probability of a candidate is the sum of the attention weights s over its occurrences.
+        The probability of a candidate is the sum of the attention weights s over its occurrences in
+        the passage.
         """
         texts, rngs = (batch["passage"], batch["query"]), {}
         if key is not None:

@@ -56,9 +56,9 @@ class Labelling(Task):
     ) -> dict[str, Array]:
         """Return the loss and metrics of a batch, summed over time steps.
 
-        In training, the loss of merged networks is the sum of their separate losses, so that the
-        gradient of each network is independent of the other. In evaluation it is the loss of their
-        mean output.
+        In training, the loss of two merged networks is the sum of their separate losses, so that
+        the gradient of one network is independent of the other network. In evaluation, the loss is
+        that of the mean output of both networks.
         """
         inputs, mask, label = self._inputs(batch)
         outputs = self._outputs(params, inputs, mask, key)
@@ -69,7 +69,7 @@ class Labelling(Task):
         return summed(values, mask) | {"examples": jnp.sum(batch["length"] > 0, dtype=jnp.float32)}
 
     def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
-        """Return the predicted value, the best class or the note probabilities per time step."""
+        """Return the predicted value, class label or note probabilities of each time step."""
         inputs, mask, _ = self._inputs(batch)
         outputs = self._outputs(params, inputs, mask).mean(axis=0)
         if self.kind == "classes":
@@ -81,7 +81,7 @@ class Labelling(Task):
     ) -> tuple[dict[str, Array], Bool[Array, "b t"], Num[Array, "b t *o"]]:
         """Return the inputs of the model, the mask of time steps, and the labels."""
         label, length = batch["label"], batch["length"]
-        if self.kind == "notes":  # the label of a frame is the next frame; the last has no label
+        if self.kind == "notes":  # a frame's label is the next frame; the last has none
             inputs, label, length = {"x": label[:, :-1]}, label[:, 1:], length - 1
         else:
             inputs = {name: batch[name] for name in self._names}
@@ -99,14 +99,14 @@ class Labelling(Task):
         mask: Bool[Array, "b t"],
         key: Key[Array, ""] | None = None,
     ) -> Float[Array, "n b t o"]:
-        """Return the outputs of all n networks of the model."""
+        """Return the outputs of the n networks of the model: 2 if it merges two, otherwise 1."""
         rngs = {} if key is None else {"dropout": key}
         return self.model.apply({"params": params}, inputs, mask, key is None, rngs=rngs)
 
     def _values(
         self, outputs: Float[Array, "b t o"], label: Num[Array, "b t *o"]
     ) -> dict[str, Float[Array, "b t"] | Bool[Array, "b t"]]:
-        """Return the loss of each time step; for classes, also −log p and the accuracy."""
+        """Return the loss of each time step; all `class_values` if the targets are class labels."""
         if self.kind == "values":
             return {"loss": jnp.sum((outputs - label) ** 2, axis=-1)}
         if self.kind == "notes":  # −log p of a frame, summed over all notes

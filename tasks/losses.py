@@ -47,9 +47,10 @@ def cross_entropy(
 ) -> tuple[Float[Array, "b t"], dict[str, Float[Array, ""]]]:
     """Return −log p of each target token, and sums over the tokens that are not padding.
 
-    The sums are "loss" (with label smoothing), "nll" (−log p), "accuracy" (correct predictions),
-    "count" (tokens) and "examples" (sentences). Only "loss" has a gradient. Label smoothing mixes
-    the reference with the uniform distribution over the vocabulary.
+    `kernel` is the matrix of the output projection: logits = features · kernel. The sums are "loss"
+    (with label smoothing), "nll" (−log p), "accuracy" (number of correct predictions), "count"
+    (number of tokens) and "examples" (number of sentences). Only "loss" has a gradient. Label
+    smoothing mixes the reference with the uniform distribution over the vocabulary.
 
     To save memory, logits are computed for a chunk of target positions at a time, with at most
     `max_logits` logits per chunk (default: MAX_LOGITS per device). The forward pass also computes
@@ -89,7 +90,11 @@ def _in_chunks_forward(
     kernel: Float[Array, "d v"],
     target: Int[Array, "b t"],
 ) -> tuple[Any, tuple[Float[Array, "b t d"], Float[Array, "d v"]]]:
-    """Compute `_in_chunks` and the gradients of its loss with respect to features and kernel."""
+    """Forward rule of the custom gradient of `_in_chunks`.
+
+    Return the results of `_in_chunks`, and the gradients of its loss with respect to features and
+    kernel, which the backward rule only scales.
+    """
 
     def one_chunk(d_kernel: Array, slices: tuple[Array, Array]) -> tuple[Array, Any]:
         features, target = slices
@@ -151,7 +156,8 @@ def doubly_stochastic(
 ) -> Float[Array, ""]:
     """Return the doubly stochastic penalty Σ_i (1 − Σ_t α_ti)² (Xu 2015 §4.2.1).
 
-    It encourages the attention weights of every source token to sum to 1 over the target.
+    The penalty encourages the attention weights α_ti of every source position i to sum to 1 over
+    the target positions t.
     """
     coverage = jnp.sum(attention, axis=1, where=(target != PAD)[..., None])
     real = source_mask & (target != PAD).any(axis=1, keepdims=True)
@@ -159,9 +165,10 @@ def doubly_stochastic(
 
 
 def penalty(hops: Float[Array, "b r t"]) -> Float[Array, " b"]:
-    """Return the penalty ‖AAᵀ − I‖²_F of attention hops (Lin 2017 eq. 8).
+    """Return the penalty ‖AAᵀ − I‖²_F of the attention weights A (Lin 2017 eq. 8).
 
-    It encourages each hop to attend to few words, and different hops to different words.
+    A has one row per attention hop. The penalty encourages each hop to attend to few words, and
+    different hops to attend to different words.
     """
     products = jnp.einsum("brt,bqt->brq", hops, hops)
     return jnp.sum((products - jnp.eye(hops.shape[1])[None]) ** 2, axis=(1, 2))
@@ -178,7 +185,8 @@ def reinforce(
     """Return a loss whose gradient is the REINFORCE estimate with entropy bonus (Xu 2015 eq. 11).
 
     The advantage of a time step is log p of its target token plus `baseline`, the moving average of
-    −log p. The reward of a sample is the sum of the advantages of its time step and all later ones.
+    −log p. The reward of a sampled source position is the sum of the advantages of its time step
+    and all later time steps.
     """
     real = target != PAD
     advantage = jnp.where(real, baseline - nll, 0)

@@ -11,7 +11,7 @@ def make_task(config: Config, vocabularies: Path | None = None) -> Any:
     """Build the task of a config and prepare its corpus.
 
     If `vocabularies` is the vocabulary folder of a run, the task loads only these vocabularies: it
-    can decode or predict, but it has no examples.
+    can decode or predict, but has no training or evaluation examples.
     """
     return resolve(TASKS[config.task].task)(config, vocabularies)
 

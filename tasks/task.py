@@ -21,7 +21,7 @@ Predicted = tuple[dict[str, Array], dict[str, Array]]  # predictions and attenti
 
 
 def drop_words(words: Int[Array, "*b"], rate: float, key: Key[Array, ""]) -> Int[Array, "*b"]:
-    """Replace a random fraction of the words by <unk> (word dropout)."""
+    """Replace a random fraction `rate` of the word ids by <unk>, except padding (word dropout)."""
     dropped = jax.random.bernoulli(key, rate, words.shape) & (words != PAD)
     return jnp.where(dropped, UNK, words)
 
@@ -41,13 +41,13 @@ class Task:
         corpus = self.corpus(config.data)
         self.config = config
         self.prepared = corpus.prepare() if vocabularies is None else corpus.open(vocabularies)
-        self.data_name = self.prepared.folder.name  # ends in a digest of all settings and files
+        self.data_name = self.prepared.folder.name  # ends in a digest of corpus settings and files
 
     def save_vocabularies(self, folder: Path) -> None:
         """Copy the vocabularies to a folder, from which a task can be opened without its corpus."""
         self.prepared.copy_vocabularies(folder)
 
-    @functools.cache  # noqa: B019  (a task exists until its program ends)
+    @functools.cache  # noqa: B019  (a task exists until its program ends, so the cache may keep it)
     def split(self, name: str) -> tuple[Split, list[Bucket], Any]:
         """Return the examples of a split, its buckets, and the bucket index of every example."""
         data, split = self.config.data, self.prepared.split(name)

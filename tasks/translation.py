@@ -28,7 +28,7 @@ class Translation(Task):
 
     corpus = TranslationCorpus
     counted = "tokens"
-    averages = ("nll",)  # the REINFORCE baseline of hard attention
+    averages = ("nll",)  # mean −log p, the REINFORCE baseline of hard attention
 
     def __init__(self, config: Config, vocabularies: Path | None = None):
         super().__init__(config, vocabularies)
@@ -138,6 +138,6 @@ def shift_right(target: Int[Array, "b t"]) -> Int[Array, "b t"]:
 
 
 def _sown(collection: dict, shape: tuple[int, ...]) -> dict[str, Array]:
-    """Return the values that the attention module has sown by name, with the given shape."""
+    """Return the values that the attention module has sown, by name, reshaped to `shape`."""
     flat: Any = traverse_util.flatten_dict(collection)
     return {path[-1]: values[0].reshape(shape) for path, values in flat.items()}

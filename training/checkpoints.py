@@ -44,7 +44,7 @@ class Checkpoints:
     """
 
     def __init__(self, workdir: Path, keep: int = 1, every: int = 1, read_only: bool = False):
-        """Open the folder, or create it unless `read_only`.
+        """Open the folder of checkpoints, or create it unless `read_only`.
 
         Saving deletes all checkpoints except the best, the latest two, and the latest `keep` whose
         step is a multiple of `every`, the interval between evaluations.
@@ -61,7 +61,7 @@ class Checkpoints:
             preservation_policy=self._policy,
             read_only=read_only,
             create=not read_only,
-            cleanup_tmp_directories=not read_only,  # left by a killed run
+            cleanup_tmp_directories=not read_only,  # unfinished checkpoints of a killed run
         )
         verbosity = absl.logging.get_verbosity()
         if read_only:  # Orbax warns about the options of every folder that is opened read-only
@@ -96,7 +96,7 @@ class Checkpoints:
         )
         try:
             self._manager.save(int(state.step), args=args)
-        except Exception as error:  # of this save, or of the previous one in the background
+        except Exception as error:  # of this save, or of the previous save in the background
             raise self._not_written(error) from error
 
     def restore(self, like: TrainState, step: int) -> tuple[TrainState, Progress]:
@@ -109,7 +109,7 @@ class Checkpoints:
             )
         args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
         state = self._read(step, lambda: self._manager.restore(step, args=args)["state"])
-        # All hosts compute the checksum together, so each of them must have read the state first.
+        # All hosts compute the checksum together, so every host must have read the state first.
         self._read(step, lambda: _expect(int(checksum(state)) == record["checksum"]))
         return state, Progress(**record["progress"])
 
@@ -211,7 +211,7 @@ class Checkpoints:
         return evaluated[-self._keep :] or steps[-1:]
 
     def _best(self, steps: list[int]) -> int:
-        """Return the best step according to the newest checkpoint that can be read."""
+        """Return the best training step according to the newest checkpoint that can be read."""
         for step in reversed(steps):
             try:
                 best = self._progress(step).best_step
@@ -270,7 +270,7 @@ class Checkpoints:
 
 
 class Preserve(policies.PreservationPolicy):
-    """Preserves the best checkpoint, the latest two, and the latest `keep` that were evaluated."""
+    """Preserves the best checkpoint, the latest two, and the latest `keep` saved at evaluations."""
 
     def __init__(self, keep: int, every: int):
         self.best_step: int | None = None
@@ -278,7 +278,7 @@ class Preserve(policies.PreservationPolicy):
 
     def should_preserve(
         self,
-        checkpoints: Sequence[Any],  # PolicyCheckpointInfo, which cannot be checked at run time
+        checkpoints: Sequence[Any],  # of PolicyCheckpointInfo, which beartype cannot check
         *,
         context: policies.PreservationContext,
     ) -> Sequence[bool]:
@@ -292,7 +292,7 @@ class Preserve(policies.PreservationPolicy):
 def _summary(error: Exception) -> str:
     """Return the cause of an error in one line.
 
-    TensorStore reports a full disk in the middle of a long message.
+    A full disk is searched for in the whole message, because TensorStore reports it in the middle.
     """
     full = os.strerror(errno.ENOSPC)
     return full if full in str(error) else first_line(error)

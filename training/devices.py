@@ -20,7 +20,7 @@ GPU_OPTIONS = {
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,CONDITIONAL,WHILE,"
     "DYNAMIC_SLICE_FUSION",
 }
-AXES = ("data", "state")
+AXES = ("data", "state")  # names of the mesh axes
 SMALLEST = 2**12  # arrays with fewer elements are replicated
 
 
@@ -55,8 +55,8 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 def state_sharding(mesh: Mesh, tree: Any) -> Any:
     """Return the sharding of every array in a train state.
 
-    Large arrays are divided over the mesh axis "state", along their longest dimension that is a
-    multiple of its size. All other arrays are replicated.
+    Large arrays are divided over the mesh axis "state", along their longest dimension that the
+    number of devices on this axis divides. All other arrays are replicated.
     """
     shards = mesh.shape["state"]
 
@@ -71,7 +71,7 @@ def state_sharding(mesh: Mesh, tree: Any) -> Any:
 
 
 def compiled(mesh: Mesh, function: Callable, out_shardings: Any = None, **options: Any) -> Any:
-    """`jax.jit` with the compiler options of this mesh; outputs are replicated by default."""
+    """`jax.jit` with compiler options for the mesh's devices; outputs are replicated by default."""
     gpu = mesh.devices.flat[0].platform == "gpu"
     return jax.jit(
         function,
@@ -105,7 +105,7 @@ def check_rows(mesh: Mesh, config: Config) -> None:
 def fit_rows(mesh: Mesh, config: Config) -> Config:
     """Return the config with data.batch_multiple rounded up to a multiple of the device count.
 
-    Evaluation can do so, because its results do not depend on the batch size.
+    Only evaluation may round it, because the results of training depend on the batch size.
     """
     fitting = config.copy_and_resolve_references()
     fitting.data.batch_multiple = -(-config.data.batch_multiple // mesh.size) * mesh.size

@@ -13,10 +13,11 @@ _REMEDY = (
 def has_diverged(first: float, training: float, validation: float) -> bool:
     """Return whether the losses at an evaluation mean that training has diverged.
 
-    `first` is the loss of the first training step, and `training` the mean since the last report.
-    Both `training` and `validation` must exceed DIVERGED × |first|: overfitting raises only the
-    validation loss, and a batch of outliers only the training loss. Losses below 1 count as 1, so
-    that the small or negative losses of a regression can vary freely. NaN exceeds any limit.
+    `first` is the loss of the first training step, and `training` the mean training loss since
+    the last report. Both `training` and `validation` must exceed DIVERGED × |first|: overfitting
+    raises only the validation loss, and a batch of outliers only the training loss. A |first| below
+    1 counts as 1, so that the small or negative losses of a regression can vary freely. NaN exceeds
+    any limit.
     """
     limit = DIVERGED * max(abs(first), 1.0)
     return not (training <= limit or validation <= limit)
@@ -40,6 +41,7 @@ def skipping_error(step: int, skipped: int, in_row: int, kept: int | None) -> Us
     """Return the error for a run that has skipped train.max_skipped training steps in a row.
 
     Of the first `step` training steps, `skipped` were skipped in total and `in_row` in a row.
+    `kept` is the step of the latest checkpoint, or None.
     """
     if skipped == step:
         return none_finite(step)
@@ -76,7 +78,8 @@ def validation_warning(step: int, loss: float) -> str:
 def no_validation_loss(step: int, training: float, kept: int | None) -> UserError:
     """Return the error for a run in which no evaluation had a finite loss.
 
-    `training` is the mean training loss since the last report.
+    `training` is the mean training loss since the last report, and `kept` the step of the latest
+    checkpoint, or None.
     """
     return UserError(
         f"no evaluation until step {step:,} had a finite validation loss, although the training "

@@ -14,8 +14,8 @@ from errors import UserError, first_line
 def connect(address: str | None, processes: int | None, process: int | None) -> None:
     """Connect the processes of a run. Must be called before JAX initializes its devices.
 
-    `address` is HOST:PORT of the first process, `process` the index of this one. JAX detects
-    arguments that are None under SLURM, Open MPI, Kubernetes and Cloud TPU.
+    `address` is HOST:PORT of the first process, and `process` the index of this process,
+    from 0. JAX detects arguments that are None under SLURM, Open MPI, Kubernetes and Cloud TPU.
     """
     # JAX's preemption service would take over SIGTERM, which the trainer handles itself.
     jax.config.update("jax_enable_preemption_service", False)
@@ -48,7 +48,7 @@ def all_agree(condition: bool) -> bool:
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """Raise an error on every host if the block failed on any of them.
+    """Raise an error on every host if the `with` block failed on any host.
 
     Without this, the hosts that succeeded would wait forever for the one that failed.
     """

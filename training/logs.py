@@ -62,7 +62,7 @@ class Log:
         """Record values with their kind ("train" or "valid"); NaN and infinity become null."""
         self._write({"step": step, "kind": kind, **values})
         for name, value in values.items():
-            if math.isfinite(value):  # tensorboardX prints a warning otherwise
+            if math.isfinite(value):  # tensorboardX warns about other values
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def facts(self, step: int, **facts: int) -> None:

@@ -49,14 +49,14 @@ from training.workdir import write_status
 logger = logging.getLogger("alignax")
 
 # Maximum number of training steps that are dispatched before the host waits for the oldest of them.
-# They keep the device busy while the host is delayed, but a signal takes effect only after all of
-# them. Measurements: docs/performance.md.
+# These steps keep the device busy while the host is delayed, but a signal takes effect only after
+# all of them. Measurements: docs/performance.md.
 AHEAD = 8
 
 
 @runtime_checkable
 class BatchSource(Protocol):
-    """An endless sequence of batches by index, such as `data.batches.Batches`."""
+    """Endless training data, such as `data.batches.Batches`; item i is the batch of step i + 1."""
 
     @property
     def steps_per_epoch(self) -> int: ...
@@ -169,7 +169,7 @@ class Dispatched(NamedTuple):
 
     number: int
     sums: Sums  # running sums since the last report
-    counters: Counters
+    counters: Counters  # scalars of the train state after this step
     signal: int | Int[Array, ""]  # number of a signal that any host had received, or 0
     reports: bool  # whether the sums are logged after this step
 
@@ -187,7 +187,7 @@ class Trainer:
     steps: int  # training steps of the whole run
     state: TrainState
     progress: Progress
-    reported: float = 0.0  # time of the last throughput measurement, in seconds
+    reported: float = 0.0  # time.monotonic() of the last throughput measurement
     training_loss: float = math.nan  # mean training loss of the last report
     next_check: int = 0  # the first step at which train.max_skipped could be reached
 
@@ -239,7 +239,7 @@ class Trainer:
         return self.state
 
     def _await(self, pending: collections.deque[Dispatched], ahead: int) -> int:
-        """Wait until at most `ahead` training steps are pending; return a received signal or 0.
+        """Wait until at most `ahead` training steps are pending; return a signal number or 0.
 
         After a signal, wait for all pending steps.
         """
@@ -320,7 +320,7 @@ class Trainer:
         self.checkpoints.save(self.state, self.progress)
 
     def _cut_rate(self) -> None:
-        """Lower the learning rate if the plateau schedule requires it."""
+        """Lower the learning rate after plateau_patience evaluations without an improvement."""
         settings = self.config.optimizer
         if settings.schedule != "plateau":
             return
@@ -341,11 +341,11 @@ class Trainer:
     def _check_skipped(self, step: Dispatched) -> None:
         """Raise UserError if the last train.max_skipped training steps were all skipped.
 
-        Reading a counter costs host time, so the counter is next read at the first step that could
-        reach the limit.
+        Reading the counter from the device costs host time, so it is next read at the first step
+        that could reach the limit.
 
-        The newer state is not saved, because its parameters led to the divergence. Only if there is
-        no checkpoint, the current state, at most AHEAD steps after `step`, is saved.
+        The current state is not saved, because its parameters led to the divergence. Only if there
+        is no checkpoint, this state, at most AHEAD steps after `step`, is saved.
         """
         in_row, limit = int(step.counters.skipped_in_row), self.config.train.max_skipped
         self.next_check = step.number + limit - in_row
@@ -360,9 +360,10 @@ class Trainer:
 
 
 def compare(progress: Progress, step: int, score: float, loss: float) -> Progress:
-    """Return the progress after an evaluation.
+    """Return the progress after an evaluation at training step `step`.
 
-    A lower loss breaks ties. An evaluation whose score or loss is NaN is never the best one.
+    Of equal scores, the one with the lower loss is better. An evaluation whose score or loss is
+    NaN is never the best one.
     """
     tied = score == progress.best_score and loss < progress.best_loss
     if not math.isnan(loss) and (score > progress.best_score or tied):

@@ -30,7 +30,7 @@ def _halving(settings: Config, steps_per_epoch: float, steps: float) -> optax.Sc
 
 
 def _inverse_sqrt(settings: Config, steps_per_epoch: float, steps: float) -> optax.Schedule:
-    """The schedule of Vaswani 2017 §5.3, relative to the rate at the end of the warm-up."""
+    """The schedule of Vaswani 2017 §5.3, relative to the learning rate at the warm-up's end."""
     warmup = max(1, settings.warmup_steps)
     return lambda step: jnp.sqrt(warmup / jnp.maximum(step + 1, warmup))
 

@@ -39,10 +39,10 @@ class Progress(NamedTuple):
 
     best_score: float = -math.inf  # highest score so far; the score for the metric "loss" is −loss
     best_loss: float = math.inf  # validation loss at best_step
-    best_step: int | None = None  # step of the best evaluation
+    best_step: int | None = None  # training step of the best evaluation
     since_best: int = 0  # evaluations since best_step
     since_rate_cut: int = 0  # evaluations since best_step or the last cut of the learning rate
-    count: float = 0.0  # loss terms so far, e.g. target tokens
+    count: float = 0.0  # units of the loss so far, such as target tokens
     done: bool = False  # whether the run is complete
     first_loss: float | None = None  # loss of the first training step that was not skipped
 

@@ -49,7 +49,8 @@ def make_train_step(
     program. States have the sharding that `state_sharding` returns for `like`.
 
     Losses and gradients are summed over micro-batches and devices. The gradients are then divided
-    by the number of tokens (or sentences) in the whole batch, so that each has the same weight.
+    by the number of tokens (or sentences) in the whole batch, so that every token (or sentence) has
+    the same weight.
     """
     divisor = {"token": "count", "sentence": "examples"}[config.train.loss_per]
 
@@ -69,7 +70,7 @@ def make_train_step(
         grads = _clip(grads, norm, config.optimizer.clip_norm)
         new = _apply(state, grads, sums, optimizer, config.train.ema)
         new = _skip_unless(finite, new, state)
-        sums = sums | {"gradient_norm": norm * sums["count"]}  # reports divide by the count
+        sums = sums | {"gradient_norm": norm * sums["count"]}  # reports divide it by the count
         total = {name: total[name] + jnp.where(finite, x, 0) for name, x in sums.items()}
         # Skipped steps do not advance the optimizer's schedule.
         rate = jnp.asarray(schedule(new.step - 1 - new.skipped)) * new.rate_scale
@@ -119,7 +120,7 @@ def _gradients(
     key: Key[Array, ""],
     accumulation: int,
 ) -> tuple[Params, Sums]:
-    """Return the gradients of the summed loss, and the sums, both added up over micro-batches."""
+    """Return the gradients of the summed loss and the sums of `loss`, added over micro-batches."""
 
     def gradients(batch: dict[str, Array], key: Key[Array, ""]) -> tuple[Params, Sums]:
         def objective(params: Params) -> tuple[Float[Array, ""], Sums]:
@@ -178,7 +179,7 @@ def _apply(
 
 
 def _skip_unless(finite: Bool[Array, ""], new: TrainState, old: TrainState) -> TrainState:
-    """Return the new state if the training step is finite, else the old one with new counters."""
+    """Return the new state if loss and gradient are finite, else the old one with new counters."""
     state = jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
     in_row = jnp.where(finite, 0, old.skipped_in_row + 1)
     return dataclasses.replace(

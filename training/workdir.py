@@ -39,7 +39,7 @@ VOCABULARY_FOLDER = "vocabulary"
 # checks that data.dir still contains the same corpus.
 PLACES = ("mesh.", "data.dir", "data.cache")
 _ROOT = Path(__file__).parent.parent
-# Errors that a full disk, a defective disk or missing permissions can cause.
+# Values of OSError.errno that a full or defective disk or missing permissions can cause.
 _DISK_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -162,7 +162,7 @@ def check_data(workdir: Path, data: str) -> None:
 
 
 def load_config(workdir: Path) -> Config:
-    """Read the config of a run; fields added since the run have their default values."""
+    """Read the config of a run; fields that newer versions have added get their default values."""
     path = workdir / "config.json"
     if not path.exists():
         raise UserError(
@@ -200,7 +200,7 @@ def is_done(workdir: Path) -> bool:
     try:
         status = json.loads((workdir / "status.json").read_bytes())
         return status["done"] and (workdir / status["checkpoint"]).is_dir()
-    except (OSError, ValueError, KeyError, TypeError):  # missing or corrupt
+    except (OSError, ValueError, KeyError, TypeError):  # status.json is missing or corrupt
         return False
 
 
