@@ -34,7 +34,7 @@ _MEASURE = flags.DEFINE_bool(
 
 BATCHES = 2000  # number of training batches to read
 # Sentences are dates, repeated after SENTENCES pairs. A numbered word such as "en17" is appended to
-# each sentence; there are WORDS of them per language.
+# each sentence; each language has WORDS different numbered words.
 WORDS = 400_000
 SENTENCES = 4000
 
@@ -51,7 +51,7 @@ def write_corpus(folder: Path, pairs: int) -> None:
 
 
 def measure(folder: Path) -> dict[str, float]:
-    """Prepare a corpus and read BATCHES batches in this process; return durations and memory."""
+    """Prepare a corpus and read BATCHES batches in this process; return seconds and MiB."""
     from configs.base import Config, base_config
     from data.batches import Batches, plan_buckets, train_iterator
     from data.translation import TranslationCorpus
@@ -81,14 +81,14 @@ def measure(folder: Path) -> dict[str, float]:
     start = time.perf_counter()
     rows = sum(len(batch["index"]) for batch in itertools.islice(batches, BATCHES - 1))
     figures["read_s"] = time.perf_counter() - start
-    # Memory-mapped files are not counted, because the system can reclaim their pages at any time.
+    # Memory-mapped files are not counted, because Linux can reclaim their pages at any time.
     return figures | {"rows": rows, "read_mb": _status("RssAnon")}
 
 
 def _status(name: str) -> float:
     """Return an entry of /proc/self/status, such as VmHWM (peak memory), in MiB.
 
-    getrusage is not used, because it includes the memory of the parent process before exec.
+    getrusage is not used, because its peak includes the memory of the parent process before exec.
     """
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
@@ -99,7 +99,7 @@ def prepare_and_read(pairs: int, folder: Path, keep: bool = False) -> dict[str, 
 
     Return the sizes of the text and of the prepared corpus in MB, and the results of `measure`.
     """
-    # This fails if the folder exists, because the folder is deleted at the end.
+    # mkdir fails if the folder exists: the folder is deleted at the end, so it must be new.
     folder.mkdir(parents=True)
     try:
         write_corpus(folder, pairs)
@@ -115,7 +115,7 @@ def prepare_and_read(pairs: int, folder: Path, keep: bool = False) -> dict[str, 
 
 
 def main() -> None:
-    """Print the measurements of a corpus, and exit with status 1 above the memory limit."""
+    """Print the measurements of a corpus; exit with status 1 if its memory exceeds --limit."""
     folder = Path(_FOLDER.value)
     if _MEASURE.value:
         print(json.dumps(measure(folder)))

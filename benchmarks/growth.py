@@ -31,7 +31,7 @@ from program import run
 
 ALIGNMENTS = ("global", "local_m", "local_p")
 SOURCES = (128, 256, 512, 1024, 2048)
-SIZES = {  # layers, features, batch size and dtype of the training steps
+SIZES = {  # by kind of device: layers, features, batch size and dtype of the training steps
     "cpu": (1, 128, 32, "float32"),
     "gpu": (2, 512, 128, "bfloat16"),
 }
@@ -42,7 +42,7 @@ CORPORA = (10_000, 100_000, 1_000_000)
 
 
 def measure_source_lengths(kind: str) -> list[dict[str, Any]]:
-    """Measure one decoder time step for increasing source lengths."""
+    """Measure time and memory of one decoder time step for increasing source lengths."""
     layers, features, _, dtype = SIZES[kind]
     rows = []
     for length in SOURCES:
@@ -60,7 +60,7 @@ def measure_source_lengths(kind: str) -> list[dict[str, Any]]:
 
 
 def _decoding_step(subject: Subject) -> tuple[Any, ...]:
-    """Return a function that computes one decoder time step, followed by its arguments."""
+    """Return a function that computes one decoder time step, and the arguments for the function."""
     task = subject.task()
     params = jax.jit(task.init)(jax.random.key(0))
     source = jax.device_put(subject.sentences())
@@ -81,7 +81,7 @@ def _decoding_step(subject: Subject) -> tuple[Any, ...]:
 
 
 def measure_vocabularies(kind: str) -> list[dict[str, Any]]:
-    """Measure one training step for increasing vocabulary sizes."""
+    """Measure time and memory of one training step for increasing vocabulary sizes."""
     layers, features, batch, dtype = SIZES[kind]
     return [
         {"vocabulary size": words}
@@ -91,7 +91,7 @@ def measure_vocabularies(kind: str) -> list[dict[str, Any]]:
 
 
 def measure_batch_sizes(kind: str) -> list[dict[str, Any]]:
-    """Measure one training step for increasing batch sizes."""
+    """Measure time and memory of one training step for increasing batch sizes."""
     layers, features, _, dtype = SIZES[kind]
     return [
         {"batch size": batch}

@@ -28,13 +28,13 @@ _OUT = flags.DEFINE_string("out", "docs/performance", "Folder for the results.")
 _ONLY = flags.DEFINE_list("only", [], "Comma-separated parts to measure. Default: all parts.")
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
-REPEATS = 5  # number of timed rounds; the median is reported
+REPEATS = 5  # number of timed rounds; the median time over rounds is reported
 
 
 class Measured(NamedTuple):
     """Time and memory of a compiled function."""
 
-    seconds: float  # time per call
+    seconds: float  # time per call, without compilation
     compile_seconds: float
     temporary: int  # size of the temporary buffers in bytes
     bytes: int  # size of temporary buffers, arguments and results in bytes
@@ -69,13 +69,13 @@ class Results:
         self.figures["device"] = name if device.platform == "cpu" else device.device_kind
 
     def add(self, name: str, figures: Any) -> None:
-        """Add or replace the results of one part, and write the file."""
+        """Add or replace the results of one part of a benchmark, and write the results file."""
         self.figures[name] = figures
         self._path.write_text(to_json(self.figures, indent=2) + "\n", "utf-8")
 
 
 def selected_parts(parts: Iterable[str]) -> list[str]:
-    """Return the parts that --only selects, by default all parts."""
+    """Return the parts of a benchmark that --only selects (default: all parts)."""
     parts = list(parts)
     unknown = set(_ONLY.value) - set(parts)
     if unknown:
@@ -96,7 +96,7 @@ def seconds_per_call(
     """Return the seconds per call, as the median over REPEATS rounds.
 
     `wait` blocks until the result of a call is available. A round consists of as many calls as fit
-    into `least` seconds, and of at least one.
+    into `least` seconds, and of at least one call.
     """
     wait(call())
     began = time.perf_counter()
@@ -125,7 +125,7 @@ def torch_seconds_per_call(call: Callable[[], Any]) -> tuple[float, int]:
 
 
 def matrix_rate() -> float:
-    """Return the FLOP/s of a large matrix product, with which training steps are compared."""
+    """Return the FLOP/s of a large matrix product, as a reference for training steps."""
     gpu = jax.default_backend() != "cpu"
     size, dtype = (8192, jnp.bfloat16) if gpu else (2048, jnp.float32)
     keys = jax.random.split(jax.random.key(0))

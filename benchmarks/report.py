@@ -17,7 +17,7 @@ from evaluation.tables import table
 from program import run
 
 FOLDER = Path("docs/performance")
-DECISIONS = "## Decisions and their measurements"  # the last section: handwritten, not generated
+DECISIONS = "## Decisions and their measurements"  # last section of the page, which is handwritten
 HEAD = """# Performance
 
 `python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/performance/*.json`, and
@@ -46,7 +46,7 @@ def _ratio(row: dict[str, Any], name: str, reference: str) -> str:
 
 
 def training(rows: dict[str, dict[str, Any]]) -> str:
-    """Return the table of training steps."""
+    """Return the Markdown table of training steps."""
     head = [
         "model", "parameters", "tokens/s", "PyTorch tokens/s", "ratio", "ms per training step",
         "TFLOP/s", "TFLOP/s relative to matrix product", "memory, GB", "PyTorch memory, GB",
@@ -67,7 +67,7 @@ def training(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def decoding(rows: dict[str, dict[str, Any]]) -> str:
-    """Return the table of greedy decoding and beam search."""
+    """Return the Markdown table of greedy decoding and beam search."""
     head = ["model", "greedy", "PyTorch greedy", "ratio", "beam 5", "PyTorch beam 5", "ratio"]
 
     def cells(row: dict[str, Any]) -> list[str]:
@@ -82,7 +82,7 @@ def decoding(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def whole(rows: dict[str, dict[str, Any]]) -> str:
-    """Return the table of whole training runs."""
+    """Return the Markdown table of whole training runs."""
     head = [
         "config and corpus", "tokens/s", "training step alone, tokens/s",
         "relative to training step alone", "training steps", "total seconds", "test sentences",
@@ -99,7 +99,7 @@ def whole(rows: dict[str, dict[str, Any]]) -> str:
     ))  # fmt: skip
 
 
-# Maps each part of a results file to the function that returns its table, and to a caption.
+# Maps each part of a results file to the function that returns its table, and to a table caption.
 PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     "training": (
         training,
@@ -119,7 +119,7 @@ PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     ),
 }
 
-# Captions of the growth tables, by their names in benchmarks/growth.py.
+# Captions of the growth tables, by the names of the parts in benchmarks/growth.py.
 GROWTH_CAPTIONS = {
     "source": "One decoding step of Luong's model, by source length. Temporary memory is the "
     "memory that XLA\nallocates in addition to the inputs and outputs.",
@@ -130,7 +130,7 @@ GROWTH_CAPTIONS = {
 
 
 def growth(results: dict[str, Any], picture: Path) -> str:
-    """Return the tables of the growth benchmark, and write their plots to `picture`."""
+    """Return the tables of the growth benchmark, and write their plots to the file `picture`."""
     names = [name for name in results if name != "device"]
     figure, columns = plt.subplots(1, len(names), figsize=(4 * len(names), 3.2), squeeze=False)
     text = ""
@@ -154,7 +154,7 @@ def growth(results: dict[str, Any], picture: Path) -> str:
 
 
 def main() -> None:
-    """Write the page and its plots, and keep the handwritten section of an existing page."""
+    """Write docs/performance.md and its plots; keep the handwritten section of an existing page."""
     text = HEAD
     for path in sorted(FOLDER.glob("*.json")):
         if path.stem.endswith("-growth"):

@@ -55,11 +55,12 @@ _ROWS = flags.DEFINE_string(
     "rows", "", "Measure only models whose names match this regular expression."
 )
 
-ROUNDS = 9  # timed rounds; the median is reported
+ROUNDS = 9  # number of timed rounds; the median time over rounds is reported
 ROUND_SECONDS = 0.3  # approximate duration of one round of one program
 DROPOUT = 0.1
-# Largest allowed relative difference between the two losses and between the two gradients. It is
-# larger for bfloat16, because jax.lax.scan accumulates gradients in the dtype of the model.
+# Largest allowed relative difference between the losses, and between the gradients, of the two
+# programs. It is larger for bfloat16, because jax.lax.scan accumulates gradients in the
+# dtype of the model.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}
 
 Loss = Callable[[Any, dict[str, Array], Array], Array]  # arguments: parameters, batch, dropout key
@@ -68,7 +69,7 @@ Loss = Callable[[Any, dict[str, Array], Array], Array]  # arguments: parameters,
 class Case(NamedTuple):
     """A model to measure, with the shape of its batches and its dtype."""
 
-    make: Callable[["Case"], tuple[Loss, Any]]  # returns a loss function and initial parameters
+    make: Callable[["Case"], tuple[Loss, Any]]  # returns a loss and initial parameters
     vocabulary: int
     batch: int
     length: int
@@ -203,7 +204,7 @@ def lax_scan() -> Iterator[None]:
 def only(kept: Callable[[models.scan.Linear], bool]) -> Iterator[None]:
     """Restrict the weight gradients that `models.scan.scan` moves out of the loop.
 
-    The gradient of an operation is moved only if `kept` returns True for the operation.
+    The weight gradient of an operation is moved only if `kept` returns True for the operation.
     """
     linear = models.scan._linear
 
@@ -216,7 +217,7 @@ def only(kept: Callable[[models.scan.Linear], bool]) -> Iterator[None]:
 
 
 def is_attention(linear: models.scan.Linear) -> bool:
-    """Return whether an operation is a batched matrix product, as in attention."""
+    """Return whether a linear operation is a batched matrix product, as in attention."""
     return not linear.is_bias and bool(linear.equation.params["dimension_numbers"][1][0])
 
 
@@ -234,7 +235,7 @@ def measure(case: Case, variants: Variants = VARIANTS) -> dict[str, Any]:
     loss, params = case.make(case)
     batch = jax.device_put({"source": case.tokens(0), "target": case.tokens(1)})
     arguments = (params, batch, jax.random.key(1))
-    lower(loss, arguments)  # fill the caches that all variants share before compilation is timed
+    lower(loss, arguments)  # fill JAX's caches, which all variants share, before timing compilation
     row: dict[str, Any] = case._asdict() | {"unroll": models.scan.unroll()}
     del row["make"]
     programs = {}
@@ -257,7 +258,7 @@ def measure(case: Case, variants: Variants = VARIANTS) -> dict[str, Any]:
 
 
 def lower(loss: Loss, arguments: tuple) -> Any:
-    """Lower a training step; `step` is a new function, so JAX cannot reuse a cached trace."""
+    """Trace and lower a training step; `step` is a new function, so JAX has no cached trace."""
 
     def step(params: Any, batch: dict[str, Array], key: Array) -> tuple[Array, Any]:
         return jax.value_and_grad(lambda params: loss(params, batch, key))(params)
@@ -286,7 +287,7 @@ def rounds(programs: dict[str, Any], arguments: tuple) -> dict[str, list[float]]
 
     def seconds(program: Any, calls: int) -> float:
         began = time.perf_counter()
-        # Keep only the losses, so that the gradients are freed.
+        # Keep only the losses [0], so that the memory of the gradients is freed.
         results = [program(*arguments)[0] for _ in range(calls)]
         jax.block_until_ready(results)
         return (time.perf_counter() - began) / calls

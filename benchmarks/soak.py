@@ -4,8 +4,8 @@
 
 Train on the embedded dates corpus in a separate process, with an evaluation and a checkpoint every
 few seconds, and sample the memory of that process. Write docs/soak.json and docs/soak.png, and exit
-with status 1 if the memory in the last third of the run was more than 2 % above that in the second
-third.
+with status 1 if the memory in the last third of the run was more than 2 % above the memory in the
+second third.
 """
 
 import json
@@ -50,7 +50,7 @@ def megabytes(process: int) -> float:
 
 
 def watch(process: subprocess.Popen, log: Path) -> list[dict[str, float]]:
-    """Return memory samples of the process, which start when it has written its first log line."""
+    """Return memory samples of the process, starting when the file `log` has its first line."""
     samples, began = [], math.inf
     while (passed := time.monotonic() - began) < 60 * _MINUTES.value:
         if process.poll() is not None:
@@ -78,7 +78,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    """Sample the memory of a training run, write the results and check for growth."""
+    """Sample the memory of a training run, write the results and check the memory for growth."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "run" / "log.jsonl"
         command = [sys.executable, "train.py", *FLAGS, f"--workdir={log.parent}"]

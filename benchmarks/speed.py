@@ -68,7 +68,7 @@ def training(subject: Subject, rate: float) -> dict[str, Any]:
     step, params, batch, key = subject.training_step()
     tokens = subject.batch * subject.length
     found = measure(step, params, batch, key)
-    # Count FLOPs without cuDNN attention, whose matrix products are not visible in the jaxpr.
+    # Disable cuDNN attention while counting: its matrix products are not visible in the jaxpr.
     with mock.patch.object(multihead, "FLASH_FROM", 2**30):
         count = count_flops(step, params, batch, key)
     row = {
@@ -84,7 +84,7 @@ def training(subject: Subject, rate: float) -> dict[str, Any]:
 
 
 def _torch_training(subject: Subject, tokens: int) -> dict[str, Any]:
-    """Measure a training step in PyTorch and return the results of the fastest precision.
+    """Measure a training step in PyTorch; return the results of the fastest numeric precision.
 
     On a GPU, the Transformer is compiled with torch.compile.
     """
@@ -144,7 +144,7 @@ def decoding(subject: Subject) -> dict[str, Any]:
 
 
 def _torch_decoding(subject: Subject, sentences: np.ndarray) -> dict[str, float]:
-    """Measure greedy decoding and beam search in PyTorch."""
+    """Measure greedy decoding and beam search in PyTorch, in sentences per second."""
     import torch
 
     from benchmarks import torch_models
@@ -241,7 +241,7 @@ def run_configs(gpu: bool) -> dict[str, tuple[Config, int]]:
 
 
 def jobs(gpu: bool, rate: float) -> Iterator[tuple[str, str, Callable[[], dict[str, Any]]]]:
-    """Yield the part, the model or corpus, and the function of every measurement."""
+    """Yield part, name of model or corpus, and function to call, for every measurement."""
     for name, subject in SUBJECTS["gpu" if gpu else "cpu"].items():
         yield "training", name, functools.partial(training, subject, rate)
         yield "decoding", name, functools.partial(decoding, subject)

@@ -18,7 +18,7 @@ from tasks.translation import Translation
 class Subject(NamedTuple):
     """A model to benchmark, with batches of `batch` sentence pairs of `length` tokens.
 
-    Both vocabularies have `words` entries.
+    The source and target vocabularies have `words` entries each.
     """
 
     config: Config
@@ -28,7 +28,7 @@ class Subject(NamedTuple):
     torch_model: Callable[[], Any]  # creates the same model in PyTorch
 
     def task(self) -> Translation:
-        """Return a translation task without a corpus; its vocabularies consist of numbers."""
+        """Return a translation task without a corpus; the words of its vocabularies are numbers."""
         with tempfile.TemporaryDirectory() as folder:
             numbers = "".join(f"{i}\n" for i in range(self.words - len(SPECIALS)))
             for side in ("source", "target"):
@@ -36,7 +36,7 @@ class Subject(NamedTuple):
             return Translation(self.config, Path(folder))
 
     def training_step(self) -> tuple[Any, ...]:
-        """Return a function that computes loss and gradient, followed by its arguments."""
+        """Return a function that computes loss and gradient, and the arguments for the function."""
         task = self.task()
         params = jax.jit(task.init)(jax.random.key(0))
         batch = jax.device_put({"source": self.sentences(0), "target": self.sentences(1)})
@@ -48,7 +48,7 @@ class Subject(NamedTuple):
         return step, params, batch, jax.random.key(1)
 
     def sentences(self, seed: int = 0) -> np.ndarray:
-        """Return a batch of random token ids."""
+        """Return a batch [batch, length] of random token ids."""
         rng = np.random.default_rng(seed)
         shape = (self.batch, self.length)
         return rng.integers(len(SPECIALS), self.words, shape, dtype=np.int32)

@@ -34,14 +34,14 @@ class TorchRecurrent(nn.Module):
         self.drop = nn.Dropout(dropout)
 
     def encode(self, source: Tensor) -> tuple:
-        """Return the encoder states and keys, and the initial decoder state."""
+        """Return (encoder states, attention keys, padding mask) and the initial decoder state."""
         states, (h, c) = self.encoder(self.drop(self.source(source)))
         carries = [(h[i], c[i]) for i in range(len(self.cells))]
         feed = torch.zeros_like(h[0])
         return (states, self.W_a(states), source == PAD), (carries, feed)
 
     def step(self, memory: tuple, state: tuple, embedded: Tensor) -> tuple[Tensor, tuple]:
-        """Compute one decoder time step; return the attentional features and the new state.
+        """Compute one decoder time step; return Luong's attentional vector and the new state.
 
         `embedded` contains the embedding of the preceding target token.
         """

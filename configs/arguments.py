@@ -6,7 +6,7 @@ from errors import UserError
 
 
 def parse(text: str | None, **legal: Iterable[str]) -> dict[str, str]:
-    """Parse "name=value,..."; a name that is not given gets its first value in `legal`.
+    """Parse "name=value,..."; a name that `text` lacks gets its first value in `legal`.
 
     >>> parse("score=dot", score=("general", "dot"), size=("tiny", "paper"))
     {'score': 'dot', 'size': 'tiny'}

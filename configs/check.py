@@ -1,4 +1,4 @@
-"""Validation of a config against the declarations in configs/schema, before data is read."""
+"""Validation of a config against the declarations in configs/schema, before any data is read."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from errors import UserError
 def check(config: Config) -> None:
     """Raise a UserError that lists every mistake in `config`, one per line."""
     mistakes = list(_invalid_fields(config))
-    if not mistakes:  # rules between fields assume that each value is valid
+    if not mistakes:  # rules between fields assume that every single value is valid
         task, model = TASKS[config.task], MODELS[config.model.name]
         mistakes = [*model.rules(config), *common.rules(config), *task.rules(config)]
     if mistakes:
@@ -23,9 +23,9 @@ def check(config: Config) -> None:
 
 
 def check_path(config: Config, path: Sequence[str]) -> Any:
-    """Return the value of a field; raise a UserError that lists the known fields if it is unknown.
+    """Return the value of a field; for an unknown field, raise a UserError that lists known fields.
 
-    `path` contains the parts of the dotted name.
+    `path` contains the parts of the field's dotted name.
     """
     node = config
     for depth, name in enumerate(path):

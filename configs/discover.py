@@ -1,4 +1,4 @@
-"""Find declarations in the modules of a package, so that a new file needs no registration."""
+"""Find declarations in the modules of a package, so that a new module needs no registration."""
 
 import importlib
 import pkgutil

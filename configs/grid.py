@@ -8,7 +8,9 @@ from errors import UserError
 
 
 def grid(**values: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield one point (the settings of one run) per combination; pass dotted names with `**`.
+    """Yield one point (the settings of one run) per combination of values.
+
+    Names that contain a dot are passed with `**`.
 
     >>> list(grid(score=["dot", "concat"], **{"model.attention.D": [5]}))
     [{'score': 'dot', 'model.attention.D': 5}, {'score': 'concat', 'model.attention.D': 5}]

@@ -73,7 +73,7 @@ def describe(file: str, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]
     where = f"{file}, line {lines[-1]}" if lines else file
-    # str(KeyError) would quote and escape the message.
+    # str(error) of a KeyError would quote and escape the message.
     message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     unknown = _LOCKED.search(message)
     if unknown:

@@ -68,7 +68,7 @@ def get_config(arguments: str = "") -> Config:
 
 def _tiny(config: Config) -> None:
     recipes.tiny(config)
-    recipes.make_bidirectional(config)  # better at this width; the paper's is unidirectional
+    recipes.make_bidirectional(config)  # better at this width; unidirectional in the paper
 
 
 def _paper(config: Config) -> None:

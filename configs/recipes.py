@@ -17,7 +17,7 @@ def set_stacks(config: Config, layers: int, features: int, cell: str = "lstm") -
 
 
 def make_bidirectional(config: Config) -> None:
-    """Make the encoder bidirectional, and halve its features so that the total width is the same.
+    """Make the encoder bidirectional, and halve its features to keep its total width.
 
     The dot score needs encoder states that are as wide as the decoder states.
     """
@@ -26,18 +26,18 @@ def make_bidirectional(config: Config) -> None:
 
 
 def set_vocabulary_sizes(config: Config, source: int, target: int) -> None:
-    """Set the number of source and target words."""
+    """Set the sizes of the source and target vocabularies, in words."""
     config.data.source_vocab.size, config.data.target_vocab.size = source, target
 
 
 def set_cosine(config: Config, rate: float, warmup: int, clip_norm: float = 1.0) -> None:
-    """Use a cosine schedule with linear warm-up over `warmup` training steps."""
+    """Use a cosine schedule with peak `rate` and linear warm-up over `warmup` training steps."""
     config.optimizer.learning_rate, config.optimizer.clip_norm = rate, clip_norm
     config.optimizer.schedule, config.optimizer.warmup_steps = "cosine", warmup
 
 
 def spelled(config: Config) -> bool:
-    """Return whether source tokens are the letters of a word, as in CMUdict."""
+    """Return whether the source tokens are the letters of one word, as in CMUdict."""
     return config.data.source_vocab.tokenizer == "characters"
 
 
@@ -49,8 +49,8 @@ def short_text_metric(config: Config) -> str:
 def tiny(config: Config, cell: str = "lstm") -> None:
     """Set the size `tiny`, for two CPU cores and a corpus such as dates.
 
-    It uses the Xavier initializer, because the initializers of the papers are meant for layers that
-    are ten times wider.
+    This size uses the Xavier initializer, because the initializers of the papers are meant for
+    layers that are ten times wider.
     """
     set_stacks(config, layers=1, features=64, cell=cell)
     config.model.decoder.maxout = 64
@@ -66,7 +66,7 @@ def tiny(config: Config, cell: str = "lstm") -> None:
 def small(config: Config, cell: str = "lstm", layers: int = 2) -> None:
     """Set the size `small`, for one GPU and a corpus such as Multi30k."""
     set_stacks(config, layers, features=512, cell=cell)
-    config.data.buckets = 3  # few buckets, because compilation is a large part of a short run
+    config.data.buckets = 3  # few, because each bucket is compiled, a large part of a short run
     config.model.decoder.maxout = 256
     config.model.dropout = 0.5
     config.model.dtype = "bfloat16"

@@ -1,4 +1,4 @@
-"""Generate docs/configuration.md from the declarations: `python -m configs.reference`."""
+"""Generate docs/configuration.md from configs/schema: `python -m configs.reference`."""
 
 import re
 from collections.abc import Iterator

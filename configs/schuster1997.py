@@ -48,7 +48,7 @@ def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
         data=DATASETS["labelling"],
-        # Only a forward network does not see the frames that it has to predict.
+        # Only a forward network does not read the music frames that it has to predict.
         network=choices("tagger", "model.network", first="forward" if music else ""),
         cell=choices("tagger", "model.cell", first="elman"),
         size=SIZES,
@@ -65,7 +65,7 @@ def get_config(arguments: str = "") -> Config:
 def _series(config: Config) -> None:
     config.model.features = 32
     if config.model.network == "tdnn":
-        # Two layers with a window of 5 read as many time steps as the MLP with a window of 10.
+        # Two TDNN layers with a window of 5 read as many time steps as an MLP with a window of 10.
         config.model.layers, config.model.window = 2, 5
     config.data.batch_size, config.data.batch_multiple, config.data.buckets = 24, 8, 1
     set_cosine(config, rate=0.003, warmup=50)

@@ -24,10 +24,10 @@ seeds, docs/results/multi30k.german); LividWo/Revisit-MMT published 41.02 for th
 text.
 
 `paper` is the base model. The paper reports 27.3 BLEU on WMT'14 English–German newstest2014, and
-28.4 for the big model, both with beam 4 and α = 0.6. It averages the last 5 checkpoints of the base
-model and the last 20 of the big model. With a shared vocabulary of 37,000 subwords, the base model
-has 63.0 million parameters and the big model 214.2 million. No vocabulary size gives both rounded
-numbers of the paper, 65 and 213 million.
+28.4 for the big model, both with beam 4 and α = 0.6. The paper averages the last 5 checkpoints of
+the base model and the last 20 of the big model. With a shared vocabulary of 37,000 subwords, the
+base model has 63.0 million parameters and the big model 214.2 million. No vocabulary size gives
+both rounded numbers of the paper, 65 and 213 million.
 
 Result pages in docs/results: multi30k.german, multi30k.english, toshniwal2016.cmudict.
 """
@@ -53,7 +53,7 @@ def get_config(arguments: str = "") -> Config:
     SIZES[args["size"]](config)
     config.model.share_embeddings = config.data.shared_vocab
     config.update_from_flattened_dict(VARIANTS.get(args["variant"], {}))
-    if args["size"] == "paper":  # d^-.5 · warmup^-.5 at the end of warm-up (§5.3)
+    if args["size"] == "paper":  # peak learning rate d^-.5 · warmup^-.5 (§5.3)
         config.optimizer.learning_rate = config.model.features**-0.5 * 4000**-0.5
     return config.lock()
 
@@ -86,7 +86,7 @@ def _tiny(config: Config) -> None:
 
 def _small(config: Config) -> None:
     config.model.dtype = "bfloat16"
-    config.model.scan = True  # for a shorter compilation
+    config.model.scan = True  # compile one layer and scan over all layers, to compile faster
     config.data.batch_size, config.data.batch_unit = 4096, "tokens"
     config.train.keep = 10
     config.decode.beam = 5
@@ -99,7 +99,7 @@ def _sentences(config: Config) -> None:
     _set_optimizer(config, warmup=2000)
     config.model.dropout = 0.3
     config.data.buckets = 3
-    # 0.002 follows from the formula in §5.3; docs/results/multi30k.german explains 0.005.
+    # The rate 0.002 follows from the formula in §5.3; docs/results/multi30k.german explains 0.005.
     config.optimizer.learning_rate = 0.005 if config.model.norm == "pre" else 0.002
     config.train.steps = 10_000
     config.train.eval_every = 500
@@ -129,7 +129,7 @@ def _paper(config: Config) -> None:
         config.data.source_vocab.kind, config.data.source_vocab.size = "bpe", 37_000
         config.data.shared_vocab = True
     config.train.steps = 100_000
-    config.train.eval_every = 1500  # the paper wrote checkpoints every ten minutes
+    config.train.eval_every = 1500  # training steps; the paper wrote checkpoints every ten minutes
     config.train.keep = 5
     config.decode.beam, config.decode.length_penalty, config.decode.alpha = 4, "gnmt", 0.6
     config.decode.max_ratio, config.decode.max_extra = 1.0, 50

@@ -54,7 +54,7 @@ def _paper(config: Config) -> None:
     recipes.set_stacks(config, layers=1, features=512)
     recipes.make_bidirectional(config)
     config.model.decoder.features = 1800
-    config.model.decoder.maxout = 256  # over 512 linear units, as in the paper's output layer
+    config.model.decoder.maxout = 256  # maxima of pairs of 512 linear units, as in the paper
     recipes.set_vocabulary_sizes(config, 10_000, 10_000)
     config.data.batch_size = 64
     config.model.dropout = 0.5

@@ -20,7 +20,7 @@ LEVELS = 512  # `plan_buckets` merges example sizes into at most this many group
 
 
 class Bucket(NamedTuple):
-    """The shape of a bucket's batches: number of rows and lengths of the named axes."""
+    """The shape of a bucket's batches: the number of rows and the length of each named axis."""
 
     rows: int
     lengths: tuple[int, ...]
@@ -48,7 +48,7 @@ def plan_buckets(
     np.maximum.at(widest, level_of, lengths)
 
     def rows_of(tokens: np.ndarray) -> np.ndarray:
-        """Return the number of rows per batch, given the token counts of a row [n, fields]."""
+        """Return the number of rows per batch, given the token counts [n, fields] of one row."""
         rows = batch_size // (1 if unit == "sentences" else np.maximum(1, tokens.max(axis=1)))
         return np.maximum(1, rows // multiple) * multiple
 
@@ -92,8 +92,8 @@ def _cheapest_spans(
     the last level of each span.
     """
     cost = np.stack([np.concatenate([np.full(i, np.inf), cost_from(i)]) for i in range(levels)])
-    # best[j] is the least cost of levels 0..j in the current number of spans. costs[n] is the least
-    # cost of all levels in n + 1 spans.
+    # best[j] is the least cost of dividing levels 0..j into the current number of spans. costs[n]
+    # is the least cost of dividing all levels into n + 1 spans.
     best, cuts, costs = cost[0], [], [cost[0, -1]]
     for _ in range(min(count, levels) - 1):
         # total[i, j] is the least cost of levels 0..j if the last span is i..j.
@@ -188,7 +188,7 @@ def train_iterator(
     """Yield the batches start, start + 1, ..., each passed through `place`.
 
     Background threads read ahead and call `place`, for example to copy a batch to the devices,
-    so that neither delays the training steps.
+    so that training steps wait neither for reading nor for copying.
     """
     dataset = grain.MapDataset.source(batches)[start:].map(place)
     options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=16)

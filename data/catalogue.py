@@ -1,4 +1,4 @@
-"""Datasets from the TFDS catalog, read in ArrayRecord format without TensorFlow."""
+"""Datasets from the TFDS catalog, read from ArrayRecord files without TensorFlow."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -22,8 +22,8 @@ from data.vocabulary import VOCABULARIES, Vocabulary
 from errors import UserError
 
 _LINE_BREAK = re.compile(r"<br\s*/?>|\n")
-# Sentence-final punctuation, with closing quotes and brackets. This also splits after some
-# abbreviations, which hardly affects a hierarchical classifier.
+# Sentence-final punctuation, with closing quotes and brackets. The pattern also matches after some
+# abbreviations, such as "Mr.", which hardly affects a hierarchical classifier.
 _SENTENCE_END = re.compile(r"([.!?][\"'”’)\]]*)\s+")
 
 
@@ -32,7 +32,7 @@ class Text(NamedTuple):
 
     label: str
     text: str
-    place: str  # file and line, for error messages
+    place: str  # file and line of the text, for error messages
 
 
 def sentences(text: str) -> list[str]:
@@ -50,7 +50,7 @@ def _lines(data: Config, split: str) -> Iterator[Text]:
 
 
 def _tsv(data: Config, split: str) -> Iterator[Text]:
-    """Read labelled texts, one per line; `data.label` and `data.text` are column numbers."""
+    """Read labelled texts, one per line; `data.label` and `data.text` are 0-based columns."""
     path, label, text = find(data, split), int(data.label), int(data.text)
     for number, line in enumerate(lines(path), 1):
         columns, place = line.split("\t"), f"{path}, line {number}"

@@ -23,7 +23,7 @@ from errors import UserError
 BLANK = "XXXXX"
 FIELDS = {
     "passage": ArrayField(("passage",)),
-    # 1-based index of the candidate at each passage position; 0 at all other positions.
+    # Per passage position: the 1-based index of the candidate there, or 0 if there is none.
     "candidate": ArrayField(("passage",)),
     "query": ArrayField(("query",)),
     "answer": ArrayField(),  # 1-based index of the correct candidate
@@ -37,7 +37,7 @@ class Question(NamedTuple):
     query: list[str]
     answer: str
     candidates: list[str]
-    place: str  # file and line, for error messages
+    place: str  # file and line of the question, for error messages
 
 
 def _cbt(data: Config, split: str) -> Iterator[Question]:
@@ -52,7 +52,7 @@ def _cbt(data: Config, split: str) -> Iterator[Question]:
 
 
 def _question(block: list[str], path: Path, first: int, max_candidates: int) -> Question:
-    """Parse the lines of one question; `first` is the number of its first line in the file."""
+    """Parse the lines of a question; `first` is the 1-based file line where the question starts."""
     for number, line in enumerate(block, first):
         if not line.split(" ", 1)[0].isdecimal():
             raise UserError(

@@ -1,4 +1,4 @@
-"""Corpus preparation for all tasks: read, learn vocabularies, encode, write.
+"""Corpus preparation for all tasks: read, learn vocabularies, encode and write the examples.
 
 `Corpus.prepare` runs these steps. Each task has a subclass (in data/translation.py, labelling.py,
 classification.py or cloze.py) that defines the steps in which tasks differ. A corpus is prepared
@@ -29,7 +29,7 @@ from errors import UserError
 
 logger = logging.getLogger("alignax")
 T = TypeVar("T")
-Encoded = tuple[Mapping[str, Any], Mapping[str, Any]]  # the fields of an example, and its text
+Encoded = tuple[Mapping[str, Any], Mapping[str, Any]]  # arrays of an example by field, and text
 
 # These fields of `config.data` are not part of the cache key, because they do not change the
 # prepared corpus: they set where files are, how batches are made, or how a model and its evaluation
@@ -47,7 +47,7 @@ class Corpus(abc.ABC, Generic[T]):
     # (such as data.splits.train), and yields examples without holding them all in memory.
     readers: Mapping[str, Callable[[Config, str], Iterator[T]]]
     without_files: tuple[str, ...] = ()  # values of data.corpus that need no files
-    unit: str  # plural noun for examples, in the log
+    unit: str  # plural noun for the examples, such as "texts", in the log
     counted: Mapping[str, str] = {}  # names of the counts of `encode`, and their text in the log
 
     def __init__(self, data: Config):
@@ -88,7 +88,7 @@ class Corpus(abc.ABC, Generic[T]):
         """
 
     def local_files(self) -> list[Path]:
-        """Return the files of the corpus; their content is part of the cache key."""
+        """Return the files of the corpus, whose content is part of the cache key."""
         return [] if self.data.corpus in self.without_files else split_files(self.data)
 
     # All tasks share these methods.
@@ -110,11 +110,11 @@ class Corpus(abc.ABC, Generic[T]):
                 yield example
 
     def read_train(self, purpose: str) -> Iterator[T]:
-        """Yield the training examples, with a progress bar that shows the purpose."""
+        """Yield the training examples, with a progress bar that shows `purpose`."""
         return _progress(self.read("train"), purpose)
 
     def prepare(self) -> Prepared:
-        """Return the prepared corpus from the cache; prepare it first if it is not there."""
+        """Return the prepared corpus from the cache; if it is missing, prepare it first."""
         cache_key = self.cache_key()
         digest = hashlib.sha256(json.dumps(cache_key, sort_keys=True).encode()).hexdigest()[:16]
         folder = Path(self.data.cache) / f"{self.label}-{digest}"
@@ -122,7 +122,7 @@ class Corpus(abc.ABC, Generic[T]):
             try:
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 with _locked(folder.with_name(folder.name + ".lock")):
-                    if not folder.is_dir():  # another process may have prepared it meanwhile
+                    if not folder.is_dir():  # otherwise, another process has prepared the corpus
                         with _renamed_when_complete(folder) as scratch:
                             self._write(scratch, cache_key)
             except OSError as error:
@@ -213,15 +213,15 @@ def _locked(path: Path) -> Iterator[None]:
         except BlockingIOError:
             logger.info("waiting for another process that is preparing this corpus (%s)", path)
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield  # closing the file releases the lock
+        yield  # closing the lock file at the end of `with` releases the lock
 
 
 @contextlib.contextmanager
 def _renamed_when_complete(folder: Path) -> Iterator[Path]:
     """Provide an empty folder that is renamed to `folder` on success and deleted on failure.
 
-    The caller holds a lock, so files that are already in the folder were left by a killed process;
-    they are deleted.
+    The caller holds a lock, so files that are already in the new folder were left by a killed
+    process; these files are deleted.
     """
     scratch = folder.with_name(folder.name + ".unfinished")
     shutil.rmtree(scratch, ignore_errors=True)

@@ -1,7 +1,7 @@
 """The embedded corpus: dates, times, durations and numbers in any two CLDR languages.
 
 Source and target are rendered field by field (day, month, ...) from the same value, so the gold
-word alignment is known. It links tokens of the `unicode` tokenizer.
+word alignment is known. The alignment links tokens of the `unicode` tokenizer.
 """
 
 import functools
@@ -21,8 +21,8 @@ from babel.dates import format_datetime, tokenize_pattern
 from data.pair import Pair
 from data.tokenizers import JOINER, make_tokenizer
 
-Piece = tuple[str, str]  # a field ("" for a literal) and the text that renders it
-Shape = tuple[tuple[str, ...], ...]  # per token: the fields that it renders; () for a literal
+Piece = tuple[str, str]  # a field ("" for literal text) and the text that renders the field
+Shape = tuple[tuple[str, ...], ...]  # the fields that each token renders; () for literal text
 Codes = tuple[str, str]  # the locales of source and target
 
 SPLITS = ("train", "valid", "test")
@@ -37,7 +37,7 @@ _FIELDS = {letter: field for field, letters in _LETTERS.items() for letter in le
 _MONDAY = datetime(2001, 1, 1)
 
 _DAYS = range(date(1950, 1, 1).toordinal(), date(2050, 1, 1).toordinal())
-_COUNTS = range(2, 100)  # excludes 1, whose form depends on the gender of the unit
+_COUNTS = range(2, 100)  # excludes 1, because the word for 1 depends on the gender of the unit
 _UNIT_PAIRS = list(
     itertools.combinations(["year", "month", "week", "day", "hour", "minute", "second"], 2)
 )
@@ -98,12 +98,12 @@ def _moment(kind: str, rng: random.Random, split: str, codes: Codes) -> list[lis
         day = date.fromordinal(*_draw(rng, split, "date", _DAYS))
         numbers = {"year": day.year, "month": day.month, "day": day.day, "weekday": day.weekday()}
     if kind != "date":
-        # The split ignores seconds, so that a time shown without them is in one split only.
+        # Seconds do not affect the split, so a time shown without seconds is in only one split.
         hour, minute = _draw(rng, split, "time", range(24), range(60))
         second, period = rng.randrange(60), 60 * hour + minute
         numbers |= {"hour": hour, "minute": minute, "second": second, "period": period}
-    # "May 3, 2026" is both the long and the medium style. Use the long style for both, so that the
-    # source has only one translation.
+    # "May 3, 2026" is the same date in the long and in the medium style. Use the
+    # long style for both, so that the source has only one translation.
     if (kind, style) == ("date", "medium") and (
         _show(codes[0], kind, "long", numbers) == _show(codes[0], kind, style, numbers)
     ):
@@ -125,12 +125,12 @@ def _duration(rng: random.Random, split: str, codes: Codes) -> list[list[Piece]]
 
 
 def _number(rng: random.Random, split: str, codes: Codes) -> list[list[Piece]]:
-    step = rng.choice((1, 10, 100))  # gives two, one or no decimal places
+    step = rng.choice((1, 10, 100))  # in hundredths: two, one or no decimal places
     (hundredths,) = _draw(rng, split, "number", range(1_000_00, 100_000_00, step))
     return [_decimal(code, hundredths) for code in codes]
 
 
-# Each entry: a function that draws and renders a value, and its relative frequency.
+# Maps each function that draws and renders a value to the relative frequency of such values.
 _KINDS: dict[Callable[[random.Random, str, Codes], list[list[Piece]]], int] = {
     functools.partial(_moment, "date"): 3,
     functools.partial(_moment, "time"): 2,
@@ -141,14 +141,14 @@ _KINDS: dict[Callable[[random.Random, str, Codes], list[list[Piece]]], int] = {
 
 
 def _fill(pattern: str, *parts: list[Piece], field: str = "") -> list[Piece]:
-    """Insert parts into a pattern such as "{0} hours", whose other text renders `field`."""
+    """Insert parts into a pattern such as "{0} hours"; the rest of the pattern renders `field`."""
     texts = enumerate(re.split(r"\{(\d)\}", pattern))
     return [p for i, text in texts for p in (parts[int(text)] if i % 2 else [(field, text)])]
 
 
 @functools.cache
 def _template(code: str, kind: str, style: str) -> list[Piece]:
-    """Return the pieces of a CLDR pattern; the text of a field is its code, such as "MMMM"."""
+    """Return the pieces of a CLDR pattern, with the code of each field (such as "MMMM") as text."""
     locale = _locale(code)
     if kind == "datetime":
         join = str(locale.datetime_formats[style]).replace("'", "")
@@ -161,7 +161,7 @@ def _template(code: str, kind: str, style: str) -> list[Piece]:
             pieces.append(("", value))
         elif field := _FIELDS.get(value[0]):
             pieces.append((field, value[0] * value[1]))
-        else:  # the era, which is the same for all values
+        else:  # the era (such as AD), which is the same for all dates
             pieces.append(("", format_datetime(_MONDAY, value[0] * value[1], locale=locale)))
     return pieces
 
@@ -189,7 +189,8 @@ def _show_field(code: str, field: str, letters: str, number: int) -> str:
 def _speller(code: str) -> str | None:
     """Return the num2words language of a locale, or None if num2words does not support it.
 
-    num2words is not given the locale, because it would mistake Filipino ("fil") for Finnish ("fi").
+    num2words is not given the locale code, because num2words would mistake Filipino
+    ("fil") for Finnish ("fi").
     """
     names = (str(_locale(code)), _locale(code).language)
     return next((name for name in names if name in num2words.CONVERTER_CLASSES), None)
@@ -198,10 +199,10 @@ def _speller(code: str) -> str | None:
 @functools.cache
 def _amount(code: str, suffix: str, count: int, unit: str, spell: bool) -> list[Piece]:
     lengths = _locale(code)._data["unit_patterns"][f"duration-{unit}"]
-    # CLDR omits a long form that is equal to the short form.
+    # CLDR omits the long form of a unit if it is equal to the short form.
     forms = {**lengths["short"], **lengths.get("long", {})}
     pattern = forms.get(_locale(code).plural_form(count), "")
-    if "{0}" not in pattern:  # the Arabic or Hebrew dual form of the noun includes "two"
+    if "{0}" not in pattern:  # the Arabic or Hebrew dual form of the unit includes "two"
         pattern = forms["other"]
     text = num2words.num2words(count, lang=_speller(code) or "") if spell else str(count)
     return _fill(pattern, [("n" + suffix, text)], field="unit" + suffix)
@@ -228,7 +229,7 @@ def _text_and_shape(pieces: list[Piece]) -> tuple[str, Shape]:
     return text, tuple(shape)
 
 
-@functools.cache  # many examples have the same shapes
+@functools.cache  # many examples have the same source and target shapes
 def _align(source: Shape, target: Shape) -> str:
     """Return the gold alignment in Pharaoh notation; tokens of the same field get sure links."""
     sources, targets = _positions(source), _positions(target)
@@ -248,10 +249,10 @@ def _positions(shape: Shape) -> dict[str, list[int]]:
 
 
 def _possible(shape: Shape, others: dict[str, list[int]]) -> Iterator[tuple[int, int]]:
-    """Yield the possible links from the tokens of one side to those of the other.
+    """Yield the possible links from the tokens of one side to the tokens of the other side.
 
-    A literal is linked to all literals and to the fields next to it. "PM" is linked to the hour if
-    the other side uses the 24-hour clock.
+    A literal is linked to all literals of the other side and to the other side's tokens of the
+    fields next to the literal. "PM" is linked to the hour if the other side uses the 24-hour clock.
     """
     for i, fields in enumerate(shape):
         linked: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Corpora of sequences with one label per time step: artificial series, text columns, piano rolls.
 
-The kind of the labels depends on the corpus: numbers, classes or sets of notes (see `KINDS`).
+The kind of the labels depends on the corpus: numbers, class labels or sets of notes (see `KINDS`).
 """
 
 import itertools
@@ -21,8 +21,8 @@ from data.tokenizers import make_tokenizer
 from data.vocabulary import WordVocabulary
 from errors import UserError
 
-NOTES = 88  # keys of a piano
-KINDS = {  # kind of the labels per corpus; "notes" are all notes that sound at a time step
+NOTES = 88  # number of keys of a piano
+KINDS = {  # kind of the labels per corpus; a "notes" label is the set of notes that sound
     "series": "values",
     "series_classes": "classes",
     "columns": "classes",
@@ -31,16 +31,17 @@ KINDS = {  # kind of the labels per corpus; "notes" are all notes that sound at 
 
 
 class Labelled(NamedTuple):
-    """One sequence: named columns of equal length, and its place (such as a file) for messages.
+    """One sequence: named columns with one entry per time step, and its place for error messages.
 
-    The column "line", if present, contains the line numbers in the file.
+    The place names the file, the piece of music or the series. The column "line", if present,
+    contains the line numbers in the file.
     """
 
     columns: dict[str, Any]
     place: str
 
     def place_of(self, step: int) -> str:
-        """Return the file and line, or the time step, for error messages."""
+        """Return the file and line of a time step, or its index, for error messages."""
         if "line" in self.columns:
             return f"{self.place}, line {self.columns['line'][step]}"
         return f"{self.place}, time step {step}"
@@ -54,7 +55,7 @@ def series(x: np.ndarray) -> np.ndarray:
     """Return the target series y(t) of Schuster 1997 for an input series x(t).
 
     y(t) is a weighted sum of x over the ten time steps before t and the twenty time steps from t
-    on. Weights decrease with the distance from t; time steps outside the series are omitted.
+    on. Weights decrease with the distance from t; time steps outside the series contribute nothing.
     """
     y = np.zeros_like(x)
     for shift in range(-10, 20):
@@ -77,7 +78,7 @@ def _series(data: Config, split: str) -> Iterator[Labelled]:
 
 
 def _columns(data: Config, split: str) -> Iterator[Labelled]:
-    """Read sentences with one word per line, in columns, and blank lines between sentences."""
+    """Read sentences: one word and its columns per line, and a blank line between sentences."""
     path = find(data, split)
     rows: list[list[str]] = []
     for number, line in enumerate(itertools.chain(lines(path), [""]), 1):
@@ -101,7 +102,7 @@ def _columns(data: Config, split: str) -> Iterator[Labelled]:
 
 def _polymusic(data: Config, split: str) -> Iterator[Labelled]:
     """Read piano rolls from a MATLAB file that has one variable per split."""
-    import scipy.io
+    import scipy.io  # imported here: only music corpora need scipy.io
     from scipy.io.matlab import MatReadError
 
     path = find(data, split)
@@ -158,7 +159,7 @@ class LabellingCorpus(Corpus[Labelled]):
     @property
     def fields(self) -> ArrayFields:
         step = ArrayField(("step",))
-        if self.kind == "notes":  # inputs and labels are the same frames, shifted by one
+        if self.kind == "notes":  # the inputs are also frames: each label is the next frame
             return {"length": ArrayField(), "label": ArrayField(("step", NOTES), np.uint8)}
         if self.data.corpus == "columns":
             inputs = dict.fromkeys(self.inputs, step)
@@ -176,7 +177,7 @@ class LabellingCorpus(Corpus[Labelled]):
 
         Training sequences are split into pieces of at most `data.max_length` time steps.
         """
-        # The label of a music frame is the next frame, so consecutive pieces share one frame.
+        # The label of a music frame is the next frame, so consecutive pieces share a frame.
         shared = int(self.kind == "notes")
         for sequence in super().read(split):
             steps = len(sequence.columns["label"]) - shared
@@ -229,14 +230,18 @@ class LabellingCorpus(Corpus[Labelled]):
         return fields, text
 
     def _input_column(self, name: str, sequence: Labelled) -> list[str]:
-        """Return the column of an input; "suffix" and "characters" are derived from the words."""
+        """Return one string per time step for the input `name`, such as "word".
+
+        The strings of "suffix" are word endings, and those of "characters" are whole words. Any
+        other input is a column of the file.
+        """
         words = sequence.columns["word"]
         if name == "suffix":
             return [word[-self.data.suffix :].lower() for word in words]
         return words if name == "characters" else sequence.columns[name]
 
     def _vocab_settings(self, name: str) -> Config:
-        """Return the vocabulary settings of an input; only the input "word" has config fields."""
+        """Return the vocabulary settings of an input; only "word" takes them from the config."""
         if name == "word":
             return self.data.vocab
         tokenizer = "characters" if name == "characters" else "split"

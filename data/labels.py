@@ -1,4 +1,4 @@
-"""The labels of a corpus: all labels of the training split, in alphabetical order."""
+"""The class labels of a corpus: all labels of the training split, in alphabetical order."""
 
 import collections
 import logging
@@ -20,7 +20,7 @@ class Labels:
 
     @classmethod
     def learn(cls, labels: Iterable[str]) -> Self:
-        """Collect all labels, and log the most frequent ones to reveal a wrong label column."""
+        """Collect all labels, and log the most frequent labels to reveal a wrong label column."""
         counts = collections.Counter(labels)
         shown = ", ".join(f"{name} ({count:,})" for name, count in counts.most_common(12))
         more = f", and {len(counts) - 12} more" if len(counts) > 12 else ""
@@ -35,10 +35,10 @@ class Labels:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Load labels that `save` wrote."""
-        return cls(path.read_bytes().decode().split("\n")[:-1])  # a label may contain \r
+        return cls(path.read_bytes().decode().split("\n")[:-1])  # a label may contain a \r
 
     def save(self, path: Path) -> None:
-        """Write one label per line."""
+        """Write the labels to a file, one per line, in the order of their ids."""
         path.write_text("".join(f"{name}\n" for name in self.names), "utf-8")
 
     def __len__(self) -> int:

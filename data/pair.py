@@ -23,7 +23,7 @@ class Pair(NamedTuple):
 
 
 def read_alignments(path: Path, base: int, order: str) -> dict[int, str]:
-    """Read a file of gold alignments; return them in Pharaoh notation by sentence index.
+    """Read a file of gold alignments; return the alignments in Pharaoh notation by sentence index.
 
     The file has either one sentence per line (`0-0 1?2`) or one link per line: the numbers of the
     sentence, the source word and the target word, and optionally S (sure) or P (possible). The

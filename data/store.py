@@ -32,9 +32,9 @@ FORMAT = 5  # version of the file format; a new version makes all runs prepare t
 
 
 class ArrayField(NamedTuple):
-    """The axes and the dtype of one array of an example, without the batch axis."""
+    """The axes and the dtype of one array of an example; there is no batch axis."""
 
-    axes: tuple[str | int, ...] = ()  # a fixed length, or a name if the length varies
+    axes: tuple[str | int, ...] = ()  # per axis: a fixed length, or a name if the length varies
     dtype: DTypeLike = np.int32
 
 
@@ -43,7 +43,7 @@ Example = dict[str, np.ndarray]
 
 
 def axes(fields: ArrayFields) -> list[str]:
-    """Return the named axes, in the order of the columns of `Split.lengths`."""
+    """Return the names of all named axes, in the order of the columns of `Split.lengths`."""
     names = [axis for field in fields.values() for axis in field.axes if isinstance(axis, str)]
     return list(dict.fromkeys(names))
 
@@ -76,7 +76,7 @@ class Prepared(NamedTuple):
     vocabularies: dict[str, Any]
 
     def copy_vocabularies(self, folder: Path) -> None:
-        """Copy the vocabularies to `folder`, so that a trained model does not need its corpus."""
+        """Copy the vocabularies to `folder`, so that a trained model works without its corpus."""
         folder.mkdir(exist_ok=True)
         for path in self.folder.glob("*.vocab"):
             shutil.copy(path, folder)
@@ -144,7 +144,7 @@ class Split:
         if size != count * np.dtype(dtype).itemsize:
             raise _corrupt(path)
         if not size:
-            return np.zeros(1, dtype)  # an empty file cannot be mapped; this value is never used
+            return np.zeros(1, dtype)  # an empty file cannot be mapped; this zero is never used
         with path.open("rb") as file:
             mapped = self._maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         mapped.madvise(mmap.MADV_RANDOM)  # read-ahead is useless for shuffled examples

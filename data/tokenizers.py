@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-JOINER = "￭"  # prefix of a token without a space before it: "März," -> "März ￭,"
+JOINER = "￭"  # prefix of a token that has no space before it in the text: "März," -> "März ￭,"
 
 
 class Tokenizer(NamedTuple):
@@ -17,8 +17,8 @@ class Tokenizer(NamedTuple):
 
     tokenize: Callable[[str], list[str]]
     detokenize: Callable[[list[str]], str]
-    # Converts a corpus line to readable text, which metrics use as the reference; bpe joins
-    # subwords.
+    # Converts a corpus line to readable text, which metrics use as the reference; the tokenizer bpe
+    # joins subwords to words.
     surface: Callable[[str], str] = str
     # Splits readable text into words, for BLEU on tokenized text as the papers report it.
     words: Callable[[str], list[str]] = str.split
@@ -54,7 +54,7 @@ def _join_bpe(tokens: list[str]) -> str:
 
 
 def _moses(language: str) -> Tokenizer:
-    import sacremoses  # slow to import, and few corpora need it
+    import sacremoses  # imported here: slow to import, and few corpora need it
 
     tokenizer = sacremoses.MosesTokenizer(lang=language)
     detokenizer = sacremoses.MosesDetokenizer(lang=language)
@@ -73,8 +73,8 @@ TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
         _unicode_tokenize, _unicode_detokenize, words=_unicode_words
     ),
     "moses": _moses,
-    # Words (such as "don't") and punctuation. This is not reversible, so it suits classification
-    # but not translation.
+    # Words (such as "don't") and punctuation. This tokenizer is not reversible, so it suits
+    # classification but not translation.
     "plain": lambda language: Tokenizer(_WORD_OR_SIGN.findall, _join),
     # split and bpe are for corpora that are already tokenized, with spaces between tokens. In bpe,
     # every subword of a word except the last ends in @@.
@@ -86,5 +86,5 @@ TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
 
 @functools.cache
 def make_tokenizer(name: str, language: str) -> Tokenizer:
-    """Return the tokenizer `name` for text in `language` (an ISO 639 code; only moses uses it)."""
+    """Return the tokenizer `name` for text in `language` (an ISO 639 code that only moses uses)."""
     return TOKENIZERS[name](language)

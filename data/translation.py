@@ -21,7 +21,7 @@ FIELDS = {"source": ArrayField(("source",)), "target": ArrayField(("target",))}
 
 
 def _dates(data: Config, split: str) -> Iterator[Pair]:
-    from data import dates  # imports Babel, which no other corpus needs
+    from data import dates  # imported here: dates needs Babel, which no other corpus needs
 
     try:
         endless = dates.examples(split, source=data.source, target=data.target, seed=data.seed)
@@ -46,7 +46,7 @@ def _text(data: Config, split: str) -> Iterator[Pair]:
 
 
 def _gold_alignments(data: Config, split: str) -> dict[int, str]:
-    """Return the gold alignments by sentence index; only the test split can have them."""
+    """Return the gold alignments by sentence index; splits other than test have none."""
     if not data.alignment or split != data.splits.test:
         return {}
     path = find(data, split, pattern=data.alignment)

@@ -1,6 +1,7 @@
 """Vocabularies of words or of SentencePiece subwords, which convert text to token ids and back.
 
-The special tokens have the same ids in every vocabulary, so models and decoding use constants.
+The special tokens have the same ids in every vocabulary, so models and decoding use constants
+such as UNK for them.
 """
 
 import collections
@@ -18,8 +19,8 @@ from errors import UserError
 logger = logging.getLogger("alignax")
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-# Written in place of <unk> in readable text, as SentencePiece does. Metrics tokenize readable text
-# again and would split "<unk>" into three tokens.
+# This character replaces <unk> in readable text, as in SentencePiece. Metrics tokenize readable
+# text again and would split "<unk>" into three tokens.
 UNKNOWN = "⁇"
 # Maximum number of sentences that a SentencePiece model is trained on, to limit memory use.
 SENTENCEPIECE_SAMPLE = 1_000_000
@@ -78,7 +79,7 @@ class WordVocabulary:
 
     def __init__(self, words: list[str], tokenizer: Tokenizer, lowercase: bool):
         self._words = [*SPECIALS, *words]
-        # Special tokens have no entry, so that a literal "</s>" in a text is encoded as <unk>.
+        # Special tokens have no entry here, so that a literal "</s>" in a text is encoded as <unk>.
         self._ids = {word: i for i, word in enumerate(words, len(SPECIALS))}
         self._tokenizer, self._lowercase = tokenizer, lowercase
 
@@ -89,7 +90,7 @@ class WordVocabulary:
         counts = collections.Counter[str]()
         for text in texts:
             counts.update(vocabulary.tokens(text))
-        for special in SPECIALS:  # a corpus may contain a literal "<unk>"
+        for special in SPECIALS:  # a corpus may contain the literal word "<unk>"
             counts.pop(special, None)
         # Sorting words of equal frequency makes the vocabulary independent of the text order.
         frequent = sorted((-n, word) for word, n in counts.items() if n >= settings.min_count)
@@ -116,7 +117,7 @@ class WordVocabulary:
     @classmethod
     def load(cls, path: Path, settings: Config, language: str) -> Self:
         """Load a vocabulary that `save` wrote."""
-        # Unlike str.splitlines, this does not split words that are U+2028 or \r.
+        # Unlike str.splitlines, split("\n") does not break words that contain U+2028 or \r.
         words = path.read_bytes().decode().split("\n")[:-1]
         tokenizer = make_tokenizer(settings.tokenizer, language)
         return cls(words[len(SPECIALS) :], tokenizer, settings.lowercase)
@@ -177,7 +178,7 @@ class SentencePieceVocabulary:
                 failures.append(error)
                 raise
 
-        sentencepiece.set_random_generator_seed(0)  # for the sample of SENTENCEPIECE_SAMPLE
+        sentencepiece.set_random_generator_seed(0)  # always draw the same sample of sentences
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=lines(),
@@ -196,7 +197,7 @@ class SentencePieceVocabulary:
         except RuntimeError as error:
             if failures:  # reading the corpus failed, and SentencePiece wrapped the exception
                 raise failures[0] from None
-            # The message looks like "[C++ source] ... Please set it to a value <= 57."
+            # SentencePiece's message looks like "[C++ source] ... Please set it to a value <= 57."
             raise UserError(
                 f"SentencePiece cannot learn vocab.size={settings.size} tokens from this corpus "
                 f"({language}): {str(error).split('] ')[-1].strip() or 'the corpus is empty'}"

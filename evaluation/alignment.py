@@ -10,14 +10,14 @@ from jaxtyping import Float
 
 from data.tokenizers import JOINER
 
-Link = tuple[int, int]  # source word, target word, counted from 0
+Link = tuple[int, int]  # 0-based indices of the source word and the target word
 
 
 class Gold(NamedTuple):
     """The annotated links of one sentence pair."""
 
     sure: set[Link]
-    possible: set[Link]  # includes the sure links
+    possible: set[Link]  # all links: the sure links and those marked with "?"
 
 
 def parse_links(text: str) -> Gold:
@@ -56,8 +56,9 @@ def attention_links(
 ) -> set[Link]:
     """Link each target word to the source word that it attends to most.
 
-    `source_words` and `target_words` contain the word index of every token before </s>, which is
-    never linked. The attention weight between two words is the sum over all pairs of their tokens.
+    `source_words` and `target_words` contain the word index of every token before </s>. The
+    token </s> is never linked. The attention weight between two words is the sum over all pairs of
+    their tokens.
     """
     end = max(source_words, default=-1) + 1  # the word index of </s>
     words = sorted(set(target_words))
@@ -71,7 +72,10 @@ def attention_links(
 
 
 def alignment_error_rate(guesses: Iterable[set[Link]], golds: Iterable[Gold]) -> float:
-    """Compute AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|) over a corpus (Och & Ney 2003)."""
+    """Compute AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|) over a corpus (Och & Ney 2003).
+
+    A are the links in `guesses`, S the sure links and P the possible links in `golds`.
+    """
     hits = total = 0
     for guess, gold in zip(guesses, golds, strict=True):
         hits += len(guess & gold.sure) + len(guess & gold.possible)

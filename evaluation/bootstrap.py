@@ -7,7 +7,7 @@ import numpy as np
 
 from evaluation.scores import TOKENIZED
 
-ExampleStatistics = np.ndarray  # [example, statistic]; a corpus score depends on the column sums
+ExampleStatistics = np.ndarray  # [example, statistic]; the corpus score depends on column sums
 ScoreFunction = Callable[[np.ndarray], np.ndarray | np.floating]  # maps column sums to a score
 
 
@@ -20,7 +20,8 @@ def paired_bootstrap_p(
 ) -> float:
     """Return the two-sided p-value of the difference between two systems' mean scores.
 
-    `first` and `second` contain one array of statistics per run of a system. The p-value is the
+    `first` and `second` contain one array of example statistics per run of the first and of the
+    second system. The p-value is the
     fraction of bootstrap samples whose score difference deviates from the observed difference by
     at least the absolute value of the observed difference.
     """
@@ -34,7 +35,7 @@ def paired_bootstrap_p(
     return (1 + int(as_far.sum())) / (samples + 1)
 
 
-@functools.lru_cache(maxsize=1)  # the array is large, and all rows of a results table share it
+@functools.lru_cache(maxsize=1)  # large; all rows of a results table use the same array
 def _sample_counts(count: int, samples: int, seed: int) -> np.ndarray:
     """Return how often each bootstrap sample contains each example, as [samples + 1, examples].
 

@@ -1,4 +1,4 @@
-"""The bar charts of report.html as data, which the page draws without further computation."""
+"""The bar charts of report.html as data, which report.html draws without further computation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ def chart_groups(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict
     """Return one group of charts per criterion, such as source length, with one chart per score.
 
     A chart whose bars would all be equal is replaced by a sentence in the group's "notes". There is
-    no group for a criterion that puts all sentences into one bucket.
+    no group for a criterion by which all sentences are in one part.
     """
     groups = []
     for criterion, parts in curves.items():

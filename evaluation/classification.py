@@ -60,7 +60,7 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
 
 
 def macro_f1(labels: list[str], gold: list[str]) -> float:
-    """Return the mean F1 of all classes that occur in `gold`."""
+    """Return the mean F1 over all class labels that occur in `gold`."""
     scores = []
     for name in sorted(set(gold)):
         hits = sum(o == g == name for o, g in zip(labels, gold, strict=True))
@@ -69,7 +69,7 @@ def macro_f1(labels: list[str], gold: list[str]) -> float:
 
 
 def confusion(labels: list[str], gold: list[str], names: list[str]) -> dict[str, dict[str, int]]:
-    """Count predictions by gold class and predicted class."""
+    """Count texts by gold label and predicted label."""
     table = {name: dict.fromkeys(names, 0) for name in names}
     for label, true in zip(labels, gold, strict=True):
         table[true][label] += 1
@@ -97,7 +97,7 @@ def _samples(
 def two_levels(
     text: ShownText, p: Prediction
 ) -> tuple[Float[np.ndarray, "sentences"], list[Float[np.ndarray, "_"]]]:
-    """Return the attention weight of every sentence, and those of the words in each sentence."""
+    """Return the attention weight of every sentence, and the word weights of each sentence."""
     parts = _sentences(text)
     of_words = [p["words"][i][: len(words)] for i, words in enumerate(parts)]
     return p["sentences"][: len(parts)], of_words

@@ -58,21 +58,22 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
 
 
 def most_frequent(questions: list[ShownQuestion]) -> float:
-    """Return the accuracy of a baseline that predicts the most frequent candidate of a passage."""
+    """Return the accuracy of predicting the candidate that is most frequent in the passage."""
     hits = [max(q["candidates"], key=q["passage"].count) == q["answer"] for q in questions]
     return sum(hits) / len(hits)
 
 
 def answer(question: ShownQuestion, p: Prediction) -> str:
-    """Return the predicted candidate."""
+    """Return the candidate that the model predicts for the question."""
     return question["candidates"][int(p["answer"]) - 1]
 
 
 def rows(question: ShownQuestion, p: Prediction) -> dict[str, Float[np.ndarray, "passage"]]:
     """Map row labels to attention weights over the passage (Cui 2017).
 
-    The first row is s, which the reader sums over the occurrences of each candidate. Each of the
-    other rows is α of one query word, and its label contains the weight β of that word.
+    The first row is the paper's s, which the reader sums over the occurrences of each candidate.
+    Each of the other rows is the attention α of one query word, and the row label contains the
+    weight β of that word.
     """
     length = len(question["passage"])
     weights = {"answer (s)": p["s"][:length]}

@@ -11,11 +11,11 @@ from evaluation.metrics import metric_of
 from evaluation.scores import exact_matches, paired_bootstrap, sentence_chrf
 from tasks.translation import Translation
 
-MOST_DIFFERENT = 5  # sentences to show in which this run is better, and in which it is worse
+MOST_DIFFERENT = 5  # number of sentences to show per direction: this run better, or worse
 
 
 def read_hypotheses(folder: Path) -> list[str]:
-    """Read the hypotheses of a report, one per sentence."""
+    """Read the best hypothesis of every sentence from the report in `folder`."""
     try:
         return (folder / "hypotheses.txt").read_text("utf-8").split("\n")[:-1]
     except OSError:
@@ -36,7 +36,7 @@ def check_same_split(sentences: int, hypotheses: int) -> None:
 def compare_runs(
     task: Translation, translated: list[Translated], others: list[str], folder: Path
 ) -> dict[str, Any]:
-    """Compare the best hypotheses of this run with `others`, those of the run in `folder`.
+    """Compare the best hypotheses of this run with `others`, the hypotheses in `folder`.
 
     In the result, "scores" maps each metric and run ("this" or "other") to the score, half the
     width of its 95 % confidence interval and the p-value of the paired bootstrap. "sentences" lists
@@ -66,7 +66,7 @@ def _most_different(
 ) -> list[dict[str, Any]]:
     """Return the sentences whose chrF differs most between the two runs.
 
-    They are sorted by the chrF of this run minus that of the other run, in descending order.
+    The sentences are sorted by this run's chrF minus the other run's chrF, in descending order.
     """
     rows = []
     for t, other in zip(translated, others, strict=True):

@@ -18,7 +18,7 @@ class Part(NamedTuple):
 def by_length(
     items: Sequence[Any], lengths: Sequence[int], score: Callable[[list[Any]], dict[str, float]]
 ) -> list[Part]:
-    """Group the items by length and score each group.
+    """Group the items (sentences) by length in tokens and score each group.
 
     Bins are 5 tokens wide if no item is longer than 40 tokens, and 10 tokens wide otherwise. The
     last bin is open-ended. Empty bins are left out.

@@ -21,7 +21,7 @@ from training.devices import compiled, put
 
 Attentions = dict[
     str, Float[np.ndarray, "t s"]
-]  # weights [target, source] of one sentence, by name
+]  # attention weights [target, source] of one sentence pair, by name
 
 
 class Translated(NamedTuple):
@@ -38,7 +38,7 @@ class Translated(NamedTuple):
 
 
 class Evaluator:
-    """Computes losses and translations of splits; each batch shape is compiled once."""
+    """Computes losses and translations of splits; compiles once per batch shape."""
 
     def __init__(self, task: Translation, mesh: Mesh, decode: Config):
         self.task, self.mesh = task, mesh
@@ -56,7 +56,7 @@ class Evaluator:
     def losses(self, params: Params, split: str) -> dict[str, float]:
         """Return loss, perplexity and accuracy under teacher forcing, as means over tokens."""
         compile_for_split(self._loss, params, self.task, split, self.mesh)
-        # All batches are dispatched first, so that the devices do not idle between them.
+        # All batches are dispatched first, so that the devices do not idle between batches.
         batches = split_batches(self.task, split, self.mesh)
         values = mean_losses([self._loss(params, batch) for batch in batches])
         loss = values["loss"]
@@ -75,7 +75,7 @@ class Evaluator:
         sources: list[Int[np.ndarray, "_"]],
         targets: list[Int[np.ndarray, "_"]],
     ) -> list[Attentions]:
-        """Return the attention weights of given token ids, which end in </s>.
+        """Return the attention weights of sentence pairs, given as token ids that end in </s>.
 
         The decoder is run with teacher forcing on `targets`.
         """
@@ -98,7 +98,7 @@ class Evaluator:
     def _forced(
         self, params: Params, batch: dict[str, jax.Array]
     ) -> Iterator[tuple[int, Attentions]]:
-        """Yield the example index and attention of every row, without padding and empty rows."""
+        """Yield the example index and attention of every nonempty row, without padding."""
         whole, named = jax.device_get(self._force(params, batch))
         for row, i in enumerate(map(int, whole["index"])):
             if i >= 0:
@@ -129,8 +129,8 @@ def translate_split(
 def references(task: Translation, split: str) -> list[tuple[Pair, list[str]]]:
     """Return the source sentences of a split with their references.
 
-    Each sentence is represented by its first pair. Pairs with the same source are merged if
-    data.several_references is set.
+    If data.several_references is set, pairs with the same source become one sentence with several
+    references; the first of these pairs represents the sentence.
     """
     same: dict[str | int, list[Pair]] = {}
     for i, pair in enumerate(task.pairs(split)):
@@ -147,6 +147,6 @@ def score(task: Translation, translated: list[Translated]) -> dict[str, float]:
 
 
 def sample(task: Translation, t: Translated) -> dict[str, str]:
-    """Return the source, the best hypothesis and the references as text."""
+    """Return the source, best hypothesis and references of a sentence as text."""
     source = task.source.surface(t.pair.source)
     return {"source": source, "hypothesis": t.best.text, "reference": " | ".join(t.references)}

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-# Number of source tokens of an example that fits on a screen and is not trivial.
+# Numbers of source tokens of examples that fit on a screen and are not trivial.
 MODERATE = range(8, 25)
 
 
@@ -13,7 +13,8 @@ def focus_token(weights: np.ndarray, source: Sequence[str], target: Sequence[str
     """Return the target position to highlight first, given attention weights [target, source].
 
     Reordering is easy to see where attention clearly moves backward. Among these positions, the
-    one with the longest token is chosen. If attention never moves backward, position 0 is chosen.
+    position with the longest target token is chosen. If attention never moves backward, position 0
+    is chosen.
     """
     places, movements = _backward_movements(weights, source, target)
     clear = places[movements > movements.max(initial=0) / 2].tolist()
@@ -24,8 +25,8 @@ def opening_example(examples: Sequence[Mapping[str, Any]]) -> int:
     """Return the index of the example that the page shows first.
 
     Examples of moderate length with a correct prediction are preferred, then other examples of
-    moderate length, then all others. Within each group, the example with the strongest backward
-    movements of attention is chosen, so that the page opens with an example of reordering.
+    moderate length, then all other examples. Within each group, the example with the strongest
+    backward movements of attention is chosen, so that the page opens with an example of reordering.
     """
 
     def interest(i: int) -> tuple[bool, bool, float]:
@@ -46,8 +47,9 @@ def _backward_movements(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return target positions, and how strongly attention moves backward at each of them.
 
-    Attention moves backward if the source position with the largest weight lies before that of the
-    preceding target token. The strength is the smaller of these two weights, or 0 if attention does
+    Attention moves backward if the source position with the largest weight lies before the
+    corresponding position of the preceding target token. The strength is the smaller of the two
+    largest weights, or 0 if attention does
     not move backward. Target tokens that are punctuation or </s> are skipped, and movements to such
     source tokens do not count, because the attention of punctuation is often arbitrary.
     """

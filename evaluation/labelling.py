@@ -16,7 +16,7 @@ from tasks.labelling import Labelling
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
 
-LabelNames = list[list[str]]  # one list per sequence, one label per time step
+LabelNames = list[list[str]]  # class labels: one list per sequence, one label per time step
 LOSSES = {
     "values": "mean squared error per time step",
     "classes": "−log p per time step",
@@ -41,7 +41,7 @@ def make_evaluate(task: Labelling, mesh: Mesh) -> Evaluate:
 def label_names(
     task: Labelling, split: str, predicted: list[Prediction]
 ) -> tuple[LabelNames, LabelNames]:
-    """Return the names of the predicted classes and those of the gold classes."""
+    """Return the predicted labels and the gold labels of all sequences, as text."""
     known = np.array(task.prepared.vocabularies["label"].names)
     gold = [known[example["label"]].tolist() for example in _examples(task, split)]
     labels = [
@@ -58,7 +58,7 @@ def _additional_scores(task: Labelling, labels: LabelNames, gold: LabelNames) ->
 
 
 def _examples(task: Labelling, split: str) -> Any:
-    """Return all examples of a split as arrays."""
+    """Return an iterator over all examples of a split, as dictionaries of arrays."""
     examples = task.split(split)[0]
     return examples.examples(np.arange(len(examples)))
 

@@ -13,10 +13,10 @@ class Metric(NamedTuple):
 
     name: str
     unit: str = ""
-    higher_is_better: bool | None = None  # None: descriptive only, neither direction is better
+    higher_is_better: bool | None = None  # None: neither higher nor lower values are better
     scale: float = 1.0
     form: str = ".2f"
-    note: str = ""  # how the score is computed, if it has no signature
+    note: str = ""  # how the score is computed, for scores without a sacreBLEU signature
 
     @property
     def direction(self) -> str:
@@ -41,7 +41,7 @@ def _percent(name: str, higher_is_better: bool | None, note: str = "") -> Metric
     return Metric(name, "%", higher_is_better, scale=100, note=note)
 
 
-# Metrics, with the same keys as "scores" in scores.json, which stores percentages as fractions.
+# Metrics by their keys in "scores" of scores.json. That file stores percentages as fractions.
 METRICS = {
     "loss": Metric("Loss", "", False, form=".4g"),
     "perplexity": Metric("Perplexity", "per token", False, form=".3f", note="exp of the loss"),
@@ -63,7 +63,7 @@ METRICS = {
 
 
 def metric_of(key: str) -> Metric:
-    """Return the metric of a score; a score that is not in METRICS is displayed under its key."""
+    """Return the metric of a score; a score that is not in METRICS gets its key as its name."""
     return METRICS.get(key, Metric(key, form=".4g"))
 
 

@@ -13,7 +13,7 @@ class ReportPage(NamedTuple):
     """The content of report.html, in the order of the page; empty parts are left out."""
 
     title: str
-    about: str  # one line below the title
+    about: str  # description of the run, one line below the title
     # Labels of the explorer: "examples", "source", "target", "prediction", "score", "reference",
     # and "text" if the text of an example is shown above its prediction.
     terms: dict[str, str]
@@ -27,20 +27,20 @@ class ReportPage(NamedTuple):
     scores: list[dict[str, str]]  # see metrics.describe_scores
     comparison: dict[str, Any] | None = None  # "run", "rows" and "sentences": see comparison.py
     chart_groups: list[dict[str, Any]] = []  # see charts.chart_groups
-    attention: list[dict[str, Any]] = []  # AttentionSummary fields and "name"
+    attention: list[dict[str, Any]] = []  # per attention: AttentionSummary fields and "name"
     positions: dict[str, Any] | None = None  # see charts.position_chart
-    confusion: dict[str, dict[str, int]] = {}  # counts by gold class and predicted class
-    pictures: list[tuple[str, str]] = []  # file name and data URL
+    confusion: dict[str, dict[str, int]] = {}  # counts of texts by gold label and predicted label
+    pictures: list[tuple[str, str]] = []  # file name and data URL of each PNG plot
 
 
 def write_report_page(path: Path, page: ReportPage) -> None:
-    """Fill the template page.html with content, style and script, and write it to `path`."""
+    """Fill the template page.html with content, style and script; write the page to `path`."""
     # The path of the report folder distinguishes the pages of several runs.
     content = page._asdict() | {"about": f"{page.about} · {path.parent}"}
     data = to_json(content, compact=True)
-    data = data.replace("<", "\\u003c")  # a sentence must not close the script or open a comment
+    data = data.replace("<", "\\u003c")  # no sentence may close the <script> or open a comment
     text = (_FOLDER / "page.html").read_text("utf-8")
-    # The data is inserted last, so that no sentence is mistaken for a placeholder.
+    # The data is inserted last, so that no sentence is mistaken for a template placeholder.
     for name, part in (
         ("STYLE", (_FOLDER / "page.css").read_text("utf-8")),
         ("SCRIPT", (_FOLDER / "page.js").read_text("utf-8")),

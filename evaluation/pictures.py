@@ -16,7 +16,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-# Fonts for scripts that DejaVu Sans does not cover; those that are not installed are ignored.
+# Fonts for scripts that DejaVu Sans does not cover; fonts that are not installed are ignored.
 _FALLBACKS = (
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans Arabic", "Noto Sans Hebrew",
     "Noto Sans Devanagari", "Hiragino Sans", "Microsoft YaHei", "Arial Unicode MS",
@@ -24,9 +24,9 @@ _FALLBACKS = (
 _installed = set(font_manager.get_font_names())
 plt.rcParams["font.family"] = ["DejaVu Sans", *(font for font in _FALLBACKS if font in _installed)]
 ACROSS = 40  # words per line in a heat map of a text
-# Colors from weight 0 to the largest weight, the same as on the report page.
+# Colors from weight 0 to the largest weight of a heat map; report.html uses the same colors.
 WEIGHT_COLORS = LinearSegmentedColormap.from_list("weights", ["#f4f1ec", "#eea36a", "#b8410b"])
-# Matplotlib draws missing glyphs as boxes, which needs no warning.
+# Matplotlib draws missing glyphs as boxes and warns; the boxes are visible enough.
 warnings.filterwarnings("ignore", "Glyph .* missing from font")
 
 
@@ -77,7 +77,7 @@ def over_text(hops: np.ndarray, words: list[str], title: str, path: Path) -> Non
     )  # fmt: skip
     for axes, start in zip(grid[:, 0], starts, strict=True):
         line = words[start : start + across]
-        part = np.full((len(hops), across), np.nan)  # the last line may be shorter
+        part = np.full((len(hops), across), np.nan)  # the last line of the text may be shorter
         part[:, : len(line)] = hops[:, start : start + across]
         axes.imshow(part, cmap=WEIGHT_COLORS, vmin=0, vmax=largest)
         axes.set_xticks(
@@ -106,7 +106,7 @@ def heat_maps(
     columns = len(weights) // rows
     width, height = 0.2 * len(source) + 0.3, 0.2 * len(target) + 0.4
     across, down = columns * width + 1, rows * height + 1.2
-    smaller = min(1, 24 / max(across, down))  # limit width and height to 24 inches
+    smaller = min(1, 24 / max(across, down))  # limit the figure's width and height to 24 inches
     figure, grid = plt.subplots(
         rows, columns, squeeze=False, sharex=True, sharey=True,
         figsize=(across * smaller, down * smaller),
@@ -140,7 +140,7 @@ def highlighted(
     √p_s · p_w, which keeps words visible in sentences with small weights. The darkest red and the
     darkest blue stand for the largest values of the document.
     """
-    across, height, left = 10.0, 0.22, 0.6  # inches
+    across, height, left = 10.0, 0.22, 0.6  # figure width, line height, left margin (inches)
     figure = plt.figure(figsize=(across, 1))
     renderer, font = figure.canvas.get_renderer(), font_manager.FontProperties(size=9)  # pyright: ignore
     blue = [np.sqrt(s) * w for s, w in zip(of_sentences, of_words, strict=True)]
@@ -178,7 +178,7 @@ def over_passage(
     """Draw named rows of weights over a long passage.
 
     In every row, the darkest color stands for the largest weight of that row. Only the `marked`
-    words are written below the rows, and words that are close to one another share a tick.
+    words are written below the rows, and marked words that are close to one another share a tick.
     """
     weights = np.stack([row / max(float(row.max()), 1e-9) for row in rows.values()])
     figure, axes = plt.subplots(figsize=(18, 0.24 * len(rows) + 1.8), layout="constrained")
@@ -211,7 +211,7 @@ def two_series(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
 
 
 def piano_rolls(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
-    """Draw the gold notes [time, note] of a piece above the predicted probabilities."""
+    """Draw the gold notes [time, note] of a piece above the predicted note probabilities."""
     sounding = np.flatnonzero(gold.any(axis=0) | (predicted > 0.1).any(axis=0))
     low, high = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (0, gold.shape[1] - 1)
     figure, (above, below) = plt.subplots(
@@ -232,7 +232,7 @@ def piano_rolls(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
 def joined(
     named: Mapping[str, tuple[Sequence[str], Sequence[float]]], across: str, up: str, path: Path
 ) -> None:
-    """Plot named series of values at labeled positions, joined by lines."""
+    """Plot named series (position labels and values), with lines between the values."""
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for name, (labels, values) in named.items():
         axes.plot(labels, values, marker="o", label=name)
@@ -249,10 +249,11 @@ def levels_and_curves(
     up: str,
     path: Path,
 ) -> None:
-    """Plot named curves with error bars, and the mean of each entry of `levels` as a line.
+    """Plot named curves with error bars, and one horizontal line per entry of `levels`.
 
     `curves` maps names to positions and, for each position, the values of all seeds. Error bars
-    show the standard deviation over seeds. The lines are horizontal.
+    show the standard deviation over seeds. `levels` maps names to the values of all seeds; their
+    means are drawn as horizontal lines.
     """
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     for name, (places, values) in curves.items():

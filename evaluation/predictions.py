@@ -12,13 +12,13 @@ from tasks.task import Params, Task
 from training.devices import abstract, compile_all, compiled, put
 from training.loop import Evaluate, Evaluation, means
 
-Prediction = dict[str, Any]  # the arrays and scalars of one example
+Prediction = dict[str, Any]  # a model's outputs for one example: arrays and scalars by name
 # Example indices, loss sums, predictions and attention weights of one batch.
 BatchResult = tuple[jax.Array, dict[str, jax.Array], dict[str, jax.Array], dict[str, jax.Array]]
 
 
 def split_batches(task: Task, split: str, mesh: Mesh) -> Iterator[dict[str, jax.Array]]:
-    """Yield this host's batches of a split, sharded over the devices."""
+    """Yield this host's share of each batch of a split, sharded over the devices."""
     for batch in task.eval_batches(split, jax.process_index(), jax.process_count()):
         yield put(batch, mesh)
 
@@ -39,7 +39,7 @@ def mean_losses(sums: list[dict[str, Any]]) -> dict[str, float]:
 
 
 class Predictor:
-    """Computes `task.loss` and `task.predict` over a split; each batch shape is compiled once."""
+    """Computes `task.loss` and `task.predict` over a split; compiles once per batch shape."""
 
     def __init__(self, task: Any, mesh: Mesh):
         self.task, self.mesh = task, mesh
@@ -56,8 +56,8 @@ class Predictor:
     ) -> tuple[dict[str, float], list[Prediction]]:
         """Return the mean losses, and the prediction of every example in the order of the corpus.
 
-        Predictions are not cropped to the length of the example. The predictions of the first
-        `attended` examples include attention weights.
+        Predictions are not cropped to the length of the example: they may include padding. The
+        predictions of the first `attended` examples include attention weights.
         """
         found: dict[int, Prediction] = {}
         compile_for_split(self._run, params, self.task, split, self.mesh, attended > 0)
@@ -75,7 +75,7 @@ class Predictor:
 def _collect(
     result: BatchResult, found: dict[int, Prediction], attended: int
 ) -> dict[str, np.ndarray]:
-    """Add the predictions of a batch to `found`; return its loss sums."""
+    """Add the predictions of a batch to `found`; return the loss sums of the batch."""
     index, sums, predicted, weights = jax.device_get(result)
     for row, i in enumerate(index.tolist()):
         if i >= 0:
@@ -90,7 +90,8 @@ def make_evaluate(
 ) -> Evaluate:
     """Return the function that scores the validation split during training.
 
-    `describe(split, predictions, count)` returns additional scores and at most `count` samples.
+    `describe(split, predictions, count)` returns additional scores and at most `count` samples
+    (predictions as text).
     """
     predictor = Predictor(task, mesh)
 

@@ -1,4 +1,7 @@
-"""Options of a report, and functions that write and print the results of non-translation tasks."""
+"""The options of eval.py's reports, and the report files of all tasks except translation.
+
+Translation reports use the same options (`Wanted`) and are written by evaluation/translation.py.
+"""
 
 import re
 from collections.abc import Sequence
@@ -17,21 +20,21 @@ class Wanted(NamedTuple):
 
     split: str
     folder: Path  # the report is written to this folder
-    pictures: int  # number of examples that are drawn as PNG files
+    pictures: int  # number of examples whose attention or prediction is drawn as a PNG file
     page: int  # number of examples in report.html; 0: no page
     # Training steps of the checkpoints that are averaged; for an ensemble, one list per member.
     checkpoints: Sequence[int] | Sequence[list[int]] = ()
     # For translation only:
-    decode: Config = None  # decode settings
-    beams: Sequence[int] = ()  # beam widths to compare
-    ter: bool = True  # compute TER, which is slow
+    decode: Config = None  # config.decode, changed by the --decode flags
+    beams: Sequence[int] = ()  # beam widths whose scores are compared
+    ter: bool = True  # whether to compute TER, which is slow
     against: Path | None = None  # report folder of the run to compare with
 
 
 def corpus_name(data: Config) -> str:
     """Return a display name of a corpus for titles.
 
-    It is the name in configs/datasets.py, else the name of the folder and files, else the format.
+    The name is that in configs/datasets.py, else the names of folder and files, else data.corpus.
     """
     files = re.sub(r"{split}|\.\w+$", "", data.files).strip("._-") if data.dir else ""
     return data.get("name") or f"{Path(data.dir).name} {files}".strip() or data.corpus
@@ -40,10 +43,10 @@ def corpus_name(data: Config) -> str:
 def keep(
     wanted: Wanted, scores: dict[str, float], loss: str, predictions: Sequence[str], **more: Any
 ) -> dict[str, Any]:
-    """Write scores.json and predictions.txt, and remove an earlier report.
+    """Write scores.json and predictions.txt, and remove the files of an earlier report.
 
-    `loss` is a short description of the loss, such as "−log p of the class". `more` contains
-    additional entries of scores.json. Return the content of scores.json.
+    `loss` is a short description of the loss, such as "−log p of the class", which report.html
+    shows. `more` contains additional entries of scores.json. Return the content of scores.json.
     """
     folder = wanted.folder
     for pattern in ("attention-*.png", "prediction-*.png", "report.html"):
@@ -59,7 +62,7 @@ def keep(
 
 
 def show(result: dict[str, Any], samples: Sequence[dict[str, str]]) -> None:
-    """Print samples, the training steps of the checkpoints, and the scores."""
+    """Print samples, the training steps of the evaluated checkpoints, and the scores."""
     for sample in samples:
         print("\n".join(f"{name:>22}: {text}" for name, text in sample.items()), end="\n\n")
     print(f"{'checkpoint':>22}: {', '.join(map(str, result['checkpoints']))}")

@@ -1,4 +1,4 @@
-"""Scores of hypotheses against references, and the signatures of the sacreBLEU scores.
+"""Scores of hypotheses against references, and sacreBLEU's signatures of its settings.
 
 A sentence may have several references, such as all pronunciations of a word.
 """
@@ -85,7 +85,7 @@ def token_error_rate(
 
 
 def signatures(lowercase: bool = False, references: int = 1) -> dict[str, str]:
-    """Return the sacreBLEU signatures, which state references, tokenization, case and version."""
+    """Return the signature of each metric, which states the version and settings of sacreBLEU."""
     ter = sacrebleu.TER(case_sensitive=not lowercase)
     metrics = _metrics(lowercase) | {"tokenized_bleu": TOKENIZED, "ter": ter}
     for metric in metrics.values():
@@ -102,8 +102,8 @@ def paired_bootstrap(
     """Compare every system with the first one by sacreBLEU's paired bootstrap (Koehn 2004).
 
     The result maps each metric ("bleu" and "chrf") and system to its "score", half the width of
-    the 95 % confidence interval ("interval"), and the p-value of the difference from the first
-    system ("p").
+    the score's 95 % confidence interval ("interval"), and the p-value of the difference from the
+    first system ("p").
     """
     test = PairedTest(
         [(name, list(texts)) for name, texts in systems.items()], _metrics(lowercase),
@@ -131,7 +131,7 @@ def paired_bootstrap(
 
 
 def _streams(references: References) -> Any:
-    """Return the references in sacreBLEU's format: all first references, all second ones, ..."""
+    """Return the references as sacreBLEU expects them: all first ones, all second ones, ..."""
     return [list(stream) for stream in itertools.zip_longest(*references)]
 
 

@@ -4,24 +4,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-SMALL = 0.01  # a smaller weight counts as near zero
+SMALL = 0.01  # an attention weight below this value counts as near zero
 
 
 class AttentionSummary(NamedTuple):
-    """Attention statistics, averaged over target tokens, including </s>.
+    """Means of attention statistics over target tokens, including </s>.
 
     The weights of each target token are normalized to sum to 1. Each statistic is computed for each
     target token and then averaged: `effective` is the mean of exp(entropy), not exp of the mean.
     """
 
-    entropy: float  # −Σ p ln p over source tokens, in nats
-    # exp(entropy), the effective number of attended tokens: uniform attention over this many tokens
-    # has the same entropy.
+    entropy: float  # mean entropy of a target token's weights p: −Σ p ln p over source tokens, nats
+    # Mean of exp(entropy), the effective number of attended source tokens: uniform attention over
+    # this many tokens has the same entropy.
     effective: float
-    small: float  # fraction of the weights that are below SMALL
-    largest: float  # the largest weight
-    source: float  # number of source tokens, including </s>
-    tokens: int  # number of target tokens over which the mean is taken
+    small: float  # mean fraction of a target token's weights that are below SMALL
+    largest: float  # mean of the largest weight of each target token
+    source: float  # mean number of source tokens, including </s>
+    tokens: int  # number of target tokens over which the means are taken
 
 
 class AttentionStatistics:
@@ -35,11 +35,11 @@ class AttentionStatistics:
         self._rows.append(rows)
 
     def overall(self) -> AttentionSummary:
-        """Return the means over all target tokens."""
+        """Return the mean statistics over all target tokens of the corpus."""
         return _mean(np.concatenate(self._rows))
 
     def by_position(self, least: int = 20) -> list[AttentionSummary]:
-        """Return the means for every target position.
+        """Return the mean statistics over all sentences, for every target position.
 
         The list ends before the first position that fewer than `least` sentences reach.
         """

@@ -52,7 +52,7 @@ def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluatio
     decode = task.config.decode.copy_and_resolve_references()
     if task.config.train.eval_greedily:
         decode.beam = 1
-    decode.update({"nbest": 1, "temperature": 0.0})  # so that validation is deterministic
+    decode.update({"nbest": 1, "temperature": 0.0})  # no sampling: deterministic validation
     evaluator = Evaluator(task, mesh, decode)
     wanted = task.config.train.samples
 
@@ -97,7 +97,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
 def report_ensemble(
     tasks: list[Translation], params: list[Params], mesh: Mesh, wanted: Wanted
 ) -> None:
-    """Score an ensemble and write its scores and hypotheses, without printing or drawing them.
+    """Score an ensemble; write its scores and hypotheses without printing or drawing anything.
 
     The attention weights of the ensemble are the mean over its models.
     """
@@ -146,14 +146,14 @@ def _result(
 
 
 def _keep(folder: Path, result: dict[str, Any], translated: list[Translated]) -> None:
-    """Write scores.json and hypotheses.txt."""
+    """Write `result` to scores.json and the best hypotheses to hypotheses.txt."""
     (folder / "scores.json").write_text(to_json(result, indent=2) + "\n", "utf-8")
     lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
     (folder / "hypotheses.txt").write_text(lines, "utf-8")
 
 
 def all_scores(task: Translation, translated: list[Translated], ter: bool) -> dict[str, float]:
-    """Return all scores of the hypotheses; include TER, which is slow, only if `ter` is set."""
+    """Return all scores of the best hypotheses; TER, which is slow, only if `ter` is set."""
     scores = score(task, translated) | word_scores(task, translated)
     if ter:
         hypotheses = [t.best.text for t in translated]
@@ -227,13 +227,13 @@ def _draw(task: Translation, translated: list[Translated], folder: Path, count: 
     """Draw heat maps of the attention of the first `count` translations."""
     for number, t in enumerate(translated[:count]):
         if t.best.attention is None:
-            return  # a model without attention
+            return  # the model has no attention
         source = task.source.tokens(t.pair.source)
         draw_hypothesis(source, t.best, folder / f"attention-{number}.png")
 
 
 def draw_hypothesis(source: list[str], hypothesis: Hypothesis, path: Path) -> None:
-    """Draw a heat map of the attention weights of a hypothesis."""
+    """Draw the attention weights of a hypothesis as a heat map."""
     assert hypothesis.attention is not None
     tokens = readable([*source, "</s>"]), readable(hypothesis.tokens)
     heat_map(

@@ -1,4 +1,4 @@
-"""Draw the plots below a results table, as in the papers; FIGURES maps their names to functions."""
+"""Draw the plots below a results table, as in the papers; FIGURES maps plot names to functions."""
 
 import shutil
 import statistics
@@ -11,7 +11,7 @@ from papers.plan import Plan
 from papers.scoring import Reports
 from papers.significance import values
 
-MIN_SENTENCES = 10  # length bins with fewer sentences are not drawn
+MIN_SENTENCES = 10  # bins of source length with fewer test sentences are not drawn
 
 
 def mean_curve(by_seed: Mapping[int, Report]) -> list[Part]:
@@ -40,7 +40,7 @@ def bleu_by_length(plan: Plan, reports: Reports) -> str:
 
 
 def attention_maps(plan: Plan, reports: Reports) -> str:
-    """Show a heat map of every row's attention on the first test example, for the first seed."""
+    """Show heat maps of the attention of every row's first seed on the first test example."""
     text = ""
     for number, row in enumerate(plan.table.rows):
         found = plan.report_folder(row, 0) / "attention-0.png"
@@ -53,7 +53,7 @@ def attention_maps(plan: Plan, reports: Reports) -> str:
 def error_by_delay(plan: Plan, reports: Reports) -> str:
     """Plot the error as a function of the delay (Schuster 1997, Figures 4 and 5).
 
-    Networks without a delay are drawn as horizontal lines.
+    Rows that do not belong to one delay, such as merged networks, are drawn as horizontal lines.
     """
     measure = MEASURES[plan.table.measures[0]]
     drawn: dict[str, tuple[list[float], list[list[float]]]] = {}

@@ -10,11 +10,11 @@ class Measure(NamedTuple):
     """One column of a results table: a metric and its format."""
 
     name: str
-    path: tuple[str, ...]  # keys of nested dictionaries in a report, from the outermost one
+    path: tuple[str, ...]  # keys that lead to the value in scores.json, outermost first
     lower_is_better: bool = False
     form: str = ".2f"  # format specification of the displayed value
-    scale: float = 1.0  # factor of the displayed value, e.g. 100 for percentages
-    complement: bool = False  # use 1 minus the value in the report
+    scale: float = 1.0  # factor from the stored to the displayed value, e.g. 100 for percentages
+    complement: bool = False  # display 1 minus the stored value, e.g. error rate for accuracy
 
     def of(self, report: Report) -> float | None:
         """Return the value of this measure in a report, or None if the report lacks it."""

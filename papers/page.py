@@ -37,7 +37,7 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
 
 
 def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
-    """Return the facts (such as parameters and training time) of all runs of a row."""
+    """Return the facts (such as parameters and training time) of all training runs of a row."""
     if row.merges:
         return []
     runs = [run for seed in reports.get(row.name, ()) for run in plan.run_folders(row, seed)]
@@ -67,7 +67,7 @@ def _table(
     printed = {name for row in plan.table.rows for name in row.published}
     measures = [
         (name, MEASURES[name])
-        for name in plan.table.measures  # leave out measures that are undefined for the corpus
+        for name in plan.table.measures  # without measures that have no results
         if name in printed or any(values(reports, row, MEASURES[name]) for row in plan.table.rows)
     ]
     decodes = any("decode" in r for by_seed in reports.values() for r in by_seed.values())
@@ -97,7 +97,7 @@ def _counted(plan: Plan) -> str:
 
 
 def _cells(measured: list[float], row: Row, name: str) -> list[str]:
-    """Return the measured result, the published result and their difference as text."""
+    """Return measured result, published result and their difference for measure `name`, as text."""
     form, figure = MEASURES[name].form, row.published.get(name)
     return [
         mean_and_deviation(measured, form), "–" if figure is None else f"{figure:{form}}",
@@ -144,7 +144,7 @@ def _decoding(by_seed: Mapping[int, Report]) -> str:
 
 
 def legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
-    """Return the paragraph that explains the columns of the table."""
+    """Return the paragraph that explains the columns of the results table."""
     fewer = [
         f"{row.name}: {len(reports.get(row.name, {}))}"
         for row in plan.table.rows
@@ -194,8 +194,8 @@ class Comparison(NamedTuple):
 
     worse: str
     better: str
-    gain: float  # measured improvement from `worse` to `better`; negative: it contradicts the paper
-    deviation: float  # standard deviation of the gain over seeds; 0 if it is unknown
+    gain: float  # measured improvement of `better` over `worse`; negative: contradicts the paper
+    deviation: float  # standard deviation of the gain over seeds; 0 if unknown
     form: str
 
     @property
@@ -257,7 +257,7 @@ def _compare(
 
 
 def order(plan: Plan, reports: Reports) -> str:
-    """Describe whether the measured results rank the rows as the paper does, pair by pair."""
+    """Describe, pair by pair, whether the measured results rank two rows as the paper does."""
     found = comparisons(plan, reports)
     if not found:
         return "The published results do not rank these rows." if reports else ""
@@ -331,6 +331,6 @@ def _content(
 
 
 def _lengths(plan: Plan, by_seed: Mapping[int, Report]) -> dict:
-    """Return a row's BLEU by source length if the page contains a plot of it."""
+    """Return a row's BLEU by source length if the page contains that plot."""
     drawn = by_seed and "lengths" in plan.table.figures
     return {"lengths": [part._asdict() for part in mean_curve(by_seed)]} if drawn else {}

@@ -5,8 +5,8 @@ Tables therefore share runs with equal configs, and changing a config starts a n
 of a run contains its reports, one per decoding setting. The page of a table is in
 RESULTS/TARGET,DATA,SIZE.
 
-This module imports JAX only inside functions, because reproduce.py imports it before program.run
-configures the compilation cache.
+This module imports JAX only inside functions, because reproduce.py imports this module before
+program.run configures JAX's compilation cache.
 """
 
 import hashlib
@@ -31,9 +31,9 @@ class Plan(NamedTuple):
     table: Table
     data: str
     size: str
-    folder: Path  # the parent of all runs and pages
+    folder: Path  # parent folder of all runs and pages (RESULTS above)
     seeds: int
-    overrides: dict[str, Any]  # config fields that are set in every run, such as data.dir
+    overrides: dict[str, Any]  # values of config fields that are set in every run, such as data.dir
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
         return Base(str(file), dict(arguments), self.overrides)
 
     def config(self, row: Row, seed: int = 0) -> Config:
-        """Return the complete config of a row."""
+        """Return the config of a row with all changes, overrides and the seed applied."""
         return self.base(row).config(dict(row.changes), seed)
 
     def run_name(self, row: Row) -> str:
@@ -102,14 +102,14 @@ class Plan(NamedTuple):
             yield from ((row, seed) for seed in range(1 if row.ensemble else self.seeds))
 
     def report_folder(self, row: Row, seed: int) -> Path:
-        """Return the folder of a report on one run, or on the ensemble of all seeds."""
+        """Return the folder of a row's report on one run, or on the ensemble of all seeds."""
         decoding = label({"checkpoint": row.checkpoint, **row.decode})
         if row.ensemble:
             return self.run_folder(row, 0).parent / f"ensemble of {self.seeds}" / decoding
         return self.run_folder(row, seed) / "reports" / decoding
 
     def run_folders(self, row: Row, seed: int) -> list[Path]:
-        """Return the folders of all runs that a report evaluates."""
+        """Return the folders of all training runs that a row's report evaluates."""
         if row.merges:
             return [self.run_folder(self.table.row(name), seed) for name in row.merges]
         return [self.run_folder(row, s) for s in (range(self.seeds) if row.ensemble else [seed])]
@@ -157,7 +157,7 @@ class Facts(NamedTuple):
 
     parameters: int
     count: float  # number of loss terms, e.g. target tokens, in all training steps
-    # Time of training, compilation and evaluation, over all attempts. Training steps that were
+    # Total time of training, compilation and evaluation in all attempts. Training steps that were
     # repeated after an interruption count once.
     seconds: float
     commit: str
@@ -167,7 +167,7 @@ class Facts(NamedTuple):
 def facts(run: Path) -> Facts:
     """Read the facts about a run from its log.jsonl and run.json."""
     parameters, count, seconds, before = 0, 0.0, 0.0, 0.0
-    # Do not use splitlines(): samples may contain U+2028, which it treats as a line break.
+    # Do not use splitlines(): it would also split at U+2028, which samples in the log may contain.
     for line in map(json.loads, (run / "log.jsonl").read_bytes().split(b"\n")[:-1]):
         parameters, count = line.get("parameters", parameters), line.get("count", count)
         if line["kind"] != "run":  # a "run" line starts a new attempt: exclude the time before it

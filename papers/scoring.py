@@ -1,4 +1,4 @@
-"""Score the training runs of a table and read their reports; existing reports are reused."""
+"""Score the training runs of a table and read the reports; existing reports are not rewritten."""
 
 import contextlib
 import ctypes
@@ -63,7 +63,7 @@ def score_plan(plan: Plan, workers: int) -> list[str]:
 def _score_all(
     plan: Plan, wanted: list[tuple[Row, int]], workers: int, signals: list[int]
 ) -> Iterator[tuple[str, str]]:
-    """Score rows until a signal arrives; yield the name and the error message of each report.
+    """Score rows until a signal arrives; yield each report's name and its error message or "".
 
     With one worker, this process scores all rows. Several workers are separate processes, and each
     uses its share of the machine.
@@ -86,7 +86,7 @@ def _score_all(
                 name = _name(plan, row, seed)
                 try:
                     yield name, future.result()
-                except BrokenProcessPool:  # raised by all remaining futures
+                except BrokenProcessPool:  # a worker died; all remaining futures raise this
                     yield name, KILLED
             if signals:  # finish only the reports in progress
                 waiting = {future: key for future, key in waiting.items() if not future.cancel()}
@@ -95,7 +95,7 @@ def _score_all(
 def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
     """Restrict this worker process to one share of the machine, and tie its life to the parent's.
 
-    On Linux, the process is killed when its parent dies.
+    On Linux, the worker process is killed when its parent dies.
     """
     for number in (signal.SIGINT, signal.SIGTERM):  # the parent process handles these signals
         signal.signal(number, signal.SIG_IGN)
@@ -125,7 +125,7 @@ def score_row(plan: Plan, row: Row, seed: int) -> str:
         pictures = int(seed == 0)
         wanted = Wanted("test", complete, pictures=pictures, page=0, decode=decode, ter=False)
         try:
-            with contextlib.redirect_stdout(io.StringIO()):  # do not print the scores
+            with contextlib.redirect_stdout(io.StringIO()):  # suppress the printed scores
                 if row.ensemble:
                     score_ensemble(config, runs, make_mesh(), row.checkpoint, wanted)
                 else:
@@ -156,7 +156,7 @@ def read_reports(plan: Plan) -> Reports:
 
 
 def _merged(plan: Plan, row: Row, seed: int) -> Report | None:
-    """Average the predictions of several rows and score the mean (Schuster 1997, §II-C)."""
+    """Score the mean of the predictions of the rows in `row.merges` (Schuster 1997, §II-C)."""
     parts = [
         plan.report_folder(plan.table.row(name), seed) / "predictions.txt" for name in row.merges
     ]

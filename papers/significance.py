@@ -38,7 +38,7 @@ def significance(plan: Plan, reports: Reports) -> dict[str, str]:
     """Map row names to the formatted p-value of the row's difference from the row above.
 
     Rows are compared by the first measure of the table. A row is left out if there is no row above
-    it, or if either of the two rows has no results.
+    it, or if this row or the row above has no results.
     """
     name = plan.table.measures[0]
     measured = [row for row in plan.table.rows if row.name in reports]
@@ -97,7 +97,7 @@ def _answers(plan: Plan, reports: Reports, row: Row) -> list[ExampleStatistics]:
     Every line of predictions.txt contains the prediction, its probability and the gold answer.
     """
     files = [plan.report_folder(row, seed) / "predictions.txt" for seed in reports[row.name]]
-    # Do not use splitlines(), which also splits at U+2028.
+    # Do not use splitlines(): it would also split at U+2028, which a prediction may contain.
     lines = [file.read_text("utf-8").split("\n")[:-1] for file in files]
     cells = [[line.split("\t") for line in one_seed] for one_seed in lines]
     return [mean_statistics([answer == gold for answer, _, gold, *_ in rows]) for rows in cells]

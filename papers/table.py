@@ -15,12 +15,12 @@ class Row:
     name: str
     # Arguments of the config file, as in luong2015.py:score=dot.
     arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # Values of config fields that differ from the config file.
+    # Values of config fields, by dotted name, that replace those of the config file.
     changes: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)
-    published: Mapping[str, float] = dataclasses.field(default_factory=dict)  # results by measure
+    published: Mapping[str, float] = dataclasses.field(default_factory=dict)  # by measure name
     config: str = ""  # name of a file in configs/; "": the config file of the table
-    # Values of fields of config.decode. They apply only to scoring, so rows can share a training
-    # run.
+    # Values of fields of config.decode. These values apply only to scoring, so rows that differ
+    # only in `decode` share their training runs.
     decode: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)
     checkpoint: str = "best"
     ensemble: bool = False  # score the models of all seeds as one ensemble
@@ -37,17 +37,17 @@ class Table:
 
     title: str
     source: str  # publication and corpus of the published results and claims, without a period
-    config: str  # name of a file in configs/
+    config: str  # name of a file in configs/, without .py
     measures: tuple[str, ...]  # names in papers/measures.py
     rows: tuple[Row, ...]
     data: tuple[str, ...]  # names in configs/datasets.py; the first is the default
-    minutes: float  # training time of one run with the default size and corpus, alone on `machine`
+    minutes: float  # training time of one run (default size and corpus) that is alone on `machine`
     sizes: tuple[str, ...] = ("small", "tiny", "paper")  # the first is the default; ("",): no sizes
     seeds: int = 3
     machine: str = "an H200"
     differs: str = ""  # complete sentences on how the setup differs from the paper's
-    same_data: bool = False  # whether the published results are for the same corpus
-    # Pairs (worse row, better row) that the paper claims without publishing both results.
+    same_data: bool = False  # whether the published results are for the corpus in `data`
+    # Pairs of row names (worse, better) that the paper ranks without publishing both results.
     claims: tuple[tuple[str, str], ...] = ()
     figures: tuple[str, ...] = ()  # names in papers/figures.py
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from errors import UserError
 
 ROOT = Path(__file__).parent.parent
-# Environment variables for the fraction of GPU memory that JAX allocates: current and former name.
+# Environment variable for the fraction of GPU memory that JAX allocates: current and former name.
 MEMORY = "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
 
@@ -25,8 +25,8 @@ class Share(NamedTuple):
 def machine_shares(workers: int) -> list[Share]:
     """Return one share per worker; cores and GPUs are distributed round-robin.
 
-    If there are more workers than GPUs, several workers share a GPU. They divide the fraction of
-    its memory that XLA_CLIENT_MEM_FRACTION allows (default: 0.9).
+    If there are more workers than GPUs, several workers share a GPU. These workers divide
+    the fraction of the GPU's memory that XLA_CLIENT_MEM_FRACTION allows (default: 0.9).
     """
     cores, gpus = _cores(), _gpus()
     shares = []
@@ -58,7 +58,7 @@ def train_environment(share: Share) -> dict[str, str]:
 
 
 def _memory() -> tuple[str, float]:
-    """Return the name of the environment variable for the memory fraction, and its value."""
+    """Return the environment variable for JAX's GPU memory fraction, and the fraction."""
     name = next((name for name in MEMORY if name in os.environ), MEMORY[0])
     given = os.environ.get(name, "0.9")
     try:

@@ -12,7 +12,7 @@ from errors import UserError
 from sweeping.devices import Share, train_command, train_environment
 from sweeping.points import Base, Point
 
-STEPS = 20  # number of timed training steps; the same number of warm-up steps precedes them
+STEPS = 20  # number of timed training steps, after as many untimed training steps
 TRIAL_MESSAGE = (
     f"training the first run for {2 * STEPS} training steps to estimate the duration (can take "
     "minutes on a CPU)"
@@ -20,10 +20,10 @@ TRIAL_MESSAGE = (
 
 
 class Estimate(NamedTuple):
-    """The expected cost of one run."""
+    """The expected cost of one training run."""
 
     steps: int  # training steps of the whole run
-    step_seconds: float  # per training step
+    step_seconds: float  # duration of one training step in seconds
     overhead: float  # seconds to start, compile and evaluate once
     parameters: int
 

@@ -3,8 +3,8 @@
     python sweeping/launch.py PARENT 0,1 train.py --config=...
 
 The program runs only on the given CPU cores, and receives SIGTERM when the process with the id
-PARENT dies. This is a separate program, because a parent process with threads can safely do almost
-nothing between fork and exec.
+PARENT dies. This is a separate program, because a parent process with threads (the sweep) can
+safely do almost nothing in the child between fork and exec.
 """
 
 import ctypes
@@ -12,11 +12,11 @@ import os
 import signal
 import sys
 
-PR_SET_PDEATHSIG = 1  # from sys/prctl.h
+PR_SET_PDEATHSIG = 1  # prctl option (sys/prctl.h): the signal to get when the parent dies
 
 
 def main() -> None:
-    """Restrict this process, then replace it by the program that the command line specifies."""
+    """Restrict this process to the given cores, then replace it by the given program."""
     parent, cores, *command = sys.argv[1:]
     if sys.platform == "linux":
         if cores:

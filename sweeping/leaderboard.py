@@ -20,23 +20,23 @@ class Standing(NamedTuple):
     """The results of one point over its seeds."""
 
     point: Point
-    scores: list[float]  # best validation scores of the complete runs
-    pruned: list[float]  # last validation scores of the pruned runs
-    errors: list[str]  # error messages of the failed runs
+    scores: list[float]  # best validation score of each complete run
+    pruned: list[float]  # last validation score of each pruned run
+    errors: list[str]  # error message of each failed run
     unfinished: int  # number of runs that are waiting or running
     parameters: int | None
     count: float | None  # mean number of training tokens (or other loss terms) of a complete run
-    seconds: float | None  # mean duration of a complete run, including interrupted attempts
+    seconds: float | None  # mean duration of a complete run with all its attempts
     run: str  # folder of the point's runs, relative to the sweep's folder
 
     @property
     def mean(self) -> float | None:
-        """Mean of the scores over seeds; None if no run is complete."""
+        """Mean of `scores` over seeds; None if no run is complete."""
         return statistics.mean(self.scores) if self.scores else None
 
     @property
     def deviation(self) -> float | None:
-        """Standard deviation of the scores over seeds; None with fewer than two complete runs."""
+        """Standard deviation of `scores` over seeds; None with fewer than two complete runs."""
         return statistics.stdev(self.scores) if len(self.scores) > 1 else None
 
 

@@ -1,4 +1,4 @@
-"""A lock that all threads, processes and machines that use a database share."""
+"""A lock that is shared by all threads, processes and machines that use one database."""
 
 import contextlib
 import fcntl
@@ -18,9 +18,9 @@ class Mutex:
 
     def __init__(self, url: URL, name: str):
         self._url, self._key = url, {"key": zlib.crc32(name.encode())}
-        # The threads of this process wait for this lock, so only one of them opens a connection.
+        # Threads of this process first wait here, so that only one thread opens a connection.
         self._thread_lock = threading.Lock()
-        # Without a pool, closing the connection after an error releases the lock.
+        # Without a connection pool, closing a connection after an error releases the advisory lock.
         self._engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
 
     @contextlib.contextmanager
@@ -40,4 +40,4 @@ class Mutex:
     def _lock_server(self) -> Iterator[None]:
         with self._engine.connect() as connection:
             connection.execute(sqlalchemy.text("SELECT pg_advisory_lock(:key)"), self._key)
-            yield  # closing the connection releases the lock
+            yield  # closing the connection at the end of `with` releases the lock

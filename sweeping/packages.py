@@ -1,4 +1,4 @@
-"""Check that the packages are installed that only sweep.py and reproduce.py need."""
+"""Check whether the packages that only sweep.py and reproduce.py need are installed."""
 
 from errors import require_packages
 

@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 from sweeping.points import changes, short_names
 from sweeping.study import Record
 
-FEW_VALUES = 8  # fields with more distinct numbers than this get a numeric axis
+FEW_VALUES = 8  # config fields with more distinct numbers than this get a numeric axis
 DOT = {"s": 28, "alpha": 0.7, "linewidths": 0}
 
 
@@ -30,8 +30,8 @@ class Axis(NamedTuple):
     """
 
     name: str
-    ticks: list[str]  # labels of a categorical axis; empty for a numeric one
-    coordinates: np.ndarray  # one per run; NaN on a numeric axis if the value is "–"
+    ticks: list[str]  # tick labels of a categorical axis; empty for a numeric axis
+    coordinates: np.ndarray  # coordinate of each run; NaN on a numeric axis if its value is "–"
     log: bool = False
 
     def label(self, axes: Axes) -> None:
@@ -97,7 +97,7 @@ def _history(scores: np.ndarray, metric: str, lower_is_better: bool, path: Path)
 def _importance(
     fields: list[Axis], scores: np.ndarray, metric: str, lower_is_better: bool, path: Path
 ) -> None:
-    """Plot the importance of every field for the score, computed by PED-ANOVA.
+    """Plot the importance of every config field for the score, computed by PED-ANOVA.
 
     A field is important if its values in the better runs are distributed differently from its
     values in all runs.
@@ -133,7 +133,7 @@ def _distribution(axis: Axis) -> BaseDistribution:
 
 
 def _slices(fields: list[Axis], scores: np.ndarray, metric: str, path: Path) -> None:
-    """Plot the scores as a function of every field.
+    """Plot the scores as a function of every config field, one plot per field.
 
     On categorical axes, lines show the mean score for each value.
     """
@@ -159,14 +159,14 @@ def _parallel(
 ) -> None:
     """Plot the runs in parallel coordinates: one axis per field and one for the metric.
 
-    Each run is a line through its values. The runs with the best scores are drawn last, on top of
-    the others.
+    Each run is a line through its field values and its score. The runs with the best
+    scores are drawn last, on top of the other runs.
     """
     columns = [*fields, Axis(metric, [], scores)]
     figure, axes = plt.subplots(figsize=(1 + 1.6 * len(columns), 4), layout="constrained")
     colors = plt.get_cmap("viridis_r" if lower_is_better else "viridis")
     scale = Normalize(scores.min(), scores.max() if scores.max() > scores.min() else None)
-    offsets = np.linspace(-0.04, 0.04, len(scores))  # keep lines apart on categorical axes
+    offsets = np.linspace(-0.04, 0.04, len(scores))  # keep runs apart on categorical axes
     heights = np.stack([_height(axis) + offsets * bool(axis.ticks) for axis in columns], axis=1)
     order = np.argsort(scores)
     for run in order[::-1] if lower_is_better else order:

@@ -10,7 +10,7 @@ the values of one point from an Optuna trial, and later draws may depend on earl
 
 A name that contains a dot is a config field, as in --config.model.attention.D=5. A name without a
 dot is an argument of the config file, as in luong2015.py:score=dot. The optional entry "name" of a
-point is its label.
+point is the label of the point.
 """
 
 import inspect
@@ -105,9 +105,9 @@ def label(point: Point) -> str:
 def run_name(key: str, point: Point) -> str:
     """Return the folder name of a point's runs.
 
-    `key` identifies the point in a study. A point of `points()` has its label as the key and as the
-    folder name. A point drawn from a search space has a number as the key, and its folder name
-    consists of the key and the label.
+    `key` identifies the point in a study. For a point of `points()`, the label of the point is both
+    the key and the folder name. A point drawn from a search space has a number as its key, and its
+    folder name consists of the key and the label.
     """
     return label(point) if key == label(point) else f"{key},{label(point)}"
 

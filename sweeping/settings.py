@@ -5,15 +5,15 @@ from typing import NamedTuple
 # sweeping/study.py maps these names to samplers and pruners of Optuna.
 SAMPLERS = ("tpe", "random")
 PRUNERS = ("none", "median", "hyperband")
-LOSS_UNIT = "loss terms"  # default name for the units over which the loss is averaged
+LOSS_UNIT = "loss terms"  # default name of the units that the loss is averaged over
 
 
 class Settings(NamedTuple):
     """The metric, the number of runs, the search method and the heartbeat timeout of a study."""
 
     metric: str  # validation metric, which is train.eval_metric of the config
-    seeds: int = 1  # number of seeds, that is, of runs per point
+    seeds: int = 1  # number of seeds, which is the number of runs per point
     trials: int = 20  # number of points to draw from a search space
     sampler: str = "tpe"
     pruner: str = "none"
-    grace: int = 60  # seconds without a heartbeat after which the worker of a trial counts as dead
+    grace: int = 60  # a trial's worker counts as dead after this many seconds without a heartbeat

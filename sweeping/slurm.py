@@ -22,7 +22,7 @@ def submit(
     executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
     try:
         executor.update_parameters(name="sweep", **settings)
-    except NameError as error:  # submitit raises it for an unknown setting
+    except NameError as error:  # submitit raises NameError for an unknown setting
         raise UserError(f"--slurm contains a setting that submitit rejects: {error}") from None
     command = [sys.executable, str(ROOT / "sweep.py"), *flags]
     function = submitit.helpers.CommandFunction(command)

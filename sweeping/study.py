@@ -34,7 +34,7 @@ from sweeping.settings import Settings
 
 # MAKE_SAMPLER and MAKE_PRUNER have one entry for every name in sweeping/settings.py.
 MAKE_SAMPLER: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
-    # constant_liar avoids points close to those that other workers are training.
+    # constant_liar avoids points that are close to points that other workers are training.
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, constant_liar=True),
     "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
 }
@@ -50,16 +50,16 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 class Record(NamedTuple):
     """The current state of a trial."""
 
-    key: str  # identifies the point; see points.run_name
+    key: str  # identifies the trial's point; see points.run_name
     seed: int
-    point: Point  # empty if the point has not been drawn yet
+    point: Point  # empty if the point has not been drawn from the search space yet
     state: TrialState
     score: float | None
-    facts: dict[str, Any]  # such as "parameters", "count", "seconds" and "error"
+    facts: dict[str, Any]  # facts about the run: "parameters", "count", "seconds", "error", ...
 
     @property
     def interrupted(self) -> bool:
-        """Whether the trial ended without a result and without an error, so it is queued again."""
+        """Whether the trial ended without a result or an error message; it is then queued again."""
         return self.state == TrialState.FAIL and "error" not in self.facts
 
     @property
@@ -104,7 +104,7 @@ class Study:
     ):
         self.sweep, self.settings, self._name, self._only = sweep, settings, name, only
         # Optuna warns that heartbeats and `ask` are experimental, and that heartbeats are meant for
-        # `optimize`.
+        # `Study.optimize`, which is not used here.
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -127,7 +127,7 @@ class Study:
                 direction="minimize" if self.lower_is_better else "maximize",
                 load_if_exists=True,
             )
-            # Convert to JSON types, which the storage returns for an existing study.
+            # Convert tuples etc. to JSON types, because the stored description has JSON types.
             self._check(json.loads(json.dumps(begun_with)))
             self._enqueue_all()
 
@@ -178,7 +178,7 @@ class Study:
         seed: int,
         point: Point | None = None,
     ) -> None:
-        """Queue a trial unless it exists; raise a UserError if the existing point is different."""
+        """Queue a trial unless it exists; raise a UserError if its stored point is different."""
         if self._only is not None and (key, seed) not in self._only:
             return
         if (key, seed) not in known:
@@ -208,8 +208,8 @@ class Study:
             waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
             if not waiting:
                 return None
-            # Record the heartbeat first: if this process is killed before `ask` returns, other
-            # workers recognize the trial as stale.
+            # Record a heartbeat before `ask` marks the trial as running: if this process is killed
+            # before `ask` returns, other workers recognize the trial as stale.
             self._storage.record_heartbeat(waiting[0]._trial_id)
             seed = zlib.crc32(f"{self._name} {waiting[0].number}".encode())
             self._study.sampler = MAKE_SAMPLER[self.settings.sampler](seed)
@@ -235,7 +235,7 @@ class Study:
 
     @_with_retries
     def should_prune(self, trial: Trial, score: float, evaluation: int) -> bool:
-        """Report a score and return whether the run should be pruned.
+        """Report a validation score to the pruner; return whether the trial should be pruned.
 
         Only the first seed of a point is pruned: pruning further seeds would bias the point's mean.
         """
@@ -251,7 +251,7 @@ class Study:
         """Record the result of a trial; if `_staged` is True, queue further seeds of its point."""
         with self._mutex.held():
             if self._storage.get_trial(trial._trial_id).state != TrialState.RUNNING:
-                return  # the heartbeat was late, and another worker has taken the trial
+                return  # this worker's heartbeat was late, and another worker has taken the trial
             for name, value in facts.items():
                 trial.set_user_attr(name, value)
             attributes = trial.user_attrs
@@ -274,7 +274,7 @@ class Study:
         return all(record.over for record in self.records())
 
     def _latest(self) -> dict[tuple[str, int], FrozenTrial]:
-        """Map point keys and seeds to the latest trial; earlier trials were queued again."""
+        """Map (point key, seed) to the latest trial, which repeats any earlier trials."""
         trials = self._study.get_trials(deepcopy=False)
         return {(trial.user_attrs["key"], trial.user_attrs["seed"]): trial for trial in trials}
 
@@ -303,7 +303,7 @@ def best_score(scores: Sequence[float], lower_is_better: bool) -> float:
 
 
 def _parse(url: str) -> URL:
-    """Parse the value of --storage; select psycopg2 as the driver for PostgreSQL."""
+    """Parse the database URL in --storage; select psycopg2 as the driver for PostgreSQL."""
     try:
         where = make_url(url)
     except SQLAlchemyError:
@@ -325,7 +325,7 @@ def _without_password(url: str) -> str:
 
 
 def _open_storage(url: URL, grace: int) -> RDBStorage:
-    options: dict[str, Any] = {"pool_pre_ping": True}  # reconnect if the server was restarted
+    options: dict[str, Any] = {"pool_pre_ping": True}  # reconnect if the database server restarted
     if url.get_backend_name() == "sqlite":
         options["connect_args"] = {"timeout": 60}
     return RDBStorage(

@@ -1,7 +1,7 @@
 """Run the workers of a sweep and show their progress.
 
-Live tables are shown if stderr is a terminal. One line is printed when a run starts, waits for
-another process, or ends.
+Live tables are shown if stderr is a terminal. One line is printed whenever a run starts, waits for
+another process that still uses its folder, or ends.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from sweeping.settings import LOSS_UNIT
 from sweeping.study import Record, Study
 from sweeping.workers import Flags, Worker
 
-BEST = 5  # number of points in the live table of the best points
+BEST = 5  # number of points that the live table of the best points shows
 
 
 def work(
@@ -59,7 +59,7 @@ def work(
 def _watch(
     workers: Sequence[Worker], study: Study, unit: str, seconds: float = 1.0
 ) -> Iterator[None]:
-    """Show the progress until all workers have finished; yield after every update."""
+    """Show progress every `seconds` until all workers have finished; yield after each update."""
     with _screen() as (print_line, show):
         records = study.records()
         reported = {(record.key, record.seed) for record in records if record.over}
@@ -107,7 +107,7 @@ def _result(record: Record, done: int, total: int, metric: str) -> str:
 
 
 def _activity(worker: Worker) -> str:
-    """Describe the activity of a worker; return "" if it is between two runs."""
+    """Describe the activity of a worker; return "" if the worker is between two runs."""
     run, waits_for = worker.current, worker.waits_for
     if waits_for:
         return f"waiting for {waits_for}, which another process is training"

@@ -23,8 +23,8 @@ from sweeping.devices import Share, train_command, train_environment
 from sweeping.points import Point, run_name
 from sweeping.study import Study, best_score
 
-POLL = 0.5  # seconds between two checks of a run
-SAVE_SECONDS = 60  # time for a stopped run to save a checkpoint before it is killed
+POLL = 0.5  # seconds between two checks of a run's process, log and stop request
+SAVE_SECONDS = 60  # time for a stopped run to save a checkpoint before the run is killed
 # Exit codes of train.py after a signal: 128 + signal number, or the negative signal number if
 # train.py had not installed its signal handlers yet.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
@@ -42,7 +42,7 @@ class Flags(Protocol):
 class Worker(threading.Thread):
     """A thread that runs trials of a study until none are left.
 
-    When `event` is set, the current run saves a checkpoint, and the worker stops.
+    When `event` is set (a stop request), the current run saves a checkpoint, and the worker stops.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class Worker(threading.Thread):
         super().__init__()
         self.study, self.base, self.share, self.event = study, base, share, event
         self.workdir = workdir
-        self.current: TrialProcess | None = None  # the run in progress
-        self.waits_for = ""  # name of a run that another process is still training
+        self.current: TrialProcess | None = None  # this worker's run in progress
+        self.waits_for = ""  # name of the run to start when another process has left its folder
         self.error: Exception | None = None
 
     def run(self) -> None:
-        """Take and run trials; errors are stored in `error`."""
+        """Take and run trials until all have ended; an exception is stored in `error`."""
         try:
             while not self.event.is_set():
                 trial = self.study.take()
@@ -65,7 +65,8 @@ class Worker(threading.Thread):
                 elif self.study.over():
                     return
                 else:
-                    # Other workers run the last trials, which are queued again if a worker dies.
+                    # Other workers run the last trials. Poll the queue, because a trial is queued
+                    # again if its worker dies.
                     self.event.wait(POLL)
         except Exception as error:  # work() raises the error again in the main thread
             self.error = error
@@ -77,7 +78,7 @@ class Worker(threading.Thread):
         folder = self.workdir / "runs" / name / f"seed{facts['seed']}"
         folder.mkdir(parents=True, exist_ok=True)
         before = facts.get("seconds", 0.0)
-        while in_use(folder):  # the previous process may still be saving its checkpoint
+        while in_use(folder):  # the trial's previous process may still be saving a checkpoint
             self.waits_for = f"{name}/{folder.name}"
             if self.event.wait(POLL):
                 return self.study.finish(trial, TrialState.FAIL, None, {})
@@ -107,7 +108,7 @@ def in_use(folder: Path) -> bool:
 class TrialProcess:
     """A train.py process that runs one trial.
 
-    `before` is the duration of earlier attempts in seconds.
+    `before` is the total duration of earlier attempts at this trial, in seconds.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class TrialProcess:
 
     @property
     def seconds(self) -> float:
-        """Total duration of this attempt and all earlier attempts."""
+        """Total duration of this attempt and all earlier attempts at the trial, in seconds."""
         return time.monotonic() - self._began
 
     def watch(self, trial: Trial, event: threading.Event) -> TrialState:
@@ -172,10 +173,10 @@ class TrialProcess:
             # If another process locked the folder after in_use() had checked it, the trial is
             # queued again.
             self.error = "" if " is in use by " in message else message
-        return TrialState.FAIL  # without an error message, the trial counts as interrupted
+        return TrialState.FAIL  # if `error` is empty, the trial counts as interrupted
 
     def _error_message(self, code: int) -> str:
-        """Return the last line of the output, or a description of the exit code or signal."""
+        """Return the last output line of train.py, or a description of its exit code or signal."""
         if code == 0:
             return f"{self.study.settings.metric} was not finite in any validation"
         if code < 0:
@@ -190,7 +191,7 @@ class TrialProcess:
     def read(self) -> None:
         """Read log.jsonl again if it has changed.
 
-        The whole file is read, because a resumed run removes lines from it.
+        The whole file is read each time, because a resumed run removes lines from the file.
         """
         path = self.folder / "log.jsonl"
         if not path.exists():
@@ -201,7 +202,7 @@ class TrialProcess:
         self._read = now.st_mtime_ns, now.st_size
         self.lines = []
         for line in path.read_bytes().split(b"\n"):
-            with contextlib.suppress(ValueError):  # the last line may be incomplete
+            with contextlib.suppress(ValueError):  # train.py may still be writing the last line
                 self.lines.append(json.loads(line))
 
     @property

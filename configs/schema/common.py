@@ -46,7 +46,7 @@ DATA: Fields = {
 
 
 def vocabulary(tokenizer: str = "moses", lowercase: bool = False) -> Fields:
-    """Return the fields of one vocabulary."""
+    """Return the config fields of one vocabulary, with the given defaults."""
     return {
         "kind": Field(
             "words",
@@ -77,7 +77,7 @@ def vocabulary(tokenizer: str = "moses", lowercase: bool = False) -> Fields:
 
 
 def recurrent(cell: str, init: str = "xavier", init_scale: float = 1.0) -> Fields:
-    """Return the fields of models with one type of recurrent cell."""
+    """Return the config fields of a model whose recurrent cells are all of one type."""
     return {
         "cell": Field(cell, "Recurrent cell.", CELL_NAMES),
         **initialization(init, init_scale),
@@ -85,7 +85,7 @@ def recurrent(cell: str, init: str = "xavier", init_scale: float = 1.0) -> Field
 
 
 def initialization(init: str, init_scale: float) -> Fields:
-    """Return the fields of the initializer and the dtype."""
+    """Return the config fields of a model's initializer and dtype."""
     return {
         "init": Field(
             init,

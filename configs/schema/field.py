@@ -1,8 +1,8 @@
 """Declarations of config fields, models and tasks.
 
 A declaration is the only place that states the default, the allowed values and the meaning of a
-field. Default configs, validation, error messages and docs/configuration.md are derived from it.
-Declarations do not import JAX, so that a mistake in a config is reported immediately.
+field. Default configs, validation, error messages and docs/configuration.md are derived from the
+declarations. Declarations do not import JAX, so that a mistake in a config is reported immediately.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from typing import Any
 
 Config = Any  # a ConfigDict, whose fields are unknown to type checkers
 Value = bool | int | float | str | tuple[str, ...]
-Rules = Callable[[Config], Iterator[str]]  # yields one error message per invalid combination
+Rules = Callable[[Config], Iterator[str]]  # yields one message per invalid combination of fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,11 +66,11 @@ def no_rules(config: Config) -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True)
 class ModelSchema:
-    """The declaration of a model: the fields of `config.model`, and the function to build it."""
+    """The declaration of a model: the fields of `config.model`, and the model's builder."""
 
     name: str
     task: str
-    builder: str  # "module:function"; a string, because the module imports JAX
+    builder: str  # "module:function"; a string, because importing the module imports JAX
     fields: Fields
     rules: Rules = no_rules
 
@@ -80,11 +80,11 @@ class TaskSchema:
     """The declaration of a task: its fields, and the modules that implement it."""
 
     name: str
-    task: str  # "module:class" with the corpus, the loss and the predictions
-    evaluation: str  # module with the functions make_evaluate and report
+    task: str  # "module:class"; the class defines the corpus, the loss and the predictions
+    evaluation: str  # name of the module with the functions make_evaluate and report
     data: Fields
     train: Fields
-    sections: Fields = dataclasses.field(default_factory=dict)  # further sections of the config
+    sections: Fields = dataclasses.field(default_factory=dict)  # such as config.decode
     rules: Rules = no_rules
 
 

@@ -4,7 +4,7 @@
         --sweep=configs/sweeps/luong2015_search.py --workdir=sweeps/search --trials=40 \
         --pruner=hyperband
 
-D is drawn only for local attention, because global attention has no window.
+The window size D is drawn only for local attention, because global attention has no window.
 """
 
 from typing import Any

@@ -2,8 +2,8 @@
 
 from papers.table import Row, Table
 
-# Maximum length of training sentences in words. The paper uses 30, but captions are shorter than
-# news.
+# Maximum length of training sentences in words. The paper uses 30 for news; the captions of
+# Multi30k are shorter.
 SHORT = 12
 
 

@@ -46,7 +46,7 @@ def _table(
 
 
 def _best_delay(direction: str, best: int) -> tuple[tuple[str, str], ...]:
-    """Return the claims that no delay and a delay of 20 are worse than the best delay."""
+    """Return the claims that delays of 0 and 20 time steps are worse than the delay `best`."""
     return tuple((f"{direction}, delay {k}", f"{direction}, delay {best}") for k in (0, 20))
 
 
