@@ -13,10 +13,9 @@ Arguments (the first value is the default):
     size   tiny, small or paper
 
 The encoder is a bidirectional GRU, and the decoder attends to the encoder states before each
-recurrent step.
-`paper` is RNNsearch-50: 1000 units in each direction, embeddings of 620, maxout of 500, a
-vocabulary of 30,000 words, Adadelta (ρ = 0.95, ε = 1e-6), gradients clipped to norm 1, batches of
-80 sentences, and the paper's initial parameters. The paper reports 26.75 BLEU on WMT'14
+recurrent step. `paper` is RNNsearch-50: 1000 units in each direction, embeddings of 620, maxout of
+500, a vocabulary of 30,000 words, Adadelta (ρ = 0.95, ε = 1e-6), gradients clipped to norm 1,
+batches of 80 sentences, and the paper's initial parameters. The paper reports 26.75 BLEU on WMT'14
 English–French (28.45 after longer training), and 17.82 BLEU for the same model without attention.
 
 Result pages in docs/results: bahdanau2015.table1, multi30k.english, multi30k.german.

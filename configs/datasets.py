@@ -74,8 +74,8 @@ _TRANSLATION: dict[str, dict] = {
     },
     "tatoeba_de_en": {**_TATOEBA, **_DE_EN, "dir": "corpora/tatoeba_de_en"},
     "tatoeba_fr_en": {**_TATOEBA, **_FR_EN, "dir": "corpora/tatoeba_fr_en"},
-    # Letters to phonemes: CMUdict with the split of Chen 2003, which has 12,000 test words and
-    # no validation words, so one in 50 training words is held out.
+    # Letters to phonemes: CMUdict with the split of Chen 2003, which has 12,000 test words and no
+    # validation words, so one in 50 training words is held out.
     "cmudict": {
         "corpus": "tsv",
         "dir": "corpora/cmudict",

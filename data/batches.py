@@ -187,8 +187,8 @@ def train_iterator(
 ) -> Iterator[Any]:
     """Yield the batches start, start + 1, ..., each passed through `place`.
 
-    Background threads read ahead and call `place`, for example to copy a batch to the devices,
-    so that training steps wait neither for reading nor for copying.
+    Background threads read ahead and call `place`, for example to copy a batch to the devices, so
+    that training steps wait neither for reading nor for copying.
     """
     dataset = grain.MapDataset.source(batches)[start:].map(place)
     options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=16)

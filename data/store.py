@@ -162,9 +162,9 @@ def _positions(
 ) -> tuple[np.ndarray, Any]:
     """Return the index of each element of a padded array in the stored values, and a mask.
 
-    The mask is False for padding. Both arrays can be broadcast to the
-    shape [examples, *padded_shape]. The entries of `example_shape` are fixed lengths or arrays with
-    one length per example.
+    The mask is False for padding. Both arrays can be broadcast to the shape [examples,
+    *padded_shape]. The entries of `example_shape` are fixed lengths or arrays with one length per
+    example.
     """
     per_example = (-1, *[1] * len(padded_shape))
     positions, inside, stride = starts.reshape(per_example), np.True_, 1

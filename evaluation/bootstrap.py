@@ -21,9 +21,8 @@ def paired_bootstrap_p(
     """Return the two-sided p-value of the difference between two systems' mean scores.
 
     `first` and `second` contain one array of example statistics per run of the first and of the
-    second system. The p-value is the
-    fraction of bootstrap samples whose score difference deviates from the observed difference by
-    at least the absolute value of the observed difference.
+    second system. The p-value is the fraction of bootstrap samples whose score difference deviates
+    from the observed difference by at least the absolute value of the observed difference.
     """
     counts = _sample_counts(len(first[0]), samples, seed)
 

@@ -49,9 +49,9 @@ def _backward_movements(
 
     Attention moves backward if the source position with the largest weight lies before the
     corresponding position of the preceding target token. The strength is the smaller of the two
-    largest weights, or 0 if attention does
-    not move backward. Target tokens that are punctuation or </s> are skipped, and movements to such
-    source tokens do not count, because the attention of punctuation is often arbitrary.
+    largest weights, or 0 if attention does not move backward. Target tokens that are punctuation or
+    </s> are skipped, and movements to such source tokens do not count, because the attention of
+    punctuation is often arbitrary.
     """
     heaviest, largest = weights.argmax(axis=1), weights.max(axis=1)
     places = np.flatnonzero(_are_words(target))

@@ -25,8 +25,8 @@ class Share(NamedTuple):
 def machine_shares(workers: int) -> list[Share]:
     """Return one share per worker; cores and GPUs are distributed round-robin.
 
-    If there are more workers than GPUs, several workers share a GPU. These workers divide
-    the fraction of the GPU's memory that XLA_CLIENT_MEM_FRACTION allows (default: 0.9).
+    If there are more workers than GPUs, several workers share a GPU. These workers divide the
+    fraction of the GPU's memory that XLA_CLIENT_MEM_FRACTION allows (default: 0.9).
     """
     cores, gpus = _cores(), _gpus()
     shares = []

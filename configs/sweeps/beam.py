@@ -4,9 +4,8 @@
         --sweep=configs/sweeps/beam.py --workdir=sweeps/beam --workers=2
 
 Each point of the sweep is one training run, which uses the point's settings to decode the
-validation split. The settings therefore also affect which checkpoint is
-the best. To compare beam widths
-for one trained model, use `eval.py --beams=1,2,5,12`.
+validation split. The settings therefore also affect which checkpoint is the best. To compare beam
+widths for one trained model, use `eval.py --beams=1,2,5,12`.
 """
 
 from collections.abc import Iterator
