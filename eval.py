@@ -4,8 +4,9 @@ python eval.py --workdir=runs/a --split=test
 
 Prints the scores and writes them to WORKDIR/eval/SPLIT: scores.json, hypotheses.txt or
 predictions.txt, report.html, and plots (attention-*.png, heads-*.png for a Transformer,
-prediction-*.png). An earlier report in that folder is replaced. To compare two decode settings,
-write the first report to another folder with --out=FOLDER, and the second with --against=FOLDER.
+prediction-*.png). An earlier report in that folder is replaced. To compare two decode settings, run
+this program twice: first with --out=FOLDER, which writes the report to FOLDER, and then with the
+other settings and --against=FOLDER, which compares the new report with the one in FOLDER.
 
 Scores for translation: perplexity, BLEU (sacreBLEU's and tokenized), chrF, TER, exact match, token
 error rate and alignment error rate. Decoding follows the run's config.decode; flags such as

@@ -15,7 +15,7 @@ Arguments (the first value is the default):
 
 The candidates of novels_ne, and the unknown words of novels_cn, get ids that are drawn at random
 for each question, so that the model cannot memorize names (--config.data.anonymous). The sizes of
-`paper` are from memory of the paper.
+`paper` are quoted from memory and were not checked against the paper.
 
 Result pages in docs/results: cui2017.readers; `tiny` is in tiny.md.
 """

@@ -15,7 +15,8 @@ Arguments (the first value is the default):
 
 --config.model.forward_delay and --config.model.backward_delay set the delays of unidirectional
 networks, and --config.model.window sets the window of mlp and tdnn. For series, both sizes have the
-same recipe. For text columns and music, `tiny` is a smaller recipe for CPUs.
+same recipe. For CoNLL-2000, other text in columns, and
+music, `tiny` is a smaller recipe for CPUs.
 
 Chunking of CoNLL-2000 and prediction of the next frame of music:
 

@@ -13,7 +13,8 @@ Arguments (the first value is the default):
 
 The model reads the first 40 sentences of a document, and the first 60 words of each sentence
 (`tiny`: 12 sentences, 30 words). The paper reports an accuracy of 49.4 % on another IMDB corpus,
-with ten ratings. The recipe of `paper` is from memory of the paper.
+which has ten classes. The recipe of `paper` is quoted from memory and was not checked against the
+paper.
 
 Result pages in docs/results: yang2016.flat; `tiny` is in tiny.md.
 """

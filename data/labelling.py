@@ -125,8 +125,8 @@ def _polymusic(data: Config, split: str) -> Iterator[Labelled]:
             )
         if not np.isin(frames, (0, 1)).all():
             raise UserError(
-                f"{place}: notes must be 0 or 1, but the array has other values: correct the file, "
-                "or download it again"
+                f"{place}: the values of a piano roll must be 0 (silent) or 1 (sounding), but the "
+                "array has other values: correct the file, or download it again"
             )
         yield Labelled({"label": frames.astype(np.uint8)}, place)
 

@@ -82,8 +82,8 @@ def no_validation_loss(step: int, training: float, kept: int | None) -> UserErro
     checkpoint, or None.
     """
     return UserError(
-        f"no evaluation until step {step:,} had a finite validation loss, although the training "
-        f"loss is {training:.4g}: {_VALIDATION_REMEDY} ({_kept(kept)})"
+        f"the validation loss was not finite in any evaluation up to step {step:,}, although the "
+        f"training loss is {training:.4g}: {_VALIDATION_REMEDY} ({_kept(kept)})"
     )
 
 

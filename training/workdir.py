@@ -89,9 +89,8 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
             if first():
                 workdir.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(_locked(workdir))
-                check_workdir(
-                    workdir, config
-                )  # again, because another run may have used the folder
+                # Check again under the lock: another run may have used the folder in between.
+                check_workdir(workdir, config)
                 _record(workdir, config, overrides, data)
         with together():
             if not (workdir / "config.json").exists():

@@ -110,9 +110,9 @@ def test_overfitting_is_not_divergence(tmp_path, mesh):
         (4.0, 39.0, 39.0, False),  # less than the limit, ten times the first loss
         (4.0, 0.1, 7e9, False),  # overfitting: only the validation loss is large
         (4.0, 7e9, 2.0, False),  # outliers in the training data: only its loss is large
-        (1e6, 2e6, 3e6, False),  # regression of large values
+        (1e6, 2e6, 3e6, False),  # a regression task with large targets has large losses
         (1e6, 2e7, 2e7, True),
-        (1e-6, 0.5, 0.5, False),  # regression of small values
+        (1e-6, 0.5, 0.5, False),  # a regression task with small targets
         (-3.0, -20.0, -20.0, False),  # −log of a density may be negative
         (-3.0, 15.0, 15.0, False),
         (-3.0, 1e5, 1e5, True),
@@ -142,7 +142,7 @@ def test_a_run_with_negative_losses_is_complete(tmp_path, mesh):
 def test_a_run_without_a_finite_validation_loss_is_an_error(tmp_path, mesh, patience):
     last = 10 if patience else 20
     expected = (
-        rf"no evaluation until step {last} had a finite validation loss, although the training "
+        rf"was not finite in any evaluation up to step {last}, although the training "
         rf"loss is \d.*check the validation data.*checkpoint of step {last - 5} is kept"
     )
     for _ in range(2):  # restarting the run raises the same error
