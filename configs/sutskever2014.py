@@ -15,9 +15,9 @@ The model has no attention: a deep LSTM encodes the source, and the final state 
 initial state of the same layer of the decoder. `paper` is the paper's recipe: a 4 × 1000 LSTM,
 initial parameters from U(−0.08, 0.08), SGD with a learning rate of 0.7 that is halved every half
 epoch after the fifth, 7.5 epochs, batches of 128 sentences, gradients clipped to norm 5. The
-vocabulary sizes, 160,000 source words and 80,000 target words, are quoted from memory and
-were not checked against the paper. The paper reports 30.59 BLEU on WMT'14 English–French (one model, reversed source, beam 12) and 26.17
-without reversal. The paper's reversed source ends in <EOS>; here </s> is reversed with the
+vocabulary sizes, 160,000 source words and 80,000 target words, are quoted from memory and were
+not checked against the paper. The paper reports 30.59 BLEU on WMT'14 English–French (one model,
+reversed source, beam 12) and 26.17 without reversal. The paper's reversed source ends in <EOS>; here </s> is reversed with the
 sentence, so the encoder reads it first.
 
 Result pages in docs/results: multi30k.english.
