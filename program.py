@@ -80,7 +80,7 @@ def define_decode() -> None:
     for word in sys.argv[1:]:  # DEFINE_config_dict, below, parses sys.argv
         name = word.lstrip("-").partition("=")[0]
         if name.startswith("decode.") and name[7:] not in decode:
-            _fail(f"decode has no field {name[7:]!r}: its fields are {', '.join(decode)}")
+            _fail(f"--{name}: decode has no field {name[7:]!r}; use one of {', '.join(decode)}")
     config_flags.DEFINE_config_dict(
         "decode",
         decode,

@@ -64,7 +64,7 @@ BLOCK = 4096  # number of lines that are read, and grouped by length, at a time
 def main() -> None:
     if sys.stdin.isatty():
         leave_on_interrupt()
-    # These modules import JAX, which takes seconds: Ctrl-C must work before.
+    # Importing JAX takes seconds, so Ctrl-C is handled before these modules are imported.
     from decoding.translator import Translator
     from training.devices import make_mesh
 

@@ -17,8 +17,8 @@ initial parameters from U(−0.08, 0.08), SGD with a learning rate of 0.7 that i
 epoch after the fifth, 7.5 epochs, batches of 128 sentences, gradients clipped to norm 5. The
 vocabulary sizes, 160,000 source words and 80,000 target words, are quoted from memory and were
 not checked against the paper. The paper reports 30.59 BLEU on WMT'14 English–French (one model,
-reversed source, beam 12) and 26.17 without reversal. The paper's reversed source ends in <EOS>; here </s> is reversed with the
-sentence, so the encoder reads it first.
+reversed source, beam 12) and 26.17 without reversal. The paper's reversed source ends in <EOS>;
+here </s> is reversed with the sentence, so the encoder reads it first.
 
 Result pages in docs/results: multi30k.english.
 """

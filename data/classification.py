@@ -72,12 +72,12 @@ def _tfds(data: Config, split: str) -> Iterator[Text]:
         if not isinstance(text, bytes):
             raise UserError(
                 f"{place}: the feature data.text={data.text} must be text, but it is of type "
-                f"{type(text).__name__}: choose another feature"
+                f"{type(text).__name__}: set config.data.text to another feature"
             )
         if not isinstance(label, bytes | int | np.integer):
             raise UserError(
-                f"{place}: the feature data.label={data.label} must be a label or text, but it is "
-                f"of type {type(label).__name__}: choose another feature"
+                f"{place}: the feature data.label={data.label} must be an integer or text, but it "
+                f"is of type {type(label).__name__}: set config.data.label to another feature"
             )
         name = label.decode("utf-8") if isinstance(label, bytes) else str(label)
         yield Text(name, text.decode("utf-8"), place)

@@ -102,8 +102,8 @@ def _moment(kind: str, rng: random.Random, split: str, codes: Codes) -> list[lis
         hour, minute = _draw(rng, split, "time", range(24), range(60))
         second, period = rng.randrange(60), 60 * hour + minute
         numbers |= {"hour": hour, "minute": minute, "second": second, "period": period}
-    # "May 3, 2026" is the same date in the long and in the medium style. Use the
-    # long style for both, so that the source has only one translation.
+    # The long and the medium style write "May 3, 2026" identically, but their translations
+    # differ. Use the long style for both, so that each source has only one translation.
     if (kind, style) == ("date", "medium") and (
         _show(codes[0], kind, "long", numbers) == _show(codes[0], kind, style, numbers)
     ):

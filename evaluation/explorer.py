@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-# Numbers of source tokens of examples that fit on a screen and are not trivial.
+# Source lengths, in tokens, of an example that is not trivial and fits on a screen.
 MODERATE = range(8, 25)
 
 

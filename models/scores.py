@@ -32,7 +32,7 @@ class Score(nn.Module):
     key_width: int
     initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
-    zero_half: bool = False  # initially ignore the second half of encoder states (Mino 2017)
+    zero_half: bool = False  # start with zero weights for half of the features
 
     @classmethod
     def from_config(cls, attention: Config, **fields: Any) -> "Score":

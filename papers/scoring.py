@@ -1,4 +1,4 @@
-"""Score the training runs of a table and read the reports; existing reports are not rewritten."""
+"""Score the runs of a paper's table and read their reports. Runs with a report are not scored."""
 
 import contextlib
 import ctypes

@@ -29,7 +29,7 @@ class Estimate(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Duration of the whole run in seconds, with one evaluation."""
+        """The estimated duration of the whole run in seconds, including one evaluation."""
         return self.overhead + self.steps * self.step_seconds
 
 

@@ -131,7 +131,7 @@ class TrialProcess:
 
     @property
     def name(self) -> str:
-        """The folder names of point and seed, such as "score=dot/seed0"."""
+        """The folder of this run within the folder of all runs, such as "score=dot/seed0"."""
         return "/".join(self.folder.parts[-2:])
 
     @property

@@ -85,7 +85,7 @@ def test_predictions_come_in_the_corpus_order_from_several_devices(tmp_path, mes
     config = small_config("columns", tmp_path)
     config.data.update({"batch_size": 4, "batch_multiple": 2, "buckets": 2})
     task = make_task(config)
-    assert len(list(task.eval_batches("test"))) > 2  # batches are not in corpus order
+    assert len(list(task.eval_batches("test"))) > 2  # several, so the order of examples changes
     params = jax.jit(task.init)(jax.random.key(0))
     losses, found = Predictor(task, mesh)(params, "test")
     sums, loss, predict = [], jax.jit(task.loss), jax.jit(task.predict)
