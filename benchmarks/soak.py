@@ -33,7 +33,9 @@ _MINUTES = flags.DEFINE_float("minutes", 30.0, "Duration of training in minutes.
 _OUT = flags.DEFINE_string("out", "docs", "Folder for the results.")
 
 EVERY = 5.0  # seconds between two memory samples
-GROWTH = 0.02  # tolerated relative growth of memory from the second to the last third of the run
+GROWTH = (
+    0.02  # tolerated relative growth of memory from the middle third to the last third of the run
+)
 FLAGS = (
     "--config=configs/luong2015.py:data=dates", "--config.train.steps=100000000",
     "--config.train.eval_every=100", "--config.train.keep=3", "--config.train.patience=0",

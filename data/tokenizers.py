@@ -20,7 +20,7 @@ class Tokenizer(NamedTuple):
     # Converts a corpus line to readable text, which metrics use as the reference; the tokenizer bpe
     # joins subwords to words.
     surface: Callable[[str], str] = str
-    # Splits readable text into words, for BLEU on tokenized text as the papers report it.
+    # Splits detokenized text into words, for tokenized BLEU as the papers report it.
     words: Callable[[str], list[str]] = str.split
 
 

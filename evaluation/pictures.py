@@ -232,7 +232,7 @@ def piano_rolls(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
 def joined(
     named: Mapping[str, tuple[Sequence[str], Sequence[float]]], across: str, up: str, path: Path
 ) -> None:
-    """Plot named series (position labels and values), with lines between the values."""
+    """Plot named series as lines. A series consists of position labels and their values."""
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for name, (labels, values) in named.items():
         axes.plot(labels, values, marker="o", label=name)

@@ -123,7 +123,10 @@ class Bidirectional(nn.Module):
 
 
 class Tagger(nn.Module):
-    """Network with a linear output layer; outputs have shape [1, batch, time step, output]."""
+    """A network with a linear output layer. It returns [1, batch, time step, output].
+
+    The first axis counts networks: `Merged` returns the outputs of two.
+    """
 
     inputs: Inputs
     network: nn.Module

@@ -144,8 +144,8 @@ def main() -> None:
         importlib.import_module(name)
     importlib.import_module("papers.registry").find_targets()
     answers = [answer(**c) if c["words"][0] in PROGRAMS else "" for c in commands]
-    # Import JAX and most of the project once for all commands that run a module. Commands that run
-    # a program were checked above, because programs must parse flags without these imports.
+    # Import JAX and most of the project once for all "python -m MODULE" commands. The programs
+    # (train.py, eval.py, ...) were checked above, because they must parse flags without JAX.
     modules = {tuple(c["words"]): "" for c in commands if c["words"][0] not in PROGRAMS}
     if modules:
         for name in ("experiment", "matplotlib.pyplot", "benchmarks"):

@@ -81,7 +81,7 @@ def test_a_run_from_training_to_report(name, cache, tmp_path, monkeypatch):
 
 
 def check_attention(hypotheses, forced, attends):
-    """Check that decoding and teacher forcing with the decoded tokens give equal weights."""
+    """Check that decoding gives the attention weights of teacher forcing with the same tokens."""
     assert len(hypotheses) == len(forced) == 4
     for hypothesis, named in zip(hypotheses, forced, strict=True):
         assert bool(named) == attends == (hypothesis.attention is not None)

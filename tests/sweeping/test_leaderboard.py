@@ -26,7 +26,7 @@ RECORDS = [
     record({"align": "local_m", D: 5}, 0, TrialState.FAIL, error="a | b"),
     record({"align": "local_p", D: 2}, 1, TrialState.COMPLETE, 38.0, **FACTS),
     record({"align": "local_p", D: 5}, 1, TrialState.WAITING),
-    record({"align": "global"}, 1, TrialState.FAIL),  # no error: the run was interrupted
+    record({"align": "global"}, 1, TrialState.FAIL),  # interrupted, so without an error message
 ]
 
 

@@ -22,7 +22,8 @@ from training.devices import make_mesh, state_sharding
 from training.optimizers import make_optimizer
 from training.state import Progress, create_state
 
-# After a failed read, TensorStore sends results to closed event loops, which raise in destructors.
+# After a failed read, TensorStore may send results to an event loop that is closed already. The
+# exceptions are raised in destructors, and pytest would report them as warnings.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
