@@ -81,7 +81,7 @@ def assert_equal(one: Batch, other: Batch) -> None:
         np.testing.assert_array_equal(one[name], other[name], strict=True)
 
 
-# Buckets
+# Tests of plan_buckets, which groups examples of similar lengths
 
 some_lengths = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=14)
 
@@ -128,7 +128,8 @@ def test_buckets_minimize_padding(
     numbers = np.bincount(bucket_of, minlength=len(buckets))
     cost = sum(padded(n, shape, *batch) for n, shape in zip(numbers, shapes, strict=True))
     assert cost == fewest_padded(array, count, *batch)
-    for number, shape in enumerate(shapes):  # each bucket's shape is the maximum of its examples
+    # The lengths of a bucket must not exceed those of its longest examples, to avoid padding.
+    for number, shape in enumerate(shapes):
         assert (array[bucket_of == number].max(axis=0) == shape).all()
 
 
@@ -143,7 +144,8 @@ def test_batches_have_as_many_rows_as_the_batch_size_allows(
         for rows, lengths_of in buckets:
             cost = 1 if unit == "sentences" else max(lengths_of)
             assert rows % multiple == 0
-            assert rows * cost <= batch_size or rows == multiple  # `multiple` rows are the minimum
+            # A batch has at least `multiple` rows, even if they exceed the batch size.
+            assert rows * cost <= batch_size or rows == multiple
             assert (rows + multiple) * cost > batch_size
 
 
@@ -162,7 +164,7 @@ def test_buckets_for_documents() -> None:
         rows, (sentences, words) = bucket
         assert rows == max(1, 500 // (sentences * words))
     padded = sum(int(np.prod(buckets[b].lengths)) for b in bucket_of)
-    # Documents sorted by size; the two documents of size 50 must be in the same bucket.
+    # Sort the documents by size. Documents of equal size share a bucket, so k is never 1.
     order = lengths[[3, 0, 1, 2]]
     by_hand = min(
         sum(len(part) * int(np.prod(part.max(axis=0))) for part in (order[: k + 1], order[k + 1 :]))
@@ -171,7 +173,7 @@ def test_buckets_for_documents() -> None:
     assert padded == by_hand
 
 
-# Training
+# Tests of training batches
 
 
 @settings(deadline=None, max_examples=15)
@@ -257,7 +259,7 @@ def test_hosts_divide_the_rows_of_a_batch(corpus: Prepared, hosts: int) -> None:
         assert_equal(joined, whole[step])
 
 
-# Rows
+# Tests of the rows within a batch
 
 
 def check_rows(corpus: Prepared, batch: Batch) -> None:
@@ -288,7 +290,7 @@ def test_a_host_without_pairs_gets_padding(corpus: Prepared) -> None:
     check_rows(corpus, last)
 
 
-# Evaluation
+# Tests of evaluation batches
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
@@ -299,12 +301,12 @@ def test_evaluation_batches_contain_every_pair_once(
     pairs = corpus.split(split)
     plan = plan_buckets(FIELDS, pairs.lengths, 3, 16, "sentences", MULTIPLE)
     found = [list(eval_batches(pairs, *plan, host=host, hosts=hosts)) for host in range(hosts)]
-    assert (
-        len({len(batches) for batches in found}) == 1
-    )  # every host has the same number of batches
+    # All hosts must have the same number of batches, or some would wait for others forever.
+    assert len({len(batches) for batches in found}) == 1
     batches = [batch for part in found for batch in part]
     assert sorted(indices(batches)) == list(range(len(pairs)))
     for batch in batches:
         check_rows(corpus, batch)
     for pair, text in zip(corpus.split("valid").texts(), texts(LENGTHS), strict=False):
-        assert (pair["source"], pair["target"]) == text  # texts are in corpus order
+        # texts() must return the corpus order, although the batches have another order.
+        assert (pair["source"], pair["target"]) == text

@@ -43,7 +43,7 @@ def test_questions_become_ids(tmp_path):
     first, second = examples(data)
     assert words.decode(first["passage"]) == "Anna saw Bert . Bert ran to Anna ."
     assert first["candidate"].tolist() == [2, 0, 1, 0, 1, 0, 0, 2, 0] and first["answer"] == 2
-    assert second["passage"].tolist().count(UNK) == 5  # unknown words: Carl met Dora, Dora sat
+    assert second["passage"].tolist().count(UNK) == 5  # tokens of Carl met Dora, Dora sat
     assert ClozeCorpus(data).prepare().split("test").texts()[1]["answer"] == "Dora"
 
 
@@ -51,7 +51,7 @@ def test_anonymous_words_get_ids_after_the_vocabulary(tmp_path):
     data = make(tmp_path, anonymous="unknown", anonymous_ids=50)
     size = len(ClozeCorpus(data).prepare().vocabularies["words"])
     first, second = examples(data)
-    assert first["passage"].max() < size  # the vocabulary has all words of this passage
+    assert first["passage"].max() < size  # no anonymous ids: all words are known
     passage, query = second["passage"], second["query"]
     carl, met, dora = passage[:3]
     assert len({carl, met, dora}) == 3 and min(carl, met, dora) >= size
@@ -64,7 +64,7 @@ def test_anonymous_words_get_ids_after_the_vocabulary(tmp_path):
     first, _ = examples(data)
     anna, bert = first["passage"][0], first["passage"][2]
     assert min(anna, bert) >= size and anna != bert == first["query"][2]
-    assert first["passage"][1] < size  # "saw" is not a candidate, so it keeps its id
+    assert first["passage"][1] < size  # "saw" is no candidate, so its vocabulary id is kept
 
 
 def test_anonymous_words_share_ids_if_there_are_too_few(tmp_path):

@@ -246,7 +246,7 @@ def test_a_changed_setting_changes_the_cache_folder(data: Config, change: dict) 
     assert cached(data) == [".lock", ".lock", "folder", "folder"]
 
 
-CORPORA = {  # model of a task -> corpus class and data.corpus of this task
+CORPORA = {  # maps a model name to the corpus class and data.corpus of its task
     "seq2seq": (TranslationCorpus, "dates"),
     "tagger": (LabellingCorpus, "series"),
     "sentence": (ClassificationCorpus, "tfds"),
@@ -343,11 +343,11 @@ def test_an_error_leaves_only_the_lock_file(
     with pytest.raises(UserError, match=message):
         TranslationCorpus(data).prepare()
     assert cached(data) == [".lock"]
-    path.write_bytes(whole)  # a .gz file beside the plain file is ignored
+    path.write_bytes(whole)  # undo `damage`; a corrupt .gz file that it wrote is ignored now
     assert decoded(TranslationCorpus(data).prepare(), "test")
 
 
-# Concurrent processes.
+# Tests of concurrent processes that prepare the same corpus
 
 PREPARE = """
 import logging
@@ -402,7 +402,7 @@ def test_two_processes_prepare_a_corpus_once(dates: Config, start) -> None:
     one, other = start(), start()
     go(one)
     wait_for(dates, "*.unfinished")
-    one.send_signal(signal.SIGSTOP)  # `one` keeps the lock until `other` waits for it
+    one.send_signal(signal.SIGSTOP)  # stop `one` while it holds the lock, so `other` must wait
     go(other)
     waiting = other.stderr.readline()
     one.send_signal(signal.SIGCONT)

@@ -98,7 +98,7 @@ def test_known_texts_and_alignments(fixed: None) -> None:
         ("ja", "en", "2026年3月3日火曜日", "Tuesday, March 3, 2026"),
         # In Polish, the numbers five and twenty-three take different plural forms.
         ("en", "pl", KNOWN[2].source, "dwadzieścia trzy godziny i pięć minut"),
-        # num2words does not support Basque, so both sides have digits.
+        # num2words does not support Basque, so numbers are digits in both languages.
         ("en", "eu", "23 hours and 5 minutes", "23 ordu eta 5 minutu"),
     ],
 )
@@ -111,7 +111,7 @@ def test_known_translations(
 
 def test_a_token_of_two_fields_is_linked_to_both(fixed: None) -> None:
     pairs = {pair.source: pair for pair in take(100, "train", source="ja", target="en")}
-    pair = pairs["2026年3月3日火曜日"]  # the token "日火曜日" renders day and weekday
+    pair = pairs["2026年3月3日火曜日"]  # token "日火曜日" is part of day and weekday
     tokens, others = UNICODE.tokenize(pair.source), UNICODE.tokenize(pair.target)
     assert tokens[-1] == "￭日火曜日" and others[0] == "Tuesday"
     assert (len(tokens) - 1, 0) in links(pair, "-")
@@ -176,7 +176,7 @@ def test_the_training_split_covers_the_vocabulary(train: list[Pair]) -> None:
 
 
 def test_a_source_has_one_translation(monkeypatch: pytest.MonkeyPatch) -> None:
-    may = (date(2026, 5, 3).toordinal(),)  # short and long name are both "May"
+    may = (date(2026, 5, 3).toordinal(),)  # a date whose short and long month names are equal: May
     draw = dates._draw
     monkeypatch.setattr(dates, "_draw", lambda *args: may if args[2] == "date" else draw(*args))
     targets = {pair.target for pair in take(200, "train") if pair.source == "May 3, 2026"}

@@ -97,7 +97,7 @@ def test_error_for_a_label_unseen_in_training_names_the_line(tmp_path):
     data = columns(tmp_path, test="in IN B-PP\n\nthe DT B-NP\npound NN B-XY\n")
     with pytest.raises(UserError, match=r"test\.txt, line 4: .*'B-XY'.*B-NP, B-PP, B-VP"):
         LabellingCorpus(data).prepare()
-    assert not list(Path(data.cache).glob("*[0-9a-f]"))  # nothing is left in the cache
+    assert not list(Path(data.cache).glob("*[0-9a-f]"))  # the failed corpus is not cached
 
 
 def test_error_for_too_few_columns_names_the_line(tmp_path):
@@ -134,7 +134,7 @@ def rolls(folder: Path, frames: np.ndarray) -> Config:
 def test_consecutive_pieces_of_music_share_a_frame(tmp_path):
     frames = np.random.default_rng(0).integers(0, 2, (9, 88)).astype(np.uint8)
     data = rolls(tmp_path, frames)
-    data.max_length = 4  # in time steps; the label of a time step is the next frame
+    data.max_length = 4  # 4 time steps need 5 frames: each label is the next frame
     pieces = [s.columns["label"] for s in LabellingCorpus(data).read("train")]
     assert [len(piece) for piece in pieces] == [5, 5, 2]
     np.testing.assert_array_equal(np.concatenate([pieces[0], pieces[1][1:]]), frames)

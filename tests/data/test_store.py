@@ -15,7 +15,7 @@ FIELDS = {
     "mark": ArrayField(("sentence",), np.uint8),
     "label": ArrayField(),
 }
-SIZES = [(2, 3, 4), (1, 1, 1), (0, 2, 5), (3, 2, 0)]  # numbers of (sentences, words, steps)
+SIZES = [(2, 3, 4), (1, 1, 1), (0, 2, 5), (3, 2, 0)]  # (sentences, words, steps) per example
 
 
 def make_examples() -> list[dict[str, np.ndarray]]:

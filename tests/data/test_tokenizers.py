@@ -40,7 +40,7 @@ def test_unicode_tokens_are_words_digits_or_punctuation_signs(text: str) -> None
         ("don't (ever)", ["don", "￭'", "￭t", "(", "￭ever", "￭)"]),
         ("x42y", ["x", "￭4", "￭2", "￭y"]),
         ("日本2", ["日本", "￭2"]),
-        (" \xa0,a", [",", "￭a"]),  # the first token has no joiner
+        (" \xa0,a", [",", "￭a"]),  # no joiner before ",", as it is the first token
         ("a\u2028b\xa0 c", ["a", "b", "c"]),
         ("", []),
     ],
@@ -50,7 +50,7 @@ def test_unicode_tokens_of_known_texts(text: str, tokens: list[str]) -> None:
 
 
 def test_a_joiner_at_the_start_is_ignored() -> None:
-    assert UNICODE.detokenize(["￭a", "￭,", "b"]) == "a, b"  # a model may generate such tokens
+    assert UNICODE.detokenize(["￭a", "￭,", "b"]) == "a, b"  # a model may output a joiner first
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_joiner_at_the_start_is_ignored() -> None:
 def test_moses_restores_a_sentence(language: str, text: str, whole: set[str]) -> None:
     moses = make_tokenizer("moses", language)
     tokens = moses.tokenize(text)
-    assert whole < set(tokens)  # the tokens have quotation marks, not &quot;
+    assert whole < set(tokens)  # special characters are not escaped: " is not &quot;
     assert "".join(tokens) == text.replace(" ", "")
     assert moses.detokenize(tokens) == text
 
@@ -73,7 +73,8 @@ def test_bpe_joins_subwords() -> None:
     tokens = bpe.tokenize("ein@@ ge@@ stellte S@@ ätze @")
     assert tokens == ["ein@@", "ge@@", "stellte", "S@@", "ätze", "@"]
     assert bpe.detokenize(tokens) == "eingestellte Sätze @"
-    assert bpe.detokenize(["ein@@", "ge@@"]) == "einge"  # a model may stop within a word
+    # A model may stop within a word, so detokenize also removes the last "@@".
+    assert bpe.detokenize(["ein@@", "ge@@"]) == "einge"
     assert bpe.detokenize([]) == ""
 
 

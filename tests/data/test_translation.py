@@ -42,7 +42,7 @@ def message(data: Config, split: str = "train") -> str:
     return str(caught.value)
 
 
-# Parallel text.
+# Tests of parallel text files
 
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.product(WRITERS, repeat=2)))
@@ -51,7 +51,7 @@ def test_text_files_can_be_plain_or_compressed(tmp_path: Path, one: str, other: 
     write(tmp_path / f"train.de{other}", "eine Katze", "Tee", "leer", "letzte")
     assert list(TranslationCorpus(config(tmp_path)).read("train")) == [
         Pair("a cat", "eine Katze"),
-        Pair("tea\u2028time", "Tee"),  # U+2028 does not end a line
+        Pair("tea\u2028time", "Tee"),  # U+2028 (line separator) does not split a sentence
         Pair("", "leer"),
         Pair("last", "letzte"),
     ]
@@ -143,7 +143,7 @@ def test_error_for_a_corrupt_compressed_file(tmp_path: Path, suffix: str) -> Non
         assert re.match(rf"{path} is corrupt at line [\d]+ \(.+\): ", message(config(tmp_path)))
 
 
-# TSV files.
+# Tests of TSV files
 
 
 def test_tsv_files_have_the_pair_in_two_columns(tmp_path: Path) -> None:
@@ -164,12 +164,12 @@ def test_error_for_a_tsv_line_with_one_column(tmp_path: Path) -> None:
     assert found.startswith(f"{tmp_path}/train.tsv, line 2: ") and "two columns" in found
 
 
-# Held-out validation examples.
+# Tests of validation examples that are held out from the training data
 
 
 @pytest.mark.parametrize("holdout", [2, 10])
 def test_pairs_with_the_same_source_are_held_out_together(tmp_path: Path, holdout: int) -> None:
-    pairs = [(f"word{i % 703}", f"W {i}") for i in range(1000)]  # 297 sources have two targets
+    pairs = [(f"word{i % 703}", f"W {i}") for i in range(1000)]  # 297 sources occur twice
     write(tmp_path / "train.tsv", *map("\t".join, pairs))
     write(tmp_path / "test.tsv", "word1\tW 1")
     data = config(tmp_path, corpus="tsv", files="{split}.tsv", holdout=holdout)
@@ -184,7 +184,7 @@ def test_pairs_with_the_same_source_are_held_out_together(tmp_path: Path, holdou
     assert test == [Pair("word1", "W 1")]
 
 
-# The dates corpus.
+# Tests of the dates corpus
 
 
 def test_dates_are_generated() -> None:
@@ -209,7 +209,7 @@ def test_error_for_dates_of_an_unknown_language_or_split() -> None:
     assert "split 'dev'" in message(data, "valid")
 
 
-# TFDS.
+# Tests of corpora from TensorFlow Datasets (TFDS)
 
 TINY = """
 import sys
@@ -268,7 +268,8 @@ def test_tfds_is_prepared_and_read_without_tensorflow(tmp_path: Path) -> None:
     )
     skip = ("Downloading and preparing", "Dataset tiny_translate downloaded", "\x1b")
     lines = [line for line in result.stdout.splitlines() if not line.startswith(skip)]
-    assert lines[:2] == ["GENERATED"] * 2  # one line per split: reading again generates nothing
+    # TFDS generates each of the two splits once, because later reads use the files on disk.
+    assert lines[:2] == ["GENERATED"] * 2
     train, valid, *errors, tensorflow = lines[2:]
     assert train == str(sorted((f"size {i}", f"Größe {i} zwei", "") for i in range(40)))
     assert valid == str([(f"Größe {i} zwei", f"size {i}", "") for i in range(3)])
@@ -301,7 +302,7 @@ def test_tfds_knows_the_translation_datasets(
     assert set(builder.info.features) == languages
 
 
-# Real corpora, if they are available.
+# Tests of real corpora, which are skipped if the corpora are not available
 
 
 def real(name: str, folder: str) -> Config:
@@ -334,7 +335,7 @@ def test_cmudict_is_read() -> None:
     assert not {pair.source for pair in held_out} & {pair.source for pair in pairs}
 
 
-# Gold word alignments.
+# Tests of gold word alignments
 
 
 def test_alignment_files_have_one_sentence_or_one_link_per_line(tmp_path: Path) -> None:

@@ -119,7 +119,8 @@ ODD = "a\u2028b\xa0c\x85d\re\x0bf\x1cg \u200b<unk>日😀"
 def test_a_loaded_word_vocabulary_equals_the_saved_one(
     tmp_path_factory: pytest.TempPathFactory, tokenizer: str, text: str
 ) -> None:
-    text = text.replace("\n", " ").encode("utf-8", "ignore").decode()  # valid UTF-8 in one line
+    # A corpus line has no newline and is valid UTF-8, so remove newlines and lone surrogates.
+    text = text.replace("\n", " ").encode("utf-8", "ignore").decode()
     path = tmp_path_factory.mktemp("vocabulary") / "source.vocab"
     vocabulary = learn(ODD, text, tokenizer=tokenizer)
     vocabulary.save(path)

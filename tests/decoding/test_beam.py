@@ -97,7 +97,7 @@ def test_a_beam_that_holds_all_hypotheses_finds_the_best(penalty):
             np.testing.assert_allclose(found.log_p[row, rank], log_p, rtol=1e-5)
 
 
-ALL = 45  # beam width; a sentence never has more active hypotheses
+ALL = 45  # beam width that keeps all hypotheses, so the search is exhaustive
 
 
 @functools.cache
@@ -116,7 +116,7 @@ def compiled(decode):
 
 @hypothesis.settings(max_examples=25, deadline=None)
 @hypothesis.given(
-    # Few different logits make ties common; −30 makes a token impossible, and 30 certain.
+    # Few different logits cause many ties; −30 makes a token impossible, and 30 certain.
     st.lists(st.sampled_from([-30, 0, 0, 1, 2, 30]), min_size=108, max_size=108),
     st.tuples(*[st.integers(0, 4)] * BATCH),
 )
@@ -133,7 +133,7 @@ def test_a_wide_beam_finds_the_result_of_exhaustive_search(values, longest):
         np.testing.assert_allclose(found.score[row, 0], best, rtol=1e-4, atol=1e-4)
         tokens = found.tokens[row, 0]
         found_tokens = tuple(tokens[tokens != PAD].tolist())
-        # Several hypotheses may have the best score, so the tokens are not compared.
+        # Hypotheses may tie for the best score, so compare the score of the tokens, not the tokens.
         np.testing.assert_allclose(scores[found_tokens], best, rtol=1e-4, atol=1e-4)
 
 
@@ -218,7 +218,7 @@ def test_the_search_stops_when_all_sentences_are_done():
     found = beam_search(step, jnp.zeros(2), 1, jnp.array([50]), 50, settings(beam=2))
     jax.effects_barrier()
     assert found.attention is None
-    assert len(calls) == 2  # time steps: one of the two hypotheses finishes in each
+    assert len(calls) == 2  # the search ends after 2 of 50 time steps
 
 
 def test_short_hypotheses_do_not_displace_a_more_probable_long_one():
@@ -249,7 +249,7 @@ def test_results_do_not_depend_on_the_other_sentences_of_the_batch():
 @hypothesis.settings(max_examples=30, deadline=None)
 def test_blocked_top_k_equals_top_k(seed):
     rng = np.random.default_rng(seed)
-    x = rng.integers(-9, 9, (2, rng.choice([40, 57, 89]))).astype(np.float32)  # many equal values
+    x = rng.integers(-9, 9, (2, rng.choice([40, 57, 89]))).astype(np.float32)  # has ties
     x[rng.random(x.shape) < 0.3] = -np.inf
     x = jnp.array(x)
     for ours, theirs in zip(blocked_top_k(x, 3, block=4), jax.lax.top_k(x, 3), strict=True):

@@ -9,7 +9,7 @@ from data.vocabulary import BOS, EOS, PAD
 from decoding.greedy import greedy
 
 A, B = 4, 5
-# The best next token after each token. Sentence 0 is A B </s>; sentence 1 never reaches </s>.
+# TABLE[i, t] is the best token after t in sentence i: A B </s>, or a sequence without end.
 TABLE = np.full((2, 6), PAD)
 TABLE[0, [BOS, A, B]] = A, B, EOS
 TABLE[1, [BOS, A, B]] = B, B, A

@@ -26,7 +26,7 @@ def test_tokens_are_sampled_in_proportion_to_their_probability():
 def test_top_k_and_top_p_restrict_samples_to_the_most_probable_tokens():
     two = [5 / 8, 3 / 8, 0, 0]
     np.testing.assert_allclose(frequencies(temperature=1.0, top_k=2), two, atol=0.015)
-    # The two most probable tokens have a total probability of .8, which is more than top_p.
+    # top_p=.75 keeps two tokens, as the most probable ones have probabilities .5 and .3.
     np.testing.assert_allclose(frequencies(temperature=1.0, top_p=0.75), two, atol=0.015)
     np.testing.assert_array_equal(frequencies(temperature=1.0, top_p=0.1), [1, 0, 0, 0])
     np.testing.assert_array_equal(frequencies(temperature=1.0, top_k=1), [1, 0, 0, 0])
@@ -46,7 +46,7 @@ def test_an_ensemble_averages_probabilities_and_attention():
 
     first = model([0.0, 0.0, 0.1, 0.9, 0.0], jnp.array([[1.0, 0.0]]))
     second = model([0.0, 0.0, 0.1, 0.3, 0.6], jnp.array([[0.0, 1.0]]))
-    third = model([0.0, 0.0, 0.1, 0.3, 0.6], None)  # a model without attention weights
+    third = model([0.0, 0.0, 0.1, 0.3, 0.6], None)  # no attention, so it is left out of the mean
     step = ensemble([first, second, third])
     log_p, states, attention = step((jnp.zeros(1),) * 3, jnp.array([1]))
     np.testing.assert_allclose(jnp.exp(log_p), [[0, 0, 0.1, 0.5, 0.4]], atol=1e-6)

@@ -64,14 +64,14 @@ def test_translations_do_not_depend_on_the_other_texts_of_the_batch(
     alone = translator.in_order([params], TEXTS[:1])[0]
     assert [h.text for h in alone] == [h.text for h in found[0]]
     np.testing.assert_allclose([h.score for h in alone], [h.score for h in found[0]], rtol=1e-5)
-    if "temperature" not in changes:  # equal texts have different samples, as the index differs
+    if "temperature" not in changes:  # texts 0 and 4 are equal, but samples depend on the index
         assert [h.text for h in found[4]] == [h.text for h in found[0]]
 
 
 def test_an_ensemble_of_one_model_twice_equals_that_model(tiny_task, params, mesh, searches):
     texts = [*TEXTS, "May 3, 2020 " * 5]
     alone = Translator([tiny_task], mesh, settings(tiny_task)).in_order([params], texts)
-    assert len(searches) == 2  # one compiled search per padded source width
+    assert len(searches) == 2  # the texts have two padded widths, and each is compiled once
     twice = Translator([tiny_task] * 2, mesh, settings(tiny_task)).in_order([params] * 2, TEXTS)
     assert [h.text for (h,) in twice] == [h.text for (h,) in alone[:-1]]
 
@@ -107,7 +107,7 @@ def test_unknown_words_are_replaced_by_the_source_word_with_the_largest_attentio
     source = ["the", "cat"]
     tokens = ["die", "<unk>", "<unk>", "<unk>", "</s>"]
     replaced = replace_unknown(ids, tokens, attention, source, {"cat": "Katze"})
-    # The fourth token stays <unk>, because it attends to </s>, which is never copied.
+    # The fourth token stays <unk>: its largest attention is on </s>, which is never copied.
     assert replaced == ["die", "Katze", "the", "<unk>", "</s>"]
 
 
@@ -137,7 +137,8 @@ def test_beam_search_hypotheses_have_the_probability_and_attention_of_teacher_fo
         config.model.scan = True
         task = Translation(config)
     params = jax.jit(task.init)(jax.random.key(1))
-    params = jax.tree.map(lambda x: 3 * x, params)  # so that log p differs between hypotheses
+    # Use large weights, so that log p differs between hypotheses.
+    params = jax.tree.map(lambda x: 3 * x, params)
     changes = {"beam": 4, "nbest": 4, "max_ratio": 1.0}
     translator = Translator([task], mesh, settings(task, **changes))
     (found,) = translator.in_order([params], TEXTS[:1], attention=True)
@@ -168,6 +169,7 @@ def test_casting_parameters_before_decoding_does_not_change_results(tiny_task, t
 
 def test_small_groups_of_texts_are_merged_with_wider_groups():
     assert _groups([3, 5, 12, 0, 30], batch=2) == [(8, [0, 1]), (32, [2, 4])]
-    assert _groups([3, 12, 30], batch=9) == [(16, [0, 1]), (32, [2])]  # not merged: 32 > 2 × 8
+    # Texts 1 and 2 are not merged, because the width 32 is more than twice that of text 0, 8.
+    assert _groups([3, 12, 30], batch=9) == [(16, [0, 1]), (32, [2])]
     assert _groups([5, 40], batch=1) == [(8, [0]), (48, [1])]
     assert _groups([0], batch=1) == []

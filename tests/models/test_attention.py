@@ -95,7 +95,7 @@ def check_against_equations(score, align, D, renormalize, seed, lengths, target_
             np.testing.assert_allclose(weights[row, i, :length], a, atol=3e-6)
             np.testing.assert_array_equal(weights[row, i, length:], 0)
             if align == "hard" and length > 1 and np.diff(np.sort(a))[-1] < 1e-4:
-                return  # the two largest weights are almost equal: hard attention may select either
+                return  # hard attention may select either of two almost equal weights
             np.testing.assert_allclose(context[row, i], c, atol=2e-5)
     reference.check_gradient(loss, exact, gradients, np.random.default_rng(seed))
 
@@ -107,7 +107,7 @@ def test_every_score_and_alignment_equal_their_equations(score, align):
     )
 
 
-# The Hypothesis strategies draw few different array shapes, because each shape is compiled.
+# Draw few different array shapes, because JAX compiles the model again for each new shape.
 @settings(max_examples=25, deadline=None)
 @given(
     align=st.sampled_from(["local_m", "local_p"]),

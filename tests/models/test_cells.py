@@ -65,7 +65,7 @@ def test_initialization_and_application_compute_the_same_outputs(bidirectional):
     outputs, variables = stack.init_with_output(jax.random.key(0), x, mask)
     expected = stack.apply(variables, x, mask)
     jax.tree.map(np.testing.assert_array_equal, outputs, expected)
-    # Initial parameters do not depend on the sequence length of the batch.
+    # Initial parameters must not depend on the sequence length of the batch used for `init`.
     short = stack.init(jax.random.key(0), x[:, :1], mask[:, :1])
     jax.tree.map(np.testing.assert_array_equal, variables, short)
 

@@ -39,7 +39,7 @@ NETWORKS = {
     "mlp": {"network": "mlp", "window": 2, "layers": 2},
     "tdnn": {"network": "tdnn", "window": 1, "layers": 3},
     "forward": {"network": "forward", "forward_delay": 2},
-    # A delay of 7 is longer than the sequences.
+    # The delay of 7 is longer than all test sequences, which the model must support.
     "backward": {"network": "backward", "backward_delay": 7, "layers": 2},
     "merged": {"network": "merged", "forward_delay": 3, "backward_delay": 1},
     "brnn": {"network": "brnn", "layers": 2},
@@ -63,7 +63,7 @@ def test_taggers_equal_their_equations(network, cell):
     config = settings("tagger", cell=cell, **NETWORKS[network])
     model = make_tagger(config, {}, 2)
     rng = np.random.default_rng(0)
-    # The last row is padding, and even the longest sequence of the batch is padded.
+    # The last row is only padding, and all sequences are shorter than the batch's 6 positions.
     xs = jnp.asarray(rng.normal(size=(4, 6, 2)), jnp.float32)
     mask = jnp.arange(6)[None] < jnp.array([*LENGTHS, 0])[:, None]
     params = random_params(model, {"x": xs}, mask)
@@ -122,7 +122,8 @@ def test_inputs_may_be_words_tags_and_characters():
     mask = jnp.array([[True, True, False]])
     params = random_params(model, inputs, mask)
     outputs = model.apply({"params": params}, inputs, mask)
-    jitted = jax.jit(model.apply)({"params": params}, inputs, mask)  # jit sorts the keys of inputs
+    # jax.jit sorts the keys of `inputs`; the output must not depend on the order of keys.
+    jitted = jax.jit(model.apply)({"params": params}, inputs, mask)
     np.testing.assert_allclose(jitted, outputs, atol=1e-5)
     w = as_float64(params)
     for t, count in enumerate((3, 1)):
@@ -155,7 +156,7 @@ def test_sentence_classifiers_equal_their_equations(pooling):
     batch = jnp.asarray(batch)
     params = random_params(model, batch)
     logits, weights = jax.jit(model.apply)({"params": params}, batch)
-    assert np.isfinite(logits).all()  # including the logits of the padding row
+    assert np.isfinite(logits).all()  # an empty sentence (the padding row) must not cause NaN
     for row, text in enumerate(texts):
         expected, hops = reference.sentence(as_float64(params), config, text)
         np.testing.assert_allclose(logits[row], expected, atol=2e-5)

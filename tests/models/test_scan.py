@@ -174,7 +174,7 @@ MODELS = {
     },
     "hard": {"attention.align": "hard", "attention.score": "location", "attention.max_source": 8},
 }  # fmt: skip
-SLOW = ("elman, local_p", "hard")  # models whose loops resemble the loop of the first model
+SLOW = ("elman, local_p", "hard")  # slow tests only: their loops resemble the first model's
 
 
 @pytest.mark.parametrize(

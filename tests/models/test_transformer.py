@@ -128,7 +128,8 @@ def test_features_do_not_depend_on_later_tokens():
         memory = model.apply({"params": changed}, SOURCE[:1], SOURCE[:1] != 0, method="encode")
         return model.apply({"params": changed}, memory, tokens, method="decode")[0][0, t]
 
-    tokens = jnp.array([[1, 4, 5, 6]])  # distinct tokens: one embedding row per position
+    # Use distinct tokens, so that each position has its own embedding row.
+    tokens = jnp.array([[1, 4, 5, 6]])
     jacobian = jax.jit(jax.jacobian(features))
     for t in range(4):
         by_token = jacobian(params["target_embed"]["embedding"], t)[:, tokens[0]]
@@ -145,7 +146,7 @@ def test_sowing_the_attention_weights_of_all_layers_does_not_change_the_output(n
         memory = module.encode(SOURCE, SOURCE != 0)
         return module.decode(memory, TARGET_IN)[0]
 
-    with jax.disable_jit():  # two compiled programs may round differently
+    with jax.disable_jit():  # compiled programs may round differently, so compare without jit
         features, sown = model.apply(variables, method=forward, mutable=["attention"])
         alone = model.apply(variables, method=forward)
     np.testing.assert_array_equal(features, alone)
@@ -160,7 +161,7 @@ def test_sowing_the_attention_weights_of_all_layers_does_not_change_the_output(n
                 weights = layers["stacked"][kind]["weights"][0]
             else:
                 weights = jnp.stack([layers[f"unrolled_{i}"][kind]["weights"][0] for i in (0, 1)])
-            assert weights.shape[:3] == (2, 2, 2)  # axes: layers, batch, heads
+            assert weights.shape[:3] == (2, 2, 2)  # 2 layers, 2 sentences, 2 heads
             np.testing.assert_allclose(weights.sum(axis=-1), 1, rtol=1e-5)
             if kind == "source_attention":
                 np.testing.assert_allclose(weights[:, 0], expected, atol=1e-5)
@@ -194,7 +195,7 @@ def test_parameter_counts_are_those_of_the_paper(variant):
     assert count == 37_000 * d + layers * (encoder + decoder) == COUNTS[variant]
 
 
-@pytest.mark.slow  # slow: tests/test_programs.py also trains a Transformer
+@pytest.mark.slow  # as tests/test_programs.py trains a Transformer, too
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_pre_norm_and_post_norm_models_train(transformer_task, mesh, norm):
     config = transformer_task.config.copy_and_resolve_references()
@@ -228,7 +229,7 @@ def test_dropout_is_applied_where_the_paper_applies_it():
 
     jitted = jax.jit(run)
     first, again, other = jitted(0), jitted(0), jitted(1)
-    for part in range(2):  # 0: encoder features, 1: decoder features
+    for part in range(2):  # part 0: encoder features; part 1: decoder features
         np.testing.assert_array_equal(first[part], again[part])
         assert (first[part] != other[part]).any()
     dropouts = 0
@@ -239,7 +240,7 @@ def test_dropout_is_applied_where_the_paper_applies_it():
         return next_method(*args, **kwargs)
 
     with nn.intercept_methods(count):
-        jax.eval_shape(lambda: run(0))  # traces the model again, so that `count` is called
+        jax.eval_shape(lambda: run(0))  # trace without the jit cache, so that `count` is called
     embeddings, encoder, decoder, attention_weights = 2, 2 * 2, 2 * 3, 2 * 1 + 2 * 2
     assert dropouts == embeddings + encoder + decoder + attention_weights
 
@@ -307,4 +308,4 @@ def test_flash_attention_is_used_for_long_bfloat16_sequences_on_nvidia_gpus(monk
     assert multihead._implementation(short, long) == "xla"
     assert multihead._implementation(long.astype(jnp.float32), long) == "xla"
     monkeypatch.undo()
-    assert multihead._implementation(long, long) == "xla"  # cuDNN is not available on a CPU
+    assert multihead._implementation(long, long) == "xla"  # this CPU has no cuDNN

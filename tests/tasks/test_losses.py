@@ -59,7 +59,7 @@ def test_cross_entropy_does_not_depend_on_the_chunk_size():
         return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(features, kernel)
 
     whole = jax.tree.leaves(value_and_gradient(10_000))
-    for max_logits in (1, 60, 100):  # 27 logits per position: chunks of 1, 2, 3 positions
+    for max_logits in (1, 60, 100):  # 27 logits per position, so chunks of 1, 2 and 3 positions
         in_chunks = jax.tree.leaves(value_and_gradient(max_logits))
         for ours, theirs in zip(in_chunks, whole, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)

@@ -123,7 +123,8 @@ def test_an_average_excludes_checkpoints_saved_at_a_signal(tmp_path):
 
 def test_an_average_uses_the_latest_kept_checkpoints(saved, mesh):
     checkpoints = Checkpoints(saved, keep=2, read_only=True)
-    assert checkpoints.find("average") == [4, 5]  # not 2, the best step, which is older
+    # Step 2 is kept as the best step, but it is not one of the last two checkpoints.
+    assert checkpoints.find("average") == [4, 5]
     params = checkpoints.restore_params(Line(), toy_config(), mesh, [4, 5])
     assert params["w"] == 4.5
 
@@ -224,7 +225,7 @@ def test_a_corrupt_newest_checkpoint_is_quarantined_and_the_previous_one_used(sa
     assert (state.params["w"], progress.count) == (4, 4)
     assert "the checkpoint of step 5" in caplog.text and "quarantine" in caplog.text
     assert (saved / "quarantine" / "step-5").is_dir() and checkpoints.latest == 4
-    checkpoints.save(state_at(5, w=5), Progress())  # saving step 5 again is possible
+    checkpoints.save(state_at(5, w=5), Progress())  # the quarantined step 5 can be saved again
     checkpoints.close()
     assert Checkpoints(saved, read_only=True).find("last") == [5]
 
@@ -244,7 +245,7 @@ def test_a_run_does_not_restart_if_all_checkpoints_are_corrupt(tmp_path):
     for step in (1, 2):
         for path in files_of(tmp_path, step):
             damage(path, "halved")
-    for _ in range(2):  # the second time, both checkpoints are in quarantine
+    for _ in range(2):  # repeat, because the first call moves both to quarantine
         with pytest.raises(UserError, match=f"all checkpoints of {tmp_path}.* are corrupt"):
             Checkpoints(tmp_path).restore_latest(state_at(0, 0))
 
@@ -262,7 +263,7 @@ def test_one_step_can_be_quarantined_twice(tmp_path):
     assert folders == ["step-3", "step-3-2"]
 
 
-# A program that saves step 5, and is killed before it commits step 6 by renaming its folder.
+# A program that saves step 5 and kills itself before Orbax commits step 6 by a rename.
 KILLED = """
 import os, signal, sys
 from pathlib import Path

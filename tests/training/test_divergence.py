@@ -64,7 +64,7 @@ def unstable_config(**train):
     return config
 
 
-# Losses that are finite but far too large
+# Tests of losses that are finite but far too large
 
 
 def test_a_run_whose_losses_explode_stops_at_the_evaluation(tmp_path, mesh):
@@ -107,13 +107,13 @@ def test_overfitting_is_not_divergence(tmp_path, mesh):
     [
         (4.0, 7e9, 7e9, True),
         (4.0, 50.0, 50.0, True),
-        (4.0, 39.0, 39.0, False),  # less than the limit, ten times the first loss
+        (4.0, 39.0, 39.0, False),  # losses below the limit of 10 times the first loss
         (4.0, 0.1, 7e9, False),  # overfitting: only the validation loss is large
-        (4.0, 7e9, 2.0, False),  # outliers in the training data: only its loss is large
+        (4.0, 7e9, 2.0, False),  # outliers: only the training loss is large
         (1e6, 2e6, 3e6, False),  # a regression task with large targets has large losses
         (1e6, 2e7, 2e7, True),
-        (1e-6, 0.5, 0.5, False),  # a regression task with small targets
-        (-3.0, -20.0, -20.0, False),  # −log of a density may be negative
+        (1e-6, 0.5, 0.5, False),  # a regression task with small targets has a tiny first loss
+        (-3.0, -20.0, -20.0, False),  # losses may be negative: −log of a density
         (-3.0, 15.0, 15.0, False),
         (-3.0, 1e5, 1e5, True),
         (4.0, math.nan, math.nan, True),
@@ -135,7 +135,7 @@ def test_a_run_with_negative_losses_is_complete(tmp_path, mesh):
     assert is_done(tmp_path)
 
 
-# Validation losses that are not finite, although the training loss is finite
+# Tests of validation losses that are not finite, although the training loss is finite
 
 
 @pytest.mark.parametrize("patience", [0, 2])
@@ -145,7 +145,7 @@ def test_a_run_without_a_finite_validation_loss_is_an_error(tmp_path, mesh, pati
         rf"was not finite in any evaluation up to step {last}, although the training "
         rf"loss is \d.*check the validation data.*checkpoint of step {last - 5} is kept"
     )
-    for _ in range(2):  # restarting the run raises the same error
+    for _ in range(2):  # a restarted run must raise the same error
         with pytest.raises(UserError, match=expected):
             train(
                 Line(), constant_evaluation(math.nan), toy_config(patience=patience), tmp_path, mesh
@@ -173,7 +173,7 @@ def test_a_validation_loss_that_is_not_finite_is_reported_and_never_the_best(
     assert is_done(tmp_path)
 
 
-# Training steps that are skipped because their loss or gradient is not finite
+# Tests of training steps that are skipped because their loss or gradient is not finite
 
 
 def test_too_many_skipped_steps_stop_the_run_and_keep_the_last_checkpoint(tmp_path, mesh):
@@ -200,7 +200,7 @@ def test_the_limit_on_skipped_steps_does_not_wait_for_a_log_line(tmp_path, mesh,
     with pytest.raises(UserError, match="diverged at step 7: 3 consecutive"):
         train(Exploding(), constant_evaluation(1.0), config, tmp_path, mesh)
     assert len(dispatched) == 7 + AHEAD
-    (last,) = read_log(tmp_path, "train")  # has the skipped steps
+    (last,) = read_log(tmp_path, "train")  # the error also logs a record
     assert (last["step"], last["skipped"], last["count"]) == (7, 3, 4 * 8)
 
 
@@ -211,7 +211,7 @@ def test_skipped_steps_before_any_evaluation_save_the_last_finite_parameters(tmp
     last = read_log(tmp_path, "train")[-1]
     # All steps since the previous log record were skipped, so the last record has no loss.
     assert (last["loss"], last["skipped"]) == (None, 3)
-    with pytest.raises(UserError, match="11 consecutive"):  # a restarted run fails, too
+    with pytest.raises(UserError, match="11 consecutive"):  # a restart must fail, too
         train(Exploding(), constant_evaluation(1.0), config, tmp_path, mesh)
 
 
@@ -243,7 +243,7 @@ def test_the_limit_on_skipped_steps_is_exact(tmp_path, mesh, before):
 def test_a_resumed_run_counts_the_steps_that_were_skipped_before(tmp_path, mesh):
     task = NotFinite(lambda index: index >= 4)
     config = toy_config(max_skipped=4, steps=50, eval_every=6, log_every=50)
-    with pytest.raises(Stopped):  # after step 6, when two steps were skipped
+    with pytest.raises(Stopped):  # interrupt after step 6; steps 5 and 6 were skipped
         train(task, interrupting(constant_evaluation(1.0)), config, tmp_path, mesh)
     with pytest.raises(UserError, match="diverged at step 8: 4 consecutive"):
         train(task, constant_evaluation(1.0), config, tmp_path, mesh)

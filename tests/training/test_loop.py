@@ -70,7 +70,7 @@ def test_resuming_after_a_signal_during_an_evaluation_is_bit_exact(tmp_path, mes
 
 
 def test_resuming_after_a_signal_between_evaluations_is_bit_exact(tmp_path, mesh):
-    # The host dispatches steps before earlier ones end, so a signal takes effect some steps later.
+    # The signal arrives at step 7, but training stops some steps later: those already dispatched.
     config = toy_config(steps=40, eval_every=20, log_every=17)
     evaluate = constant_evaluation(3.0, 2.0)
     whole = train(Line(), evaluate, config, tmp_path / "whole", mesh)
@@ -82,8 +82,9 @@ def test_resuming_after_a_signal_between_evaluations_is_bit_exact(tmp_path, mesh
     assert_same_bits(whole, resumed)
     parts = log_of(tmp_path / "parts", "train")
     steps = [line["step"] for line in parts]
-    assert steps == sorted(set(steps)) and steps[0] < 17  # logged due to the signal
-    assert parts[-1]["count"] == 8 * 40  # no example is lost or counted twice
+    # The signal causes a log record before step 17, the first regular one.
+    assert steps == sorted(set(steps)) and steps[0] < 17
+    assert parts[-1]["count"] == 8 * 40  # the resumed run loses or repeats no example
 
 
 def test_starting_a_complete_run_does_nothing(tmp_path, mesh):
@@ -163,7 +164,7 @@ def test_early_stopping_and_the_best_checkpoint(tmp_path, mesh):
     checkpoints = Checkpoints(tmp_path, read_only=True)
     assert (checkpoints.find("best"), checkpoints.find("last")) == ([10], [20])
     again = train(Line(), constant_evaluation(0.0), config, tmp_path, mesh)
-    assert int(again.step) == 20  # early stopping at step 20 is final
+    assert int(again.step) == 20  # a restart does not continue after early stopping
 
 
 def test_a_lower_loss_breaks_ties_between_scores(tmp_path, mesh):
@@ -175,7 +176,7 @@ def test_a_lower_loss_breaks_ties_between_scores(tmp_path, mesh):
 
     config = toy_config(steps=30, patience=2, eval_metric="exact")
     state = train(Line(), evaluate, config, tmp_path, mesh)
-    assert int(state.step) == 30  # if ties did not improve, step 25 would be the last
+    assert int(state.step) == 30  # 25 if a tie with a lower loss were no improvement
     assert Checkpoints(tmp_path, read_only=True).find("best") == [20]
 
 

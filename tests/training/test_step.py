@@ -44,7 +44,7 @@ def uneven_batch(task):
 def test_loss_and_gradients_are_the_same_on_any_number_of_devices(tiny_task, monkeypatch):
     monkeypatch.setattr(devices, "SMALLEST", 32)
     config, batch = tiny_task.config.copy_and_resolve_references(), uneven_batch(tiny_task)
-    assert config.model.dropout > 0  # dropout masks must not depend on the number of devices
+    assert config.model.dropout > 0  # so the test also covers dropout masks
     assert len(set((batch["target"] != PAD).sum(axis=1))) > 2
     config.optimizer.clip_norm = 0.0
     start = jax.tree.leaves(jax.jit(tiny_task.init)(jax.random.key(0)))
@@ -83,13 +83,13 @@ def test_large_arrays_are_sharded_along_their_longest_divisible_axis():
         make_mesh(jax.devices()[:8], state_shards=3)
 
 
-# jax.pmap warns that it is deprecated; this test compares with it on purpose.
+# Ignore the deprecation warning of jax.pmap, which this test uses only as a reference.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_step_equals_a_correct_pmap(tiny_task):
     config, batch = tiny_task.config.copy_and_resolve_references(), uneven_batch(tiny_task)
     config.optimizer.clip_norm = 0.0
 
-    class WithoutDropout(type(tiny_task)):  # under pmap, dropout masks differ per device
+    class WithoutDropout(type(tiny_task)):  # pmap would draw other dropout masks
         def __init__(self):
             self.__dict__ = tiny_task.__dict__
 
@@ -110,7 +110,8 @@ def test_the_step_equals_a_correct_pmap(tiny_task):
 
     cut = jax.tree.map(lambda x: x.reshape(8, -1, *x.shape[1:]), batch)
     gradient = jax.tree.map(lambda g: g[0], pmapped(params, cut))
-    ours, _ = one_step(WithoutDropout(), config, batch, devices=8)  # new params = params - gradient
+    # SGD with a learning rate of 1, so new parameters are parameters − gradient.
+    ours, _ = one_step(WithoutDropout(), config, batch, devices=8)
     for before, after, g in zip(
         *map(jax.tree.leaves, (params, ours.params, gradient)), strict=True
     ):
@@ -143,7 +144,7 @@ def test_random_keys_differ_by_step_micro_batch_and_seed():
     one, other = drawn(seed=0), drawn(seed=1)
     assert len({*one, *other}) == 4
     assert one == drawn(seed=0)
-    halves = drawn(seed=0, accumulation=2)  # each value is the mean of two random numbers
+    halves = drawn(seed=0, accumulation=2)  # two microbatches draw different numbers
     assert halves[0] not in one
 
 
@@ -224,7 +225,7 @@ def test_only_the_state_is_donated():
     assert [int(sums["count"]) for sums, _ in outputs] == [8, 16, 24, 32, 32, 32, 32]
     assert [int(c.skipped) for _, c in outputs] == [0, 0, 0, 0, 1, 2, 3]
     assert [int(c.skipped_in_row) for _, c in outputs] == [0, 0, 0, 0, 1, 2, 3]
-    # Skipped training steps do not advance the learning rate schedule.
+    # Steps 5 to 7 are skipped, and skipped steps do not advance the learning rate schedule.
     rates = [float(c.learning_rate) for _, c in outputs]
     assert rates == [1, 0.5, 0.25, 0.125, 0.125, 0.125, 0.125]
     assert float(zeros["count"]) == 0
@@ -244,9 +245,8 @@ def test_gradients_are_clipped_to_the_norm_and_never_scaled_up():
 
 def test_ema_follows_the_parameters():
     state, _ = one_step(Line(), toy_config(ema=0.75), Points()[0], devices=1)
-    np.testing.assert_allclose(
-        state.ema["w"], 0.9 * state.params["w"], rtol=1e-6
-    )  # the warm-up limits the decay of the first step to 0.1, not 0.75
+    # EMA warm-up lowers the decay of the first step from 0.75 to 0.1.
+    np.testing.assert_allclose(state.ema["w"], 0.9 * state.params["w"], rtol=1e-6)
     assert state.eval_params is state.ema
 
 

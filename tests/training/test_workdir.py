@@ -28,7 +28,8 @@ def test_two_runs_in_one_workdir_are_refused(config, tmp_path):
     again = open_workdir(tmp_path, config, [], "data-1")
     with open_workdir(tmp_path, config, [], "data-1"), refused, again:
         raise AssertionError
-    with open_workdir(tmp_path, config, [], "data-1"):  # allowed, as no run is open
+    # The first run has ended, so another one may start in the same workdir.
+    with open_workdir(tmp_path, config, [], "data-1"):
         assert len(json.loads((tmp_path / "run.json").read_text())) == 2
 
 
