@@ -6,7 +6,7 @@ from typing import runtime_checkable
 from beartype import BeartypeConf, beartype
 from orbax.checkpoint.checkpoint_managers import PolicyCheckpointInfo
 
-# beartype can check only protocols that are runtime_checkable.
+# beartype checks protocols with isinstance, which fails unless they are runtime_checkable.
 runtime_checkable(PolicyCheckpointInfo)
 
 # Accept an int where a float is expected, as static type checkers do.
