@@ -15,7 +15,7 @@ DOCUMENTS = sorted(
     for pattern in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md")
     for path in ROOT.glob(pattern)
 )
-# Names of the folders with packages of this project or with documents.
+# Top-level folders with Python packages or documents; a path or module in them must exist.
 FOLDERS = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()} | {"docs"}
 
 
@@ -26,7 +26,7 @@ class Block(NamedTuple):
     line: int
     language: str
     text: str
-    before: str  # the paragraph before the block
+    before: str  # the paragraph before the block, which may name its file
 
 
 class Command(NamedTuple):

@@ -235,8 +235,8 @@ def test_a_missing_import_in_a_config_file_is_one_message(train_without_jax, tmp
     assert f"{path}, line 6" in message and "base_config" in message
 
 
-# A module that sends Ctrl-C while it is imported. If `caught` is KeyboardInterrupt, it raises
-# another exception in its place, as some extension modules do.
+# This module sends SIGINT, as Ctrl-C does, while it is imported. With KeyboardInterrupt as
+# `caught`, the module raises ImportError instead, as some extension modules do.
 INTERRUPT = """
 import os, signal
 try:

@@ -59,7 +59,7 @@ def test_a_killed_sweep_continues_and_completes_every_point_once(flags):
     assert scores == sorted(scores)  # scores are losses, so the best row is first
     assert all(row["count"] and row["seconds"] for row in rows)
     assert (folder / "slices.png").exists()
-    # Each trial's folder is an ordinary run, which eval.py can score.
+    # The folder of a trial is a working directory of train.py, so eval.py can score the trial.
     run = folder / "runs" / "learning_rate=0.002" / "seed0"
     call("eval.py", f"--workdir={run}", "--split=test")
     assert (run / "eval" / "test" / "scores.json").exists()

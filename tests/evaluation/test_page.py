@@ -242,7 +242,8 @@ def test_the_page_is_readable(show, width, scheme):
     browser = show(make_page(examples=[example], opening=0), width, scheme)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     script = "return document.querySelector('#heat .column-label').getBoundingClientRect().width"
-    assert browser.execute_script(script) >= 12  # width in pixels, so that labels do not overlap
+    # A column is at least 12 pixels wide, so that the labels of columns do not overlap.
+    assert browser.execute_script(script) >= 12
     for selector in ("body", ".muted", "#source .token", ".row-label.marked", "th", "dt"):
         assert contrast(browser, selector) >= 4.5, selector  # WCAG AA requires a contrast of 4.5
     assert len(browser.find_elements("css selector", ".bars .bar")) == 2
