@@ -53,7 +53,7 @@ def replace_work(program: str) -> None:
         accept()
 
     def make_mesh(*_: Any, **__: Any) -> None:
-        if program == "translate.py":  # translate.py checks all its flags before make_mesh
+        if program == "translate.py":  # all flags were checked before this call
             accept()
 
     modules = {
@@ -115,7 +115,8 @@ def answer(folder: str, words: list[str]) -> str:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         output.seek(0)
         text = output.read().decode("utf-8", "replace").strip()
-    asked = {"--help", "--helpfull", "--helpshort"} & {*words}  # exit status 1, but valid
+    # absl prints help with exit status 1, so a command that asks for help is valid.
+    asked = {"--help", "--helpfull", "--helpshort"} & {*words}
     return "" if status == 0 or asked else text[-2000:] or f"exit status {status}"
 
 
@@ -150,7 +151,8 @@ def main() -> None:
     if modules:
         for name in ("experiment", "matplotlib.pyplot", "benchmarks"):
             importlib.import_module(name)
-        warnings.filterwarnings("ignore", "os.fork")  # forking is safe before any computation
+        # os.fork warns about the threads of JAX, but forking is safe before any computation.
+        warnings.filterwarnings("ignore", "os.fork")
         modules = {words: answer(str(ROOT), list(words)) for words in modules}
     pairs = zip(commands, answers, strict=True)
     json.dump([modules.get(tuple(c["words"]), a) for c, a in pairs], sys.stdout)

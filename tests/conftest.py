@@ -17,7 +17,7 @@ from jaxtyping import install_import_hook
 
 from tests.typecheck import checked
 
-# jaxtyping checks only packages that are imported after the hook is installed.
+# Install the hook before these packages are imported, or jaxtyping does not check their types.
 PACKAGES = ["models", "tasks", "decoding", "training", "evaluation"]
 install_import_hook(PACKAGES, f"{checked.__module__}.{checked.__name__}")
 
@@ -49,7 +49,8 @@ def compilations(tmp_path_factory):
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "xla"
     settings = {
         "jax_compilation_cache_dir": str(folder),
-        "jax_persistent_cache_min_compile_time_secs": 0.1,  # in seconds; JAX's default is 1
+        # In seconds. JAX's default of 1 would leave small programs out of the cache.
+        "jax_persistent_cache_min_compile_time_secs": 0.1,
     }
     for name, value in settings.items():
         jax.config.update(name, value)

@@ -15,7 +15,7 @@ DOCUMENTS = sorted(
     for pattern in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md")
     for path in ROOT.glob(pattern)
 )
-# Names of the folders with packages of this project or with documents.
+# Top-level folders with Python packages or documents; a path or module in them must exist.
 FOLDERS = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()} | {"docs"}
 
 
@@ -26,7 +26,7 @@ class Block(NamedTuple):
     line: int
     language: str
     text: str
-    before: str  # the paragraph before the block
+    before: str  # the paragraph before the block, which may name its file
 
 
 class Command(NamedTuple):
@@ -66,15 +66,15 @@ def read(document: str) -> tuple[str, tuple[Block, ...]]:
     return "\n".join(prose), tuple(blocks)
 
 
-# Links
+# Functions that find links and the anchors of headings
 
 
 def links(document: str) -> Iterator[tuple[int, str]]:
     """Yield the line number and the target of every link and image in a document."""
     text = re.sub(r"`[^`]*`", lambda span: re.sub(r"[^\n]", " ", span[0]), read(document)[0])
     patterns = (
-        r"\]\(\s*<?([^)\s>]+)",  # [text](target), ![text](target)
-        r"^ {0,3}\[[^\]]+\]:\s*(\S+)",  # [label]: target
+        r"\]\(\s*<?([^)\s>]+)",  # links [text](target) and images ![text](target)
+        r"^ {0,3}\[[^\]]+\]:\s*(\S+)",  # link definitions [label]: target
         r"(?:href|src)=\"([^\"]+)\"",
     )
     for pattern in patterns:
@@ -87,7 +87,7 @@ def anchors(document: str) -> frozenset[str]:
     """Return the anchors that GitHub and the site create for headings, and HTML anchors."""
     text, found = read(document)[0], {}
     for heading in re.findall(r"^#{1,6} +(.*?)#* *$", text, re.M):
-        heading = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)  # replace links by their text
+        heading = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)  # anchors omit link targets
         slug = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
         found[slug] = found.get(slug, -1) + 1
         if found[slug]:
@@ -102,7 +102,7 @@ def code_spans(document: str) -> Iterator[tuple[int, str]]:
         yield text.count("\n", 0, found.start()) + 1, " ".join(found[2].split())
 
 
-# Shell commands
+# Functions that find shell commands in documents
 
 _SCRIPT = re.compile(r"#!|srun |gcloud ")
 _COMMAND = re.compile(r"python |make |pip |pytest |\.venv/bin/")
@@ -171,9 +171,9 @@ def split(line: str) -> list[list[str]]:
     return [words for words in found if words]
 
 
-# Checks of commands
+# Functions that check shell commands
 
-SHELL = {"cat", "cd", "echo"}  # commands whose arguments are not checked
+SHELL = {"cat", "cd", "echo"}  # accepted with any arguments, which the tests do not check
 TARGETS = {*re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M)}
 
 

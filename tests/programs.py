@@ -13,7 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 # Tests spend most of their time on compilation, so XLA's optimizations are disabled.
 FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-if version("jaxlib").startswith("0.10."):  # its default emitters compile three times slower
+# The default fusion emitters of jaxlib 0.10 make compilation three times slower.
+if version("jaxlib").startswith("0.10."):
     FAST += " --xla_cpu_use_fusion_emitters=false"
 SMALL = [
     "--config=configs/luong2015.py:score=dot,data=dates,feed=no",
@@ -39,7 +40,7 @@ QUICK = [
     "--config.model.dropout=0.2",
 ]
 
-ENVIRONMENT = os.environ | {"XLA_FLAGS": FAST}  # conftest.py adds the compilation cache
+ENVIRONMENT = os.environ | {"XLA_FLAGS": FAST}  # tests/conftest.py adds the cache folder
 
 
 def call(program, *flags, check=True, **environment):
@@ -60,7 +61,8 @@ class Conversation:
     def __init__(self, *command):
         self._ours, self._theirs = pty.openpty()
         name = os.ttyname(self._theirs)
-        # The first terminal that the shell opens becomes the controlling terminal of its session.
+        # The shell opens the terminal by name, which makes it the controlling terminal, so that
+        # Ctrl-C sends SIGINT to the program.
         line = f"exec {shlex.join(command)} <{name} >{name} 2>&1"
         self._process = subprocess.Popen(
             ["sh", "-c", line], cwd=ROOT, env=ENVIRONMENT | {"TERM": "xterm"},

@@ -17,7 +17,8 @@ def test_flops_are_counted_in_every_loop_iteration():
 
     x, w = jnp.ones((3, 4)), jnp.ones((4, 4))
     assert count_flops(loop, x, w) == 5 * 2 * 3 * 4 * 4
-    # Every iteration has one matrix product in the forward pass and two in the backward pass.
+    # The gradient takes three times the FLOPs: each iteration has one matrix product in the
+    # forward pass and two in the backward pass.
     gradient = jax.grad(lambda x, w: loop(x, w).sum(), argnums=(0, 1))
     assert count_flops(gradient, x, w) == 3 * 5 * 2 * 3 * 4 * 4
 
@@ -65,7 +66,7 @@ def test_a_decoding_step_is_measured(align, monkeypatch):
     assert row["source length"] == 6 and row[f"{align} ms"] > 0
 
 
-@pytest.mark.filterwarnings("ignore")  # PyTorch's warnings
+@pytest.mark.filterwarnings("ignore")  # PyTorch emits warnings, which would fail the test
 def test_the_pytorch_models_run():
     torch = pytest.importorskip("torch")
     from benchmarks import torch_models

@@ -50,7 +50,7 @@ def valid_config(model):
     return config
 
 
-# Declarations and registries.
+# Tests of field declarations and registries.
 
 REGISTRIES = {
     "data.source_vocab.kind": VOCABULARIES,
@@ -152,7 +152,7 @@ def test_the_configuration_reference_is_current():
     assert reference.PAGE.read_text("utf-8") == reference.page(), "run python -m configs.reference"
 
 
-# Config files.
+# Tests of the config files in configs/.
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -365,7 +365,7 @@ def test_error_for_an_unknown_field_lists_the_known_fields():
     assert check_path(base_config(), ["model", "attention", "D"]) == 10
 
 
-# Arguments, and users' config files.
+# Tests of config arguments and of config files that users write.
 
 
 def test_arguments_are_parsed_and_checked():

@@ -24,12 +24,12 @@ from tests.check_commands import PROGRAMS
 from tests.documents import DOCUMENTS, FOLDERS, Block, Command
 from tests.programs import ENVIRONMENT, ROOT, SMALL
 
-# Links and names
+# Tests of links, file names and flags in documents
 
 
 def broken_links(document: str) -> Iterator[str]:
     for line, target in documents.links(document):
-        if re.match(r"[a-z]+:", target):  # https:, mailto:
+        if re.match(r"[a-z]+:", target):  # addresses such as https: and mailto: are not files
             continue
         path, _, anchor = target.partition("#")
         found = (ROOT / document).parent / path if path else ROOT / document
@@ -111,7 +111,7 @@ def test_flags_in_the_prose_exist(document, flag_names):
     assert not faults, "\n".join(faults)
 
 
-# Flags of programs outside this project, and absl's help flags, that documents mention.
+# Documents mention these flags of absl and of other programs, which this project does not define.
 FOREIGN_FLAGS = {"help", "helpfull", "signal", "requeue", "strict"}
 
 
@@ -123,7 +123,7 @@ def flag_names() -> set[str]:
     return FOREIGN_FLAGS | {*re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source)}
 
 
-# The site
+# Test that the documentation site builds
 
 
 def test_the_site_builds_without_warnings(tmp_path):
@@ -137,7 +137,7 @@ def test_the_site_builds_without_warnings(tmp_path):
     assert (tmp_path / "site" / "index.html").exists()
 
 
-# Examples in Python
+# Tests that run the Python examples of documents
 
 
 def _python_blocks() -> list[Block]:
@@ -161,7 +161,7 @@ def test_python_examples_are_valid(block, tmp_path, monkeypatch):
     path = tmp_path / "example.py"
     path.write_text(block.text, "utf-8")
     try:
-        if block.document == "CONTRIBUTING.md":  # tests/test_contributing.py runs its examples
+        if block.document == "CONTRIBUTING.md":  # tests/test_contributing.py runs these examples
             return
         if "def get_config(" in block.text:
             check(load_config_file(str(path)))
@@ -171,7 +171,7 @@ def test_python_examples_are_valid(block, tmp_path, monkeypatch):
         pytest.fail(f"{_place(block)}: {error}")
 
 
-# Commands
+# Tests that the shell commands of documents are valid
 
 
 def prepare(folder: Path, document: str, given: list[Command]) -> None:
@@ -266,7 +266,8 @@ def faults(tmp_path_factory) -> dict[str, list[str]]:
     """Return the mistakes in the commands of each document; one process checks all commands."""
     given = {name: [*documents.commands(name), *inline_commands(name)] for name in DOCUMENTS}
     for name in given:
-        if name.startswith("docs/results/"):  # their placeholders stand for many values
+        # A command with a placeholder stands for many commands here, so it cannot be checked.
+        if name.startswith("docs/results/"):
             given[name] = [c for c in given[name] if not PLACEHOLDER.search(c.text)]
     given |= {"Makefile": makefile_commands(), "mistakes": _mistakes()}
     found: dict[str, list[str]] = {document: [] for document in given}
@@ -325,7 +326,7 @@ def test_splitting_of_shell_lines():
     assert found == [(5, ("make", "test")), (7, ("echo", "a b"))]
 
 
-# The quickstart, executed
+# Test that runs the commands of the quickstart
 
 
 def _quickstart() -> list[Command]:

@@ -78,7 +78,8 @@ def test_a_run_that_is_killed_repeatedly_ends_in_the_same_bits(whole, tmp_path):
     while kills < KILLS:
         when = ("writing", "training", "life")[kills % 3]
         seconds = killed(command, tmp_path / "told", workdir, rng, life, when)
-        if seconds is None:  # the run ended before the kill: start a new run
+        # The run ended before the kill, which does not count: start a new run.
+        if seconds is None:
             assert_same_bits(expected, saved_arrays(workdir, STEPS))
             shutil.rmtree(workdir)
             continue
@@ -88,7 +89,7 @@ def test_a_run_that_is_killed_repeatedly_ends_in_the_same_bits(whole, tmp_path):
     done = call("train.py", *flags, f"--workdir={workdir}")
     assert "corrupt" not in done.stderr and not (workdir / "quarantine").exists()
     assert_same_bits(expected, saved_arrays(workdir, STEPS))
-    assert not uncommitted(workdir)  # partial checkpoints were removed
+    assert not uncommitted(workdir)  # the last run removed partial checkpoints
     parts = (workdir / "log.jsonl").read_text()
     assert log.count('"valid"') == parts.count('"valid"') == STEPS // 4
 

@@ -55,7 +55,7 @@ def test_hosts_stop_together_and_a_resumed_run_matches_a_single_process(tmp_path
     flags.append(f"--workdir={tmp_path}/many")
     processes = start(count, flags)
     for line in processes[0].stderr:
-        if line.startswith("step 20, validation"):  # 40 training steps are left
+        if line.startswith("step 20, validation"):  # long before the last training step
             processes[-1].send_signal(signal.SIGINT)
             break
     for told, code in ends(processes):
@@ -65,7 +65,7 @@ def test_hosts_stop_together_and_a_resumed_run_matches_a_single_process(tmp_path
     processes = start(then, [*flags, "--config.mesh.state_shards=2"], devices=2)
     for i, (told, code) in enumerate(ends(processes)):
         assert code == 0, told
-        # Only the first process prints how to evaluate the run.
+        # All processes train one run, so only the first one prints how to evaluate the run.
         assert ("Evaluate this run: python eval.py" in told) == (i == 0)
     alone, together = (validations(tmp_path / name) for name in ("one", "many"))
     assert list(alone) == list(together) == [20, 40, 60]

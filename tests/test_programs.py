@@ -19,7 +19,7 @@ from tests.programs import ENVIRONMENT, ROOT, SMALL, Conversation, call
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("a run")  # the space must be quoted in printed commands
+    workdir = tmp_path_factory.mktemp("a run")  # printed commands must quote the space
     flags = [*SMALL, f"--config.data.cache={workdir}/cache", f"--workdir={workdir}/run"]
     return flags, workdir / "run", call("train.py", *flags)
 
@@ -76,7 +76,7 @@ def test_a_changed_corpus_is_refused_and_a_missing_one_leaves_no_workdir(tmp_pat
     for split, lines in (("train", 40), ("valid", 4), ("test", 4)):
         text = "".join(f"{i % 2}\tword {i}\n" for i in range(lines))
         (tmp_path / f"{split}.tsv").write_text(text)
-    (tmp_path / "mine.py").write_text(CLASSIFIER)  # a config file of the user
+    (tmp_path / "mine.py").write_text(CLASSIFIER)  # a config file that a user wrote
     flags = [
         f"--config={tmp_path}/mine.py", f"--config.data.cache={tmp_path}/cache",
         f"--workdir={tmp_path}/run",
@@ -118,7 +118,7 @@ def test_eval_without_a_report_names_the_scores(run, tmp_path):
     assert (folder / "scores.json").exists() and not (folder / "report.html").exists()
 
 
-# Mistakes that are reported before JAX is imported
+# Tests of mistakes that programs report before they import JAX
 
 
 @pytest.fixture(scope="module")
@@ -235,8 +235,8 @@ def test_a_missing_import_in_a_config_file_is_one_message(train_without_jax, tmp
     assert f"{path}, line 6" in message and "base_config" in message
 
 
-# A module that sends Ctrl-C while it is imported. If `caught` is KeyboardInterrupt, it raises
-# another exception in its place, as some extension modules do.
+# This module sends SIGINT, as Ctrl-C does, while it is imported. With KeyboardInterrupt as
+# `caught`, the module raises ImportError instead, as some extension modules do.
 INTERRUPT = """
 import os, signal
 try:
@@ -266,7 +266,7 @@ def test_help_shows_a_command(program):
     assert ("--config" if program == "train.py" else "--decode") + ": " in done.stdout
 
 
-# translate.py
+# Tests of translate.py
 
 
 def translate(workdir, *flags, text):
@@ -299,7 +299,7 @@ def test_terminal_input_with_redirected_output_writes_translations_only(run, tmp
         [sys.executable, *command], cwd=ROOT, env=ENVIRONMENT, stdin=theirs,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    os.write(ours, b"\x1b[A\nMay 3, 2020 pizza\n\x04")  # Ctrl-D ends the input
+    os.write(ours, b"\x1b[A\nMay 3, 2020 pizza\n\x04")  # Ctrl-D (\x04) ends the input
     printed, messages = process.communicate(timeout=300)
     assert process.returncode == 0, messages
     assert len(printed.splitlines()) == 1 and b">" not in printed
@@ -325,9 +325,9 @@ def test_a_terminal_has_a_banner_line_editing_and_history(run, conversation):
     banner = conversation.expect(b"> ")
     assert f"Translating with {run[1]}: type one sentence per line, Ctrl-D".encode() in banner
     first = translations(conversation.type(b"May 3, 2020\n"))
-    again = conversation.type(b"\x1b[A\n")  # the up arrow recalls the last line
+    again = conversation.type(b"\x1b[A\n")  # the up arrow recalls the last sentence
     assert b"May 3, 2020" in again and translations(again) == first
-    edited = conversation.type(b"May 3, 202\x1b[D\x1b[C0\n")  # cursor left, then right
+    edited = conversation.type(b"May 3, 202\x1b[D\x1b[C0\n")  # arrow keys move the cursor
     assert b"not in the vocabulary" not in edited and translations(edited) == first
     status, rest = conversation.leave(b"\x04")
     assert status == 0 and b"Traceback" not in rest and b"error" not in rest
@@ -359,7 +359,7 @@ def test_escape_sequences_in_a_file_are_not_translated(run, tmp_path):
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert records[0]["source"] == records[2]["source"]
     numbers = [records[0]["score"], *np.ravel(records[0]["attention"])]
-    assert all(len(str(abs(x))) <= 11 for x in numbers)  # scores and weights are rounded
+    assert all(len(str(abs(x))) <= 11 for x in numbers)  # six digits, as in 6.66667e-10
 
 
 @pytest.mark.parametrize(

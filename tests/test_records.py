@@ -10,7 +10,8 @@ import pytest
 from records import to_json
 from tests.test_structure import SOURCES, tree
 
-# Files that call json.dumps because its output is hashed, compared or read back exactly.
+# These files call json.dumps instead of to_json, which rounds numbers, because their output is
+# hashed, compared or read back exactly.
 EXACT = {
     "benchmarks/corpus_memory.py", "data/corpus.py", "data/store.py", "papers/plan.py",
     "records.py", "sweeping/study.py", "training/checksums.py",

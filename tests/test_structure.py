@@ -89,7 +89,7 @@ def test_files_and_functions_are_short(path):
             assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, node.name
 
 
-# Names that several files may define, by convention.
+# Several files define these names by convention, so they are exempt from the test of unique names.
 CONVENTIONS = {
     "get_config", "points", "space", "main", "make_evaluate", "report", "CORPORA",
     "FIELDS", "SIZES", "logger", "run", "T", "ROOT",

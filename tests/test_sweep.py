@@ -52,13 +52,14 @@ def test_a_killed_sweep_continues_and_completes_every_point_once(flags):
     states = collections.Counter((t.user_attrs["key"], t.state.name) for t in trials(folder))
     complete = {key: n for (key, state), n in states.items() if state == "COMPLETE"}
     assert complete == {f"learning_rate={rate}": 1 for rate in (0.001, 0.002, 0.003)}
-    assert sum(n for (_, state), n in states.items() if state == "FAIL") >= 1  # killed trials
+    # The trials that ran when the sweep was killed are recorded as failed.
+    assert sum(n for (_, state), n in states.items() if state == "FAIL") >= 1
     rows = json.loads((folder / "leaderboard.json").read_text())["rows"]
     scores = [row["scores"] for row in rows]
-    assert scores == sorted(scores)  # the best row is first: a lower loss is better
+    assert scores == sorted(scores)  # scores are losses, so the best row is first
     assert all(row["count"] and row["seconds"] for row in rows)
     assert (folder / "slices.png").exists()
-    # Each trial's folder is an ordinary run, which eval.py can score.
+    # The folder of a trial is a working directory of train.py, so eval.py can score the trial.
     run = folder / "runs" / "learning_rate=0.002" / "seed0"
     call("eval.py", f"--workdir={run}", "--split=test")
     assert (run / "eval" / "test" / "scores.json").exists()
@@ -100,7 +101,7 @@ def test_a_dry_run_estimates_the_time_and_writes_nothing(flags, tmp_path):
     done = call("sweep.py", *flags, f"--workdir={tmp_path / 'none'}", "--dry_run", "--seeds=2")
     assert "learning_rate=0.002" in done.stdout and "6 runs" in done.stdout
     assert "40 steps" in done.stdout
-    assert "step 40/40" in done.stderr  # the run that measures the time prints its progress
+    assert "step 40/40" in done.stderr  # from the run that measures the time
     assert not (tmp_path / "none").exists()
 
 
@@ -137,7 +138,7 @@ def test_runs_receive_sigterm_when_the_sweep_dies(tmp_path):
             os.kill(pid, 0)
         except ProcessLookupError:
             return
-        if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":  # a zombie process has ended
+        if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":  # a zombie has ended
             return
         time.sleep(0.05)
     raise AssertionError("the child process is still running")

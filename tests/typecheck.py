@@ -6,10 +6,10 @@ from typing import runtime_checkable
 from beartype import BeartypeConf, beartype
 from orbax.checkpoint.checkpoint_managers import PolicyCheckpointInfo
 
-# beartype can check only protocols that are runtime_checkable.
+# beartype checks protocols with isinstance, which fails unless they are runtime_checkable.
 runtime_checkable(PolicyCheckpointInfo)
 
-# Accept an int where a float is expected, as static type checkers do.
+# With this setting, beartype accepts an int as a float, as static type checkers do.
 _check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
 

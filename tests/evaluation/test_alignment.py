@@ -28,8 +28,8 @@ def test_each_target_word_is_linked_to_the_source_word_it_attends_to_most():
 
 def test_subwords_are_merged_into_words():
     attention = np.array([
-        [0.4, 0.3, 0.3, 0.0],  # first subword of the first target word
-        [0.5, 0.2, 0.2, 0.1],  # second subword; both rows sum to 0.9 and 1.0 per source word
+        [0.4, 0.3, 0.3, 0.0],  # first subword of the first target word, which has two
+        [0.5, 0.2, 0.2, 0.1],  # second subword: the source words get 0.9 and 1.0, so a link
         [0.1, 0.1, 0.1, 0.7],  # second target word: the largest weight is on </s>, so no link
         [0.0, 0.0, 0.0, 1.0],  # the target token is </s>: no link
     ])  # fmt: skip
@@ -55,12 +55,12 @@ def test_every_token_belongs_to_a_word(tokens, words, expected):
 @pytest.mark.parametrize(
     ("guess", "expected"),
     [
-        ({(0, 0), (1, 1)}, 0.0),  # exactly the sure links
-        ({(0, 0), (1, 1), (2, 1)}, 0.0),  # a possible link is not an error
-        ({(0, 0)}, 1 - 2 / 3),  # a sure link is missing
-        ({(0, 1), (1, 0)}, 1.0),  # all links are wrong
-        ({(0, 0), (1, 1), (2, 2)}, 1 - 4 / 5),  # one link is wrong
-        (set(), 1.0),  # no links
+        ({(0, 0), (1, 1)}, 0.0),  # exactly the sure links, so no error
+        ({(0, 0), (1, 1), (2, 1)}, 0.0),  # the link (2, 1) is possible, so no error
+        ({(0, 0)}, 1 - 2 / 3),  # the sure link (1, 1) is missing
+        ({(0, 1), (1, 0)}, 1.0),  # neither link is sure or possible
+        ({(0, 0), (1, 1), (2, 2)}, 1 - 4 / 5),  # the link (2, 2) is neither sure nor possible
+        (set(), 1.0),  # without links, both sure links are missing
     ],
 )
 def test_error_rate_by_hand(guess, expected):

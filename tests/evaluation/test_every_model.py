@@ -107,5 +107,6 @@ def check_report(folder, name, attends):
         for part in ("alignment_error", "attention"):
             assert set(kept[part]) == {"attention", "layer 0", "layer 1", *heads}
         errors = kept["alignment_error"]
-        assert errors["attention"] == errors["layer 1"]  # both: mean over heads of last layer
+        # "attention" is the mean over the heads of the last layer, which is layer 1 here.
+        assert errors["attention"] == errors["layer 1"]
         assert all(head in page for head in heads)

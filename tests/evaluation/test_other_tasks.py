@@ -72,7 +72,8 @@ def test_a_run_from_corpus_to_page(name, tmp_path, alone):
     count = len(task.prepared.split("test"))
     assert (written.count("") if config.task == "labelling" else len(written)) == count
     page = content(workdir / "report.html")
-    pictured = name in ("series", "music")  # others: examples, which the page draws
+    # Only these two tasks have pictures on the page, which draws the examples of other tasks.
+    pictured = name in ("series", "music")
     assert len(page["pictures"]) == pictured
     assert len(page["examples"]) == (0 if pictured else 3)
     assert {score["name"] for score in page["scores"]} == {METRICS[key].name for key in scores}
@@ -85,12 +86,12 @@ def test_predictions_come_in_the_corpus_order_from_several_devices(tmp_path, mes
     config = small_config("columns", tmp_path)
     config.data.update({"batch_size": 4, "batch_multiple": 2, "buckets": 2})
     task = make_task(config)
-    assert len(list(task.eval_batches("test"))) > 2  # several, so the order of examples changes
+    assert len(list(task.eval_batches("test"))) > 2  # several batches reorder the examples
     params = jax.jit(task.init)(jax.random.key(0))
     losses, found = Predictor(task, mesh)(params, "test")
     sums, loss, predict = [], jax.jit(task.loss), jax.jit(task.predict)
     assert len(found) == len(task.prepared.split("test"))
-    for batch in task.eval_batches("test"):  # expected results from one device
+    for batch in task.eval_batches("test"):  # compute the expected results on one device
         sums.append(loss(params, batch))
         labels = predict(params, batch)[0]["label"]
         for row, i in enumerate(batch["index"].tolist()):
@@ -105,7 +106,7 @@ CHUNKS = {
     "boundary": (["B-NP", "I-NP", "O"], ["B-NP", "O", "O"], (1, 1, 0)),
     "type": (["B-NP", "I-NP"], ["B-VP", "I-VP"], (1, 1, 0)),
     "cut in two": (["B-NP", "I-NP"], ["B-NP", "B-NP"], (1, 2, 0)),
-    "starts with I": (["O", "B-NP"], ["O", "I-NP"], (1, 1, 1)),  # I after O starts a chunk
+    "starts with I": (["O", "B-NP"], ["O", "I-NP"], (1, 1, 1)),  # I-NP after O starts a chunk
     "type changes": (["B-NP", "B-VP"], ["B-NP", "I-VP"], (2, 2, 2)),
     "no chunk": (["B-NP", "O"], ["O", "O"], (1, 0, 0)),
 }

@@ -79,7 +79,7 @@ def test_a_sentence_cannot_break_the_page(tmp_path):
     write_report_page(tmp_path / "report.html", make_page())
     page = (tmp_path / "report.html").read_text("utf-8")
     assert page.count("</script>") == 2 and "http" not in page
-    assert not re.search(r"/\*[A-Z]+\*/", page)  # all placeholders are filled
+    assert not re.search(r"/\*[A-Z]+\*/", page)  # placeholders such as /*DATA*/ are replaced
     data = json.loads(page.split('type="application/json">')[1].split("</script>")[0])
     assert data["examples"][1]["text"] == HOSTILE and data["about"].endswith(str(tmp_path))
 
@@ -155,7 +155,7 @@ def point_at(browser, element):
 def test_the_page_opens_with_the_chosen_sentence_and_one_pinned_token(show):
     browser = show()
     assert texts(browser, "source") == ["the", "cat", "</s>"]
-    assert weights(browser) == [0.0, 0.05, 0.95]  # the weights of the second target token
+    assert weights(browser) == [0.0, 0.05, 0.95]  # the second target token is pinned
     assert marked(browser, "#target .token") == marked(browser, "#heat .row-label") == [1]
     headings = [node.text for node in browser.find_elements("css selector", "h2")]
     assert headings[:2] == ["Translations", "Scores"]
@@ -176,11 +176,12 @@ def test_pointing_at_a_token_or_cell_shows_its_weights(show):
     )
     assert lit != dim and marked(browser, "#heat .row-label") == [0]
     point_at(browser, tokens(browser, "source")[2])
-    assert weights(browser, "target") == [0.1, 0.95]  # the weights on the third source token
+    # Both target tokens show the weight that they give to the third source token.
+    assert weights(browser, "target") == [0.1, 0.95]
     assert marked(browser, "#heat .column-label") == [2]
     cells = browser.find_elements("css selector", "#heat .cell")
     assert len(cells) == 6
-    point_at(browser, cells[4])  # row: second target token; column: second source token
+    point_at(browser, cells[4])  # a row has three cells, so cell 4 is in row 1 and column 1
     assert weights(browser) == [0.0, 0.05, 0.95]
     assert marked(browser, "#source .token") == [1] and marked(browser, "#target .token") == [1]
     assert browser.find_element("id", "readout").text == "“</s>” gives the weight 0.05 to “cat”."
@@ -195,7 +196,8 @@ def test_every_head_and_hypothesis_can_be_chosen(show):
     assert [head.get_attribute("data-map") for head in heads] == [
         "layer 0", "layer 0 head 0", "layer 0 head 1",
     ]  # fmt: skip
-    assert heads[0].get_attribute("aria-pressed") == "true"  # opens with the last layer's mean
+    # The page opens with the mean over the heads of the last layer, which is layer 0 here.
+    assert heads[0].get_attribute("aria-pressed") == "true"
     heads[2].click()
     assert heads[2].get_attribute("aria-pressed") == "true"
     point_at(browser, tokens(browser, "target")[0])
@@ -217,7 +219,8 @@ def test_the_page_can_be_used_by_keyboard(show):
     examples = browser.find_element("id", "list")
     examples.send_keys(Keys.ARROW_UP)
     assert texts(browser, "source") == ["猫", "が", "</s>"]
-    tokens(browser, "target")[0].send_keys(Keys.ARROW_LEFT)  # the target is right-to-left
+    # The target is written from right to left, so the left arrow moves to the next token.
+    tokens(browser, "target")[0].send_keys(Keys.ARROW_LEFT)
     assert browser.switch_to.active_element == tokens(browser, "target")[1]
     assert weights(browser) == [0.0, 0.05, 0.95]
     browser.switch_to.active_element.send_keys(Keys.ENTER)
@@ -239,9 +242,10 @@ def test_the_page_is_readable(show, width, scheme):
     browser = show(make_page(examples=[example], opening=0), width, scheme)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     script = "return document.querySelector('#heat .column-label').getBoundingClientRect().width"
-    assert browser.execute_script(script) >= 12  # width in pixels, so that labels do not overlap
+    # A column is at least 12 pixels wide, so that the labels of columns do not overlap.
+    assert browser.execute_script(script) >= 12
     for selector in ("body", ".muted", "#source .token", ".row-label.marked", "th", "dt"):
-        assert contrast(browser, selector) >= 4.5, selector  # minimum of WCAG AA
+        assert contrast(browser, selector) >= 4.5, selector  # WCAG AA requires a contrast of 4.5
     assert len(browser.find_elements("css selector", ".bars .bar")) == 2
     assert len(browser.find_elements("css selector", "#attention tr")) == 2
     text = browser.execute_script("return document.querySelector('main').innerText")

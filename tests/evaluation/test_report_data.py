@@ -13,7 +13,8 @@ def test_every_metric_has_a_readable_label():
     assert METRICS["bleu"].label == "BLEU (sacreBLEU, 0–100, higher is better)"
     assert METRICS["perplexity"].label == "Perplexity (per token, lower is better)"
     assert METRICS["alignment_error"].label == "Alignment error rate (%, lower is better)"
-    assert METRICS["most_frequent"].direction == ""  # a baseline does not rate the model
+    # This baseline does not depend on the model, so neither direction is better.
+    assert METRICS["most_frequent"].direction == ""
     assert metric_of("a new score").label == "a new score"
     assert len({metric.name for metric in METRICS.values()}) == len(METRICS)
 
@@ -72,8 +73,9 @@ def focus_of(found):
 
 def test_the_highlighted_token_is_one_to_which_attention_moves_backward():
     assert focus_of(example(*REORDERED)) == 2
-    assert focus_of(example(["a", "b", "</s>"], [0, 1, 2])) == 0  # if monotone: the first token
-    # Only "." and </s> attend backward; punctuation and </s> are never highlighted.
+    # Attention never moves backward here, so the first token is highlighted.
+    assert focus_of(example(["a", "b", "</s>"], [0, 1, 2])) == 0
+    # Attention moves backward only at "." and </s>, which are never highlighted.
     assert focus_of(example(["a", ".", "b", "</s>"], [3, 0, 4, 1])) == 0
     assert focus_of(example(["a", "b", "c", "longer", "</s>"], [3, 2, 7, 5, 9])) == 3
     assert focus_of(example(["</s>"], [0])) == 0
@@ -84,7 +86,7 @@ def test_the_page_opens_with_a_correct_reordered_sentence_of_moderate_length():
     short, long = example(REORDERED[0], [0, 3, 2, 4], length=5), example(*REORDERED, length=40)
     wrong = example(*REORDERED, correct=False)
     assert opening_example([monotone, wrong, short, long, example(*REORDERED)]) == 4
-    # Moderate length matters more than a correct translation, which matters more than reordering.
+    # A moderate length matters most, then a correct translation, then reordering.
     assert opening_example([short, wrong, monotone]) == 2
     assert opening_example([long, wrong]) == 1
     assert opening_example([]) == 0

@@ -43,7 +43,7 @@ def test_tokenized_bleu_does_not_tokenize_and_ignores_case():
         ["ein", "Hund", ",", "der", "rennt", "!"],
     )
     # The reference contains 5 of 6 unigrams, 3 of 5 bigrams, 2 of 4 trigrams and 1 of 3 four-grams.
-    # The lengths are equal, so there is no brevity penalty.
+    # The hypothesis is as long as the reference, so BLEU has no brevity penalty.
     expected = 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
     np.testing.assert_allclose(tokenized_bleu([hypothesis], [[reference]]), expected)
     assert "case:lc" in signatures()["tokenized_bleu"]
@@ -54,11 +54,11 @@ def test_tokenized_bleu_does_not_tokenize_and_ignores_case():
     ("hypothesis", "references", "expected"),
     [
         ("K AE T", ["K AE T"], 0),
-        ("K AE", ["K AE T"], 1 / 3),  # one deletion
-        ("K AH T S", ["K AE T"], 2 / 3),  # one substitution and one insertion
+        ("K AE", ["K AE T"], 1 / 3),  # T is deleted: one edit per three reference phonemes
+        ("K AH T S", ["K AE T"], 2 / 3),  # AE is substituted and S is inserted
         ("", ["K AE T"], 1),
         ("T AE K", ["K AE T"], 2 / 3),
-        ("K AE T", ["D AO G", "K AE T S"], 1 / 4),  # the closest reference counts
+        ("K AE T", ["D AO G", "K AE T S"], 1 / 4),  # only the closer reference counts
     ],
 )
 def test_token_error_by_hand(hypothesis, references, expected):

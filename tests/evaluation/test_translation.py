@@ -44,7 +44,7 @@ def test_translations_come_in_the_corpus_order_with_their_attention(evaluator, p
     assert [t.pair for t in translated] == tiny_task.pairs("test")
     for t in translated:
         words = len(tiny_task.source.tokens(t.pair.source))
-        assert t.best.attention.shape == (len(t.best.ids), words + 1)  # + 1: the source's </s>
+        assert t.best.attention.shape == (len(t.best.ids), words + 1)  # the source ends with </s>
         np.testing.assert_allclose(t.best.attention.sum(axis=1), 1, rtol=1e-5)
         assert EOS not in t.best.ids[:-1]
 

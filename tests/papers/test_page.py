@@ -145,7 +145,7 @@ def test_answers_are_compared_with_the_paired_bootstrap(tmp_path):
 
 
 def test_a_page_shows_missing_values_as_dashes(tmp_path):
-    # The reports contain only the measure `frame`, not `aer`.
+    # The reports have no value of the measure `aer`, so its column contains dashes.
     plan = make_cells_plan(tmp_path, measures=("frame", "aer"))
     for row, seed in [(ROWS[0], 0), (ROWS[0], 1), (ROWS[1], 0)]:
         write_run(plan.run_folder(row, seed))

@@ -44,7 +44,7 @@ QUICK = {
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
-    for name, value in ENVIRONMENT.items():  # for the training subprocesses
+    for name, value in ENVIRONMENT.items():  # reproduce.py passes it to training processes
         monkeypatch.setenv(name, value)
     return make_tiny_plan(tmp_path)
 

@@ -45,7 +45,7 @@ def test_every_row_has_a_valid_config_for_every_corpus_and_size(target):
         plan = make_plan(target, table, "", size, Path("results"), 1, "")
         for row in rows:
             assert row.checkpoint != "average" or plan.config(row).train.keep > 1
-        # No two rows describe the same experiment, which would have the same report folder.
+        # Two rows with the same experiment would overwrite each other's report, so folders differ.
         assert len({plan.report_folder(row, 0) for row in rows}) == len(rows), size
 
 
@@ -62,7 +62,7 @@ def test_tables_share_runs_with_equal_configs():
         make_plan(name, TARGETS[name], "", "", Path("results"), 1, "")
         for name in ("luong2015.table1", "luong2015.table4")
     )
-    # Tables 1 and 4 share two models: location with input feeding, and local-p.
+    # Both tables contain two models (location with input feeding, and local-p), trained once.
     assert len(one.runs().keys() & four.runs().keys()) == 2
     row = TARGETS["luong2015.table1"].rows[0]
     assert one.run_name(row) == one._replace(overrides={"data.dir": "elsewhere"}).run_name(row)

@@ -22,7 +22,7 @@ class Server:
     def __init__(self, programs):
         self._programs, self._folder = programs, Path(tempfile.mkdtemp(prefix="pg"))
         self._user = {}
-        if os.getuid() == 0:  # PostgreSQL refuses to run as root
+        if os.getuid() == 0:  # PostgreSQL refuses to run as root, so use its own account
             shutil.chown(self._folder, "postgres")
             self._user = {"user": "postgres"}
         self._call("initdb", "-D", "data", "-U", "postgres", "-A", "trust", "--no-sync")

@@ -43,7 +43,8 @@ def test_every_point_of_the_provided_sweeps_is_valid(file):
         config = base.config(point, 3)
         assert config.seed == 3
         if "scan" in config.model:
-            config.model.scan = True  # JAX traces one layer instead of six, which is faster
+            # With scan, JAX traces one layer instead of all six, so the test is faster.
+            config.model.scan = True
         model = json.dumps(config.model.to_dict(), sort_keys=True)
         if model not in built:
             built.add(model)
@@ -67,7 +68,7 @@ def parsed(arguments, monkeypatch):
     return values.config
 
 
-@pytest.mark.filterwarnings("ignore:the load_module")  # raised by ml_collections
+@pytest.mark.filterwarnings("ignore:the load_module")  # ml_collections calls load_module
 @pytest.mark.parametrize(
     "point",
     [

@@ -69,7 +69,7 @@ def test_the_trial_of_a_dead_worker_is_queued_again(url):
         alive.heartbeat(kept, 1.0)
     again = alive.take()
     assert again.user_attrs["key"] == lost.user_attrs["key"]
-    assert again.user_attrs["seconds"] == 12.5  # seconds of the first attempt
+    assert again.user_attrs["seconds"] == 12.5  # the dead worker had spent 12.5 seconds
     complete(alive, kept)
     complete(alive, again)
     assert alive.over() and alive.take() is None
@@ -119,7 +119,7 @@ def test_points_can_be_added_later(file):
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_a_space_gives_one_point_per_trial_and_then_further_seeds(file, sampler):
     study = open_study(file, "x", space=draw, trials=3, seeds=2, sampler=sampler)
-    # Opening the same study again adds no trials.
+    # Open the study a second time: the trials exist already, so no trial is added.
     study = open_study(file, "x", space=draw, trials=3, seeds=2, sampler=sampler)
     taken = []
     while (trial := study.take()) is not None:
@@ -128,7 +128,7 @@ def test_a_space_gives_one_point_per_trial_and_then_further_seeds(file, sampler)
         study.finish(trial, state, 1.0 if state == TrialState.COMPLETE else None, {})
     drawn = {key: params for key, seed, params in taken if seed == 0}
     assert list(drawn) == ["000", "001", "002"]
-    # Only points that were not pruned get a second seed.
+    # Point 001 was pruned with its first seed, so it gets no second seed.
     assert [(key, params) for key, seed, params in taken if seed == 1] == [
         (key, drawn[key]) for key in ("000", "002")
     ]
@@ -152,7 +152,7 @@ def test_the_median_pruner_prunes_worse_runs(file):
     trial = study.take()
     for n in (1, 2, 3):
         trial.report(2.0, n)
-    assert trial.should_prune()  # its score 2 is worse than the others' 1
+    assert trial.should_prune()  # its loss of 2 is above the median loss of 1
 
 
 def test_pruned_points_get_no_further_seeds(file):

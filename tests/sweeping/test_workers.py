@@ -161,7 +161,7 @@ def test_cores_and_gpus_are_divided_among_workers(monkeypatch):
 
 def test_workers_on_one_gpu_divide_its_memory(monkeypatch):
     monkeypatch.setattr(devices, "_gpus", lambda: ["0"])
-    for name in devices.MEMORY:  # not both at once, which JAX rejects
+    for name in devices.MEMORY:  # set one at a time, because JAX rejects both at once
         monkeypatch.setenv(name, "0.4")
         assert machine_shares(2)[1].environment == {"CUDA_VISIBLE_DEVICES": "0", name: "0.200"}
         monkeypatch.setenv(name, "much")
