@@ -15,7 +15,7 @@ Step = Callable[
     [Any, Int[Array, " b"]], tuple[Float[Array, "b v"], Any, Float[Array, "b s"] | None]
 ]
 
-# choose(log p of all tokens, t) -> the chosen token of each row at time step t
+# choose(log p of all tokens, t) -> the token that each row generates at time step t
 Choose = Callable[[Float[Array, "b v"], Int[Array, ""]], Int[Array, " b"]]
 
 

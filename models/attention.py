@@ -166,7 +166,8 @@ def _scatter(
     weights: Float[Array, "b t w"], positions: Int[Array, "b t w"], length: int
 ) -> Float[Array, "b t s"]:
     """Scatter the weights of each window into a row over the whole source."""
-    # Negative indices would count from the end of the row; mode="drop" drops the index `length`.
+    # Positions before the source become `length`, an index that mode="drop" ignores; a negative
+    # index would count from the end of the row.
     columns = jnp.where(positions < 0, length, positions)
 
     def row(w: Float[Array, " w"], index: Int[Array, " w"]) -> Float[Array, " s"]:
@@ -196,7 +197,7 @@ class LocalPredictive(Local):
     code.
     """
 
-    sigma: float = 0.0  # standard deviation of the Gaussian; 0: D/2, as in the paper
+    sigma: float = 0.0  # standard deviation of the Gaussian; 0 means D/2, as in the paper
     renormalize: bool = False  # divide the weights by their sum after applying the Gaussian
 
     @classmethod

@@ -88,7 +88,7 @@ class MultiHeadAttention(nn.Module):
             alpha = attention_weights(query, keys, lengths, causal)
         if sown:
             self.sow("attention", "weights", alpha)
-        if drops:  # the fused attention does not support dropout
+        if drops:  # fused attention has no dropout, so multiply the weights here
             kept = self.drop(alpha, deterministic=False).astype(values.dtype)
             context = jnp.einsum("bhts,bshv->bthv", kept, values)
         else:
@@ -155,7 +155,8 @@ def _has_flash() -> bool:
     device = jax.devices()[0]
     if device.platform != "gpu" or "nvidia" not in device.device_kind.lower():
         return False
-    return float(getattr(device, "compute_capability", 0)) >= 8  # Ampere or newer
+    # cuDNN's flash attention needs compute capability 8 (Ampere) or newer.
+    return float(getattr(device, "compute_capability", 0)) >= 8
 
 
 def attention_weights(

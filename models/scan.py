@@ -59,7 +59,9 @@ def scan(
 ) -> tuple[Any, Any]:
     """Return the same results as `jax.lax.scan(step, carry, xs, reverse=reverse)`."""
     x = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
-    with jax.disable_jit():  # inlines jitted functions such as jnp.einsum in the jaxpr
+    # Without jit, the jaxpr contains the operations of functions such as jnp.einsum, not calls of
+    # them.
+    with jax.disable_jit():
         traced, shapes = jax.make_jaxpr(step, return_shape=True)(carry, x)
     given, returned = jax.tree.structure((carry, shapes[0])).children()
     if given != returned:
@@ -94,7 +96,7 @@ def scan_module(
     collection "reinforce" (at most one per name) are stacked over time steps and sown by `module`.
     The step may not read variables other than parameters.
     """
-    if module.is_initializing():  # parameters must be created outside the loop
+    if module.is_initializing():  # one step creates the parameters, which a loop cannot do
         step(module, carry, jax.tree.map(lambda x: x[:, 0], xs))
     unbound, variables = module.unbind()
     length = jax.tree.leaves(xs)[0].shape[1]
@@ -300,7 +302,7 @@ def _linear(equation: core.JaxprEqn, shared: list[core.Var]) -> Linear | None:
     linear = Linear(equation, sides[0])
     x, W, y = (_shape(v) for v in (linear.x, linear.W, *equation.outvars))
     if not jnp.issubdtype(x.dtype, jnp.inexact):
-        return None  # integers have no gradients
+        return None  # integer operands have no gradients, so they need no slot
     if linear.is_bias and not W.size < x.size == y.size:
         # A bias is smaller than xₜ. For any other summand W, storing every gₜ (the gradient of the
         # loss with respect to xₜ + W) would need more memory than accumulating dW in the loop.

@@ -135,7 +135,7 @@ def train(
                     evaluate, config, mesh, checkpoints, log, signals, steps, state, progress
                 )
                 state = trainer.run(*trainer.compile(step, task.loss, batches), batches)
-    # Closing `checkpoints` has waited until the final checkpoint is committed.
+    # Record completion now: leaving the `with` block has committed the final checkpoint.
     _record_status(workdir, checkpoints, int(state.step), done=True)
     return state
 
@@ -183,8 +183,8 @@ class Trainer:
     mesh: Mesh
     checkpoints: Checkpoints
     log: Log
-    signals: list[int]  # numbers of the signals received by this process
-    steps: int  # training steps of the whole run
+    signals: list[int]  # signal numbers that this process has received
+    steps: int  # training steps of the whole run, unless it stops early
     state: TrainState
     progress: Progress
     reported: float = 0.0  # time.monotonic() of the last throughput measurement
