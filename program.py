@@ -69,7 +69,7 @@ def connect_hosts() -> None:
             raise UserError(
                 f"--{missing[0]} is missing: give --coordinator, --processes and --process together"
             )
-    from training.hosts import connect  # imported here, because this module imports JAX
+    from training.hosts import connect  # imported late, because training.hosts imports JAX
 
     connect(*given)
 
@@ -139,8 +139,7 @@ def run(main: Callable[..., None], words: int = 0) -> None:
         except Stopped as stopped:
             sys.stderr.write(f"{stopped}\n")
             sys.exit(128 + stopped.number)  # shells use 128 + n for signal n
-        # The reader of this program's output, such as `head`, has ended; Python's final flush must
-        # not fail.
+        # The reader of stdout, such as `head`, has ended; Python's final flush must not fail.
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -211,7 +210,7 @@ class ConfigFlags:
 
     file: str = ""  # FILE in --config=FILE:ARGUMENTS
     arguments: str = ""  # ARGUMENTS in --config=FILE:ARGUMENTS
-    overrides: list[str] = dataclasses.field(default_factory=list)  # --config.FIELD=VALUE
+    overrides: list[str] = dataclasses.field(default_factory=list)  # flags --config.FIELD=VALUE
 
     @property
     def flags(self) -> list[str]:

@@ -25,7 +25,8 @@ def leave_on_interrupt() -> None:
     """
 
     def leave(number: int, frame: Any) -> None:
-        with contextlib.suppress(OSError, RuntimeError):  # fails if stdout is closed or locked
+        # Stdout and stderr may be closed, or locked by the write that Ctrl-C interrupted.
+        with contextlib.suppress(OSError, RuntimeError):
             sys.stdout.flush()
             os.write(sys.stderr.fileno(), b"\n")
         os._exit(0)
@@ -48,8 +49,7 @@ def ask() -> str | None:
         sys.stderr.write(prompt)
         sys.stderr.flush()
         prompt = ""
-    # Ctrl-C raises KeyboardInterrupt at the prompt: exiting at once would leave readline's terminal
-    # settings.
+    # At the prompt, Ctrl-C must raise KeyboardInterrupt: readline restores the terminal settings.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return clean(input(prompt)).strip()

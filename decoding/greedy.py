@@ -22,7 +22,7 @@ Choose = Callable[[Float[Array, "b v"], Int[Array, ""]], Int[Array, " b"]]
 class Decoded(NamedTuple):
     """One hypothesis per sentence."""
 
-    tokens: Int[Array, "b t"]  # end in </s> if it was generated, followed by <pad>
+    tokens: Int[Array, "b t"]  # generated tokens, with </s> if it was generated, then <pad>
     log_p: Float[Array, " b"]  # log p of the whole sequence, including </s>
     attention: Float[Array, "b t s"] | None
 

@@ -122,7 +122,7 @@ class Translator:
         results = np.zeros(len(sources))
         for batch in batches:
             log_p = jax.device_get(self._score(list(params), put(batch, self.mesh)))
-            real = batch["index"] >= 0  # padding rows have the index −1
+            real = batch["index"] >= 0  # False for padding rows, which have index −1
             results[batch["index"][real]] = log_p[real]
         return results.tolist()
 
@@ -185,7 +185,7 @@ class Translator:
     ) -> tuple[dict[str, Array], Hypotheses]:
         """Decode a batch by beam search, sampling or greedy search, as `settings` specify."""
         settings, source = self.settings, batch["source"]
-        # Source lengths exclude </s>, so padding rows have length −1.
+        # The source length excludes </s>, so padding rows, which have no </s>, have length −1.
         source_length = (source != PAD).sum(axis=1) - 1
         length = int(source.shape[1] * settings.max_ratio + settings.max_extra)
         max_length = (source_length * settings.max_ratio + settings.max_extra).astype(int)

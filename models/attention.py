@@ -45,7 +45,7 @@ class Source:
     keys: Float[Array, "b s d"]
     values: Float[Array, "b s k"]
     mask: Bool[Array, "b s"]
-    # Only for hard attention in training: true for sentences whose context is not sampled.
+    # Hard attention in training uses the expected context, not a sample, for the marked sentences.
     use_expectation: Bool[Array, " b"] | None = None
 
 

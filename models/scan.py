@@ -48,10 +48,10 @@ class Stage(enum.IntEnum):
     The stage of an operation is the latest stage among its operands.
     """
 
-    CONSTANT = 0  # depends on literals only: recomputed where it is used
+    CONSTANT = 0  # value depends on literals only: it is recomputed where it is used
     SHARED = 1  # the same for all time steps, such as a cast weight: computed once, before the loop
     INPUT = 2  # depends on the input of a time step: computed for all time steps before the loop
-    CARRY = 3  # depends on the carry: computed inside the loop
+    CARRY = 3  # value depends on the carry: it is computed inside the loop
 
 
 def scan(
@@ -59,8 +59,7 @@ def scan(
 ) -> tuple[Any, Any]:
     """Return the same results as `jax.lax.scan(step, carry, xs, reverse=reverse)`."""
     x = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
-    # Without jit, the jaxpr contains the operations of functions such as jnp.einsum, not calls of
-    # them.
+    # Disabling jit inlines the operations of jitted functions, such as jnp.einsum, in the jaxpr.
     with jax.disable_jit():
         traced, shapes = jax.make_jaxpr(step, return_shape=True)(carry, x)
     given, returned = jax.tree.structure((carry, shapes[0])).children()

@@ -57,7 +57,7 @@ class Inputs(nn.Module):
                 parts.append(Embed(self.sizes[name], width, dtype=self.dtype, name=name)(values))
             else:
                 parts.append(values.astype(self.dtype))
-        return jnp.concatenate(parts, axis=-1) * mask[..., None]  # features of padding are zero
+        return jnp.concatenate(parts, axis=-1) * mask[..., None]  # padding has zero features
 
 
 class Windows(nn.Module):

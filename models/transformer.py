@@ -140,7 +140,7 @@ class Layers(nn.Module):
 
     layer: type[nn.Module]
     shape: LayerShape
-    depth: int  # number of layers
+    depth: int  # number of encoder or decoder layers
     scan: bool = False
     remat: bool = False
 

@@ -42,8 +42,7 @@ class Labelling(Task):
         """Return initial parameters of the model."""
         row = {}
         for name, field in self.prepared.fields.items():
-            # Two time steps are the shortest sequence, because music needs a frame and a next
-            # frame.
+            # Use sequences of two time steps, because the label of a music frame is the next frame.
             shape = (2 if isinstance(axis, str) else axis for axis in field.axes)
             row[name] = jnp.ones((1, *shape), np.dtype(field.dtype))
         return self.model.init(key, *self._inputs(row)[:2])["params"]
@@ -82,7 +81,7 @@ class Labelling(Task):
     ) -> tuple[dict[str, Array], Bool[Array, "b t"], Num[Array, "b t *o"]]:
         """Return the inputs of the model, the mask of time steps, and the labels."""
         label, length = batch["label"], batch["length"]
-        if self.kind == "notes":  # the label of a frame is the next frame, so the last has none
+        if self.kind == "notes":  # the label of a frame is the next frame, so the last has no label
             inputs, label, length = {"x": label[:, :-1]}, label[:, 1:], length - 1
         else:
             inputs = {name: batch[name] for name in self._names}

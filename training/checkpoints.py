@@ -90,8 +90,7 @@ class Checkpoints:
             "checksum": int(checksum(state)),
         }
         record["seal"] = seal(record)
-        # Copy the state: the next training step donates it while the background thread still reads
-        # it.
+        # Copy the state, because the next training step donates it while a thread still saves it.
         state = jax.tree.map(jnp.copy, state)
         args = ocp.args.Composite(
             state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)

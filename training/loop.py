@@ -168,10 +168,10 @@ class Dispatched(NamedTuple):
     """A training step sent to the devices; later steps do not donate these arrays."""
 
     number: int
-    sums: Sums  # running sums since the last report
+    sums: Sums  # sums of losses and counts since the last report
     counters: Counters  # scalars of the train state after this step
     signal: int | Int[Array, ""]  # number of a signal that any host had received, or 0
-    reports: bool  # whether the sums are logged after this step
+    reports: bool  # whether the trainer logs the sums after this step
 
 
 @dataclasses.dataclass
@@ -189,7 +189,7 @@ class Trainer:
     progress: Progress
     reported: float = 0.0  # time.monotonic() of the last throughput measurement
     training_loss: float = math.nan  # mean training loss of the last report
-    next_check: int = 0  # the first step at which train.max_skipped could be reached
+    next_check: int = 0  # first training step at which train.max_skipped can be reached
 
     def compile(self, step: Any, loss: Any, batches: BatchSource) -> tuple[CompiledStep, Sums]:
         """Compile the training step for all batch shapes; return it and the initial sums."""

@@ -44,7 +44,7 @@ SCHEDULES: dict[str, Callable[[Config, float, float], optax.Schedule]] = {
     "halving": _halving,
     "inverse_sqrt": _inverse_sqrt,
     "cosine": _cosine,
-    # The factor is constant, because the trainer lowers TrainState.rate_scale instead.
+    # The plateau factor is constant: the trainer lowers TrainState.rate_scale instead.
     "plateau": _constant,
 }
 

@@ -73,8 +73,7 @@ def make_train_step(
         # Reports divide all sums by the count, so the norm is multiplied by the count first.
         sums = sums | {"gradient_norm": norm * sums["count"]}
         total = {name: total[name] + jnp.where(finite, x, 0) for name, x in sums.items()}
-        # Skipped steps do not count for the schedule, because the optimizer does not advance in
-        # them.
+        # The schedule does not count skipped steps, in which the optimizer does not advance.
         rate = jnp.asarray(schedule(new.step - 1 - new.skipped)) * new.rate_scale
         return new, total, Counters(new.skipped, new.skipped_in_row, rate)
 

@@ -82,15 +82,14 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
     `data` identifies the corpus. In a multi-host run, the first host writes these files, and all
     hosts check them.
     """
-    from training.hosts import first, together  # imported here, because this module imports JAX
+    from training.hosts import first, together  # late, because this module imports JAX
 
     with contextlib.ExitStack() as stack:
         with together(), writing(workdir):
             if first():
                 workdir.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(_locked(workdir))
-                # Check again under the lock, because another run may have used the folder since the
-                # first check.
+                # Check again under the lock: another run may have used the folder meanwhile.
                 check_workdir(workdir, config)
                 _record(workdir, config, overrides, data)
         with together():
@@ -200,7 +199,7 @@ def is_done(workdir: Path) -> bool:
     try:
         status = json.loads((workdir / "status.json").read_bytes())
         return status["done"] and (workdir / status["checkpoint"]).is_dir()
-    except (OSError, ValueError, KeyError, TypeError):  # no valid status.json: not complete
+    except (OSError, ValueError, KeyError, TypeError):  # status.json is missing or corrupt
         return False
 
 
