@@ -53,7 +53,8 @@ def stop_signals(message: str) -> Iterator[list[int]]:
         signal.signal(number, previous[number])
 
     try:
-        if threading.current_thread() is threading.main_thread():  # Python requires this
+        # Python allows signal handlers to be set in the main thread only.
+        if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 previous[number] = signal.signal(number, handle)
         yield received

@@ -63,7 +63,8 @@ program.define_decode()
 
 
 def main() -> None:
-    # These modules import JAX, which must follow the settings of program.run and slows --help.
+    # These modules import JAX. They are imported here, because program.run must configure JAX
+    # first, and because --help should be fast.
     from experiment import score_run
     from training.devices import make_mesh
     from training.workdir import load_config

@@ -69,7 +69,7 @@ def connect_hosts() -> None:
             raise UserError(
                 f"--{missing[0]} is missing: give --coordinator, --processes and --process together"
             )
-    from training.hosts import connect  # imports JAX
+    from training.hosts import connect  # imported late, because training.hosts imports JAX
 
     connect(*given)
 
@@ -77,7 +77,8 @@ def connect_hosts() -> None:
 def define_decode() -> None:
     """Define --decode.FIELD for the fields of config.decode."""
     decode = base_config().decode
-    for word in sys.argv[1:]:  # DEFINE_config_dict, below, parses sys.argv
+    # Check sys.argv before DEFINE_config_dict, which parses it.
+    for word in sys.argv[1:]:
         name = word.lstrip("-").partition("=")[0]
         if name.startswith("decode.") and name[7:] not in decode:
             _fail(f"--{name}: decode has no field {name[7:]!r}; use one of {', '.join(decode)}")
@@ -130,18 +131,19 @@ def run(main: Callable[..., None], words: int = 0) -> None:
             _fail(
                 f"{error or 'there is not enough memory'}: reduce data.batch_size or the model size"
             )
-        except RuntimeError as error:  # base class of JAX's errors, which are not imported here
+        except RuntimeError as error:  # JAX's errors are RuntimeErrors; JAX is not imported here
             message = _explained(error)
             if not message:
                 raise
             _fail(message)
         except Stopped as stopped:
             sys.stderr.write(f"{stopped}\n")
-            sys.exit(128 + stopped.number)  # the status that shells use for a signal
-        except BrokenPipeError:  # the program that reads this program's output has ended
+            sys.exit(128 + stopped.number)  # shells use 128 + n for signal n
+        # The reader of stdout, such as `head`, has ended; Python's final flush must not fail.
+        except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    # JAX reads this variable when it is imported; programs import JAX inside main.
+    # Set this variable here: JAX reads it when it is imported, which happens inside `main`.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILATIONS.absolute()))
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
@@ -208,7 +210,7 @@ class ConfigFlags:
 
     file: str = ""  # FILE in --config=FILE:ARGUMENTS
     arguments: str = ""  # ARGUMENTS in --config=FILE:ARGUMENTS
-    overrides: list[str] = dataclasses.field(default_factory=list)  # --config.FIELD=VALUE
+    overrides: list[str] = dataclasses.field(default_factory=list)  # flags --config.FIELD=VALUE
 
     @property
     def flags(self) -> list[str]:
@@ -216,7 +218,7 @@ class ConfigFlags:
         return [f"--config={value}", *self.overrides]
 
 
-_given = ConfigFlags()  # set by _load_config
+_given = ConfigFlags()  # _load_config replaces this empty default
 
 
 def given_config() -> ConfigFlags:
@@ -274,11 +276,12 @@ def _split_overrides(argv: list[str], config: Config) -> tuple[list[str], list[s
         prefix, dot, path = name.lstrip("-").partition(".")
         if not name.startswith("-") or prefix not in ("config", "noconfig"):
             rest.append(word)
-        elif not dot:  # --config itself
+        elif not dot:  # --config=FILE is no override, so skip its value
             value = value if equals else next(words, "")
         else:
             present = check_path(config, path.split("."))
-            if not equals and isinstance(present, bool):  # --config.x: True, --noconfig.x: False
+            # Flags of booleans need no value: --config.x means True and --noconfig.x means False.
+            if not equals and isinstance(present, bool):
                 value = str(prefix == "config")
             elif not equals:
                 value = next(words, "")
@@ -308,6 +311,6 @@ def _fail(message: str) -> NoReturn:
     message.
     """
     sys.stderr.write(f"error: {message}\n")
-    with contextlib.suppress(OSError):  # the program that reads the output may have ended
+    with contextlib.suppress(OSError):  # flush fails if the reader of stdout has ended
         sys.stdout.flush()
     os._exit(1)

@@ -4,7 +4,7 @@ import json
 import math
 from typing import Any
 
-DIGITS = 6  # significant digits of a float
+DIGITS = 6  # floats in JSON files are rounded to this many significant digits
 
 
 def to_json(value: Any, indent: int | None = None, compact: bool = False) -> str:

@@ -23,7 +23,7 @@ from sweeping.points import Base, Point, Sweep, label, load_sweep
 from sweeping.settings import PRUNERS, SAMPLERS, Settings
 from sweeping.slurm import parse_settings, submit
 
-if TYPE_CHECKING:  # modules that import Optuna are imported inside functions
+if TYPE_CHECKING:  # functions import these modules, so that --help needs no Optuna
     from sweeping.study import Study
 
 program.define_config()
@@ -80,7 +80,7 @@ def main() -> None:
     sweep, base = load_sweep(_SWEEP.value), _base()
     points = sweep.points or [example_point(sweep)]
     for point in points:
-        base.config(point, 0)  # report an invalid point before the first run starts
+        base.config(point, 0)  # raises an error for an invalid point before the first run starts
     if _SLURM.value and not _STORAGE.value:
         raise UserError(
             "--slurm needs --storage=postgresql://USER:PASSWORD@HOST/DATABASE, a database that all "
@@ -164,7 +164,7 @@ def _work(study: "Study", base: Base, workdir: Path, task: str) -> None:
     unit = resolve(TASKS[task].task).counted
     try:
         work(study, base, workdir, _WORKERS.value, unit)
-    finally:  # an interrupted sweep writes its leaderboard, too
+    finally:  # write the leaderboard even if the sweep was interrupted
         records = study.records()
         standings = make_standings(records, study.lower_is_better)
         text = write_leaderboard(standings, study.settings.metric, workdir, unit)

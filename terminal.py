@@ -25,7 +25,8 @@ def leave_on_interrupt() -> None:
     """
 
     def leave(number: int, frame: Any) -> None:
-        with contextlib.suppress(OSError, RuntimeError):  # stdout or stderr may be closed or locked
+        # Stdout and stderr may be closed, or locked by the write that Ctrl-C interrupted.
+        with contextlib.suppress(OSError, RuntimeError):
             sys.stdout.flush()
             os.write(sys.stderr.fileno(), b"\n")
         os._exit(0)
@@ -36,7 +37,7 @@ def leave_on_interrupt() -> None:
 def edit_lines() -> None:
     """Give `input` line editing and a history, and accept bytes that are not UTF-8."""
     sys.stdin.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
-    if sys.stdout.isatty():  # `input` uses readline only at a terminal
+    if sys.stdout.isatty():  # `input` edits lines only if stdout is a terminal
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  (importing it enables line editing in `input`)
 
@@ -44,12 +45,11 @@ def edit_lines() -> None:
 def ask() -> str | None:
     """Return the next typed line, after `clean` and strip; None at Ctrl-C or the end of input."""
     prompt = "> "
-    if not sys.stdout.isatty():  # stdout is a file or pipe, for translations only
+    if not sys.stdout.isatty():  # prompts go to stderr, because stdout is for translations only
         sys.stderr.write(prompt)
         sys.stderr.flush()
         prompt = ""
-    # At the prompt, Ctrl-C raises KeyboardInterrupt, so that readline can restore the terminal
-    # settings.
+    # At the prompt, Ctrl-C must raise KeyboardInterrupt: readline restores the terminal settings.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return clean(input(prompt)).strip()

@@ -25,13 +25,13 @@ def main() -> None:
     workdir = program.folder(_WORKDIR.value)
     program.connect_hosts()
 
-    # Imported after the checks above, so that mistakes are reported without waiting for JAX.
+    # Importing JAX takes seconds, so it follows the checks above, which report mistakes quickly.
     from experiment import train_run
     from training.devices import make_mesh
 
     mesh = make_mesh(state_shards=config.mesh.state_shards)
     train_run(config, workdir, mesh, overrides)
-    # Only the first process of a multi-host run shows log messages.
+    # Every process logs this message, but only the first process of a multi-host run shows it.
     logging.getLogger("alignax").info("Evaluate this run: %s", _eval_command(workdir))
 
 

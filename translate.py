@@ -22,7 +22,7 @@ from errors import UserError
 from records import to_json
 from terminal import ask, clean, edit_lines, leave_on_interrupt
 
-if TYPE_CHECKING:  # modules that need JAX are imported where they are used
+if TYPE_CHECKING:  # importing JAX is slow, so functions import these modules
     from jax.sharding import Mesh
 
     from data.vocabulary import Vocabulary
@@ -58,13 +58,14 @@ _DICTIONARY = flags.DEFINE_string(
     "--decode.replace_unknown=True.",
 )
 program.define_decode()
-BLOCK = 4096  # number of lines that are read, and grouped by length, at a time
+# Lines are read in blocks of this size, and batches group the lines of a block by length.
+BLOCK = 4096
 
 
 def main() -> None:
     if sys.stdin.isatty():
         leave_on_interrupt()
-    # Importing JAX takes seconds, so Ctrl-C is handled before these modules are imported.
+    # Ctrl-C is handled before these modules are imported, because importing JAX takes seconds.
     from decoding.translator import Translator
     from training.devices import make_mesh
 

@@ -22,9 +22,9 @@ from decoding.greedy import Step, mask_invalid
 class Hypotheses(NamedTuple):
     """Hypotheses of each sentence, sorted by decreasing score; empty beam slots have score −inf."""
 
-    tokens: Int[Array, "b k t"]  # end in </s> if it was generated, followed by <pad>
-    score: Float[Array, "b k"]  # log p with penalties
-    log_p: Float[Array, "b k"]  # log probability of the tokens
+    tokens: Int[Array, "b k t"]  # generated tokens, with </s> if it was generated, then <pad>
+    score: Float[Array, "b k"]  # log_p with the length and coverage penalties of `settings`
+    log_p: Float[Array, "b k"]  # log probability of the tokens, without penalties
     attention: Float[Array, "b k t s"] | None
 
 
@@ -36,7 +36,7 @@ class _Search(NamedTuple):
     last: Int[Array, "b k"]  # last token of each active hypothesis
     active: Hypotheses
     finished: Hypotheses
-    done: Bool[Array, " b"]  # sentences whose search has ended; their result no longer changes
+    done: Bool[Array, " b"]  # whether the search of a sentence has ended, so its result is final
 
 
 def beam_search(
@@ -61,12 +61,13 @@ def beam_search(
     if shapes[2] is not None:
         attention = jnp.zeros((batch, width, length, shapes[2].shape[-1]))
     tokens, worst = jnp.full((batch, width, length), PAD), jnp.full((batch, width), -jnp.inf)
-    first = worst.at[:, 0].set(0)  # one empty hypothesis, instead of `width` identical ones
+    # Start with one empty hypothesis: `width` identical ones would fill the beam with copies.
+    first = worst.at[:, 0].set(0)
     active, finished = (Hypotheses(tokens, p, p, attention) for p in (first, worst))
     shortest = jnp.zeros(batch, int) if min_length is None else min_length
 
     def is_done(active: Hypotheses, finished: Hypotheses, t: Int[Array, ""]) -> Bool[Array, " b"]:
-        worst = finished.score[:, -1]  # hypotheses are sorted by score
+        worst = finished.score[:, -1]  # the last score is the lowest, because hypotheses are sorted
         better = active.score.max(axis=1) > worst
         return ((worst > -jnp.inf) & ~better) | (t >= max_length)
 
@@ -124,13 +125,14 @@ def blocked_top_k(
     """
     size = x.shape[-1]
     if size <= 2 * count * block:
-        values, index = jax.lax.top_k(x, count)  # top_k returns a list, not a tuple
+        values, index = jax.lax.top_k(x, count)  # unpacked, because top_k returns a list
         return values, index
     padding = [(0, 0)] * (x.ndim - 1) + [(0, -size % block)]
     padded = jnp.pad(x, padding, constant_values=-jnp.inf)
     blocks = padded.reshape(*x.shape[:-1], -1, block)
     _, chosen = jax.lax.top_k(blocks.max(axis=-1), count)
-    chosen = jnp.sort(chosen, axis=-1)  # return the first of equal values, as top_k does
+    # Search the blocks in their original order, to return the first of equal values, as top_k does.
+    chosen = jnp.sort(chosen, axis=-1)
     searched = jnp.take_along_axis(blocks, chosen[..., None], axis=-2)
     values, offsets = jax.lax.top_k(searched.reshape(*x.shape[:-1], -1), count)
     index = jnp.take_along_axis(chosen, offsets // block, axis=-1) * block + offsets % block
@@ -207,6 +209,6 @@ def penalized(
 # Length penalties lp(length) by name; log p is divided by them, and `alpha` is decode.alpha.
 LENGTH_PENALTIES = {
     "none": lambda length, alpha: 1.0,
-    "gnmt": lambda length, alpha: ((5 + length) / 6) ** alpha,  # Wu 2016; Vaswani 2017 uses α = .6
-    "average": lambda length, alpha: length**alpha,  # for α = 1, the mean log p per token
+    "gnmt": lambda length, alpha: ((5 + length) / 6) ** alpha,  # of Wu 2016; Vaswani 2017: α = .6
+    "average": lambda length, alpha: length**alpha,  # α = 1 gives the mean log p per token
 }

@@ -15,14 +15,14 @@ Step = Callable[
     [Any, Int[Array, " b"]], tuple[Float[Array, "b v"], Any, Float[Array, "b s"] | None]
 ]
 
-# choose(log p of all tokens, t) -> the chosen token of each row at time step t
+# choose(log p of all tokens, t) -> the token that each row generates at time step t
 Choose = Callable[[Float[Array, "b v"], Int[Array, ""]], Int[Array, " b"]]
 
 
 class Decoded(NamedTuple):
     """One hypothesis per sentence."""
 
-    tokens: Int[Array, "b t"]  # end in </s> if it was generated, followed by <pad>
+    tokens: Int[Array, "b t"]  # generated tokens, with </s> if it was generated, then <pad>
     log_p: Float[Array, " b"]  # log p of the whole sequence, including </s>
     attention: Float[Array, "b t s"] | None
 

@@ -27,7 +27,8 @@ def make_sampler(
         if top_p < 1:
             ranked = jnp.sort(scores, axis=-1, descending=True)
             p = jax.nn.softmax(ranked)
-            kept = jnp.cumsum(p, axis=-1) - p < top_p  # the most probable token is always kept
+            # The sum excludes the token itself, so that the most probable token is always kept.
+            kept = jnp.cumsum(p, axis=-1) - p < top_p
             least = jnp.min(jnp.where(kept, ranked, jnp.inf), axis=-1, keepdims=True)
             scores = jnp.where(scores < least, -jnp.inf, scores)
         return jax.vmap(lambda k, r: jax.random.categorical(jax.random.fold_in(k, t), r))(

@@ -33,10 +33,10 @@ class Hypothesis(NamedTuple):
 
     text: str
     ids: np.ndarray  # token ids in the target vocabulary
-    tokens: list[str]  # unknown words are replaced if decode.replace_unknown is set
-    score: float  # log p with penalties
-    log_p: float  # log probability of the tokens
-    attention: np.ndarray | None  # [tokens, source tokens], including </s> on both sides
+    tokens: list[str]  # tokens of the ids; decode.replace_unknown replaces <unk>
+    score: float  # log_p with the length and coverage penalties
+    log_p: float  # log probability of the tokens, without penalties
+    attention: np.ndarray | None  # [target tokens, source tokens], both with </s>
 
 
 class Translator:
@@ -122,7 +122,7 @@ class Translator:
         results = np.zeros(len(sources))
         for batch in batches:
             log_p = jax.device_get(self._score(list(params), put(batch, self.mesh)))
-            real = batch["index"] >= 0  # the other rows are padding
+            real = batch["index"] >= 0  # False for padding rows, which have index −1
             results[batch["index"][real]] = log_p[real]
         return results.tolist()
 
@@ -185,7 +185,8 @@ class Translator:
     ) -> tuple[dict[str, Array], Hypotheses]:
         """Decode a batch by beam search, sampling or greedy search, as `settings` specify."""
         settings, source = self.settings, batch["source"]
-        source_length = (source != PAD).sum(axis=1) - 1  # without </s>; −1 in padding rows
+        # The source length excludes </s>, so padding rows, which have no </s>, have length −1.
+        source_length = (source != PAD).sum(axis=1) - 1
         length = int(source.shape[1] * settings.max_ratio + settings.max_extra)
         max_length = (source_length * settings.max_ratio + settings.max_extra).astype(int)
         max_length = jnp.where(source_length < 0, 0, max_length)
@@ -228,7 +229,7 @@ class Translator:
         hypotheses = []
         for rank in range(decoded.score.shape[1]):
             if decoded.score[row, rank] == -np.inf:
-                continue  # an empty beam slot
+                continue  # the beam slot is empty, because fewer hypotheses were found
             ids = np.asarray(decoded.tokens[row, rank])
             ids = ids[ids != PAD]
             tokens, weights = [self.target.token(i) for i in ids], None

@@ -45,7 +45,7 @@ class Source:
     keys: Float[Array, "b s d"]
     values: Float[Array, "b s k"]
     mask: Bool[Array, "b s"]
-    # Only for hard attention in training: true for sentences whose context is not sampled.
+    # Hard attention in training uses the expected context, not a sample, for the marked sentences.
     use_expectation: Bool[Array, " b"] | None = None
 
 
@@ -166,7 +166,8 @@ def _scatter(
     weights: Float[Array, "b t w"], positions: Int[Array, "b t w"], length: int
 ) -> Float[Array, "b t s"]:
     """Scatter the weights of each window into a row over the whole source."""
-    # Negative indices would count from the end of the row; mode="drop" drops the index `length`.
+    # Positions before the source become `length`, an index that mode="drop" ignores; a negative
+    # index would count from the end of the row.
     columns = jnp.where(positions < 0, length, positions)
 
     def row(w: Float[Array, " w"], index: Int[Array, " w"]) -> Float[Array, " s"]:
@@ -196,7 +197,7 @@ class LocalPredictive(Local):
     code.
     """
 
-    sigma: float = 0.0  # standard deviation of the Gaussian; 0: D/2, as in the paper
+    sigma: float = 0.0  # standard deviation of the Gaussian; 0 means D/2, as in the paper
     renormalize: bool = False  # divide the weights by their sum after applying the Gaussian
 
     @classmethod

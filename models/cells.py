@@ -29,7 +29,7 @@ class Cell(nn.Module):
     dtype: DTypeLike = jnp.float32
 
     gates = 1
-    states = 1  # number of arrays in a carry
+    states = 1  # number of arrays in the cell's carry
     bias = True
 
     def start(self, batch: int) -> Carry:

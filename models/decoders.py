@@ -32,7 +32,7 @@ class RecurrentState:
 
     carries: tuple[Carry, ...]
     t: Int[Array, " r"]  # number of tokens generated so far
-    feed: Float[Array, "r h"] | None = None  # attentional state h̃_{t−1}, if it is an input
+    feed: Float[Array, "r h"] | None = None  # attentional state h̃_{t−1} for input feeding
 
 
 class Maxout(nn.Module):
@@ -110,7 +110,8 @@ class PlainDecoder(nn.Module):
         self, memory: RecurrentMemory, x: Float[Array, "b t i"], deterministic: bool
     ) -> Float[Array, "b t h"]:
         """Run the stack over whole target sentences, starting from the initial state."""
-        # Padding is not masked: it follows the sentence, and states depend on earlier tokens only.
+        # The mask has no padding, because padding follows the sentence and cannot affect the states
+        # of earlier tokens.
         mask = jnp.ones(x.shape[:2], bool)
         return self.stack(x, mask, self.start(memory).carries, deterministic)[0]
 
@@ -215,7 +216,8 @@ class BahdanauDecoder(PlainDecoder):
 
         y = self.embed(tokens)
         _, (h, c, weights) = scan_module(step, self, self.start(memory), y)
-        # Outside the scan, the maxout layer is one matrix product for all positions.
+        # The maxout layer is applied after the scan: one matrix product for all positions is faster
+        # than one per time step.
         return self.readout(h, y, c), weights
 
 
@@ -236,7 +238,8 @@ class LuongDecoder(PlainDecoder):
     def from_config(cls, model: Config, embed: Embed, stack: Stack) -> "PlainDecoder":
         attention = make_alignment(model, stack.initializers, stack.dtype)
         init = stack.initializers.kernel
-        if model.attention.key_value == "zero":  # W_c initially ignores the keys in c_t
+        # Zero rows of W_c make the decoder ignore the first half of c_t, the keys, at first.
+        if model.attention.key_value == "zero":
             init = with_zeros(init, rows=slice(memory_width(model) // 2))
         return cls(embed, stack, attention, model.attention.input_feeding, init)
 

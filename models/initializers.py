@@ -12,10 +12,10 @@ from jax.nn.initializers import Initializer
 class Initializers(NamedTuple):
     """One initializer per kind of parameter; most papers use one initializer for all kinds."""
 
-    kernel: Initializer  # input and output matrices
-    recurrent: Initializer  # matrices that multiply the hidden state
-    score: Initializer  # matrices of attention scores
-    v: Initializer  # the vector v_a of the concat score
+    kernel: Initializer  # initializes input and output matrices
+    recurrent: Initializer  # initializes matrices that multiply the hidden state
+    score: Initializer  # initializes matrices of attention scores
+    v: Initializer  # initializes the vector v_a of the concat score
 
 
 def _uniform(scale: float) -> Initializers:

@@ -88,7 +88,7 @@ class MultiHeadAttention(nn.Module):
             alpha = attention_weights(query, keys, lengths, causal)
         if sown:
             self.sow("attention", "weights", alpha)
-        if drops:  # the fused attention does not support dropout
+        if drops:  # fused attention has no dropout, so multiply the weights here
             kept = self.drop(alpha, deterministic=False).astype(values.dtype)
             context = jnp.einsum("bhts,bshv->bthv", kept, values)
         else:
@@ -131,9 +131,9 @@ def attend(
     """Compute softmax(Q Kᵀ / √d_k) V (Vaswani 2017 eq. 1), as fast as the device allows."""
     scale = 1 / math.sqrt(keys.shape[-1])
     if lengths is not None:
-        # Rows without source tokens attend to one position: else cuDNN's gradient is NaN.
+        # Rows without source tokens attend to one position, because cuDNN's gradient would be NaN.
         lengths = jnp.maximum(lengths, 1)
-    # dot_product_attention requires d_k = d_v; padding with zeros does not change the products.
+    # Pad keys to the width of values, as dot_product_attention requires; zeros change no product.
     missing = values.shape[-1] - keys.shape[-1]
     if missing:
         query, keys = (jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, missing))) for x in (query, keys))
@@ -155,7 +155,8 @@ def _has_flash() -> bool:
     device = jax.devices()[0]
     if device.platform != "gpu" or "nvidia" not in device.device_kind.lower():
         return False
-    return float(getattr(device, "compute_capability", 0)) >= 8  # Ampere or newer
+    # cuDNN's flash attention needs compute capability 8 (Ampere) or newer.
+    return float(getattr(device, "compute_capability", 0)) >= 8
 
 
 def attention_weights(

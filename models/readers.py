@@ -71,8 +71,8 @@ class AttentionOverAttention(Reader):
         query_weights = masked_softmax(scores.swapaxes(1, 2), (query > 0)[:, None])
         length = jnp.maximum(real.sum(axis=-1), 1)
         beta = jnp.sum(query_weights, axis=1, where=real.swapaxes(1, 2)) / length
-        # Use an elementwise product and a sum, because a matrix product could compute the weights s
-        # with a lower precision.
+        # The weights s are an elementwise product and a sum, because a matrix product could have a
+        # lower precision.
         return jnp.sum(alpha * beta[..., None], axis=1), {"alpha": alpha, "beta": beta}
 
 

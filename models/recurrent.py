@@ -52,7 +52,8 @@ def run_both_ways(
     """
     if forward.is_initializing():
         for cell in (forward, backward):
-            cell.step(carry, xs[:, 0], None)  # create the parameters
+            # One time step creates the parameters, which the loop below only reads.
+            cell.step(carry, xs[:, 0], None)
     unbound, _ = forward.unbind()
 
     def run_one(params: Any, xs: Array, mask: Array) -> Any:

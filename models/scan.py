@@ -48,10 +48,10 @@ class Stage(enum.IntEnum):
     The stage of an operation is the latest stage among its operands.
     """
 
-    CONSTANT = 0  # depends on literals only: recomputed where it is used
+    CONSTANT = 0  # value depends on literals only: it is recomputed where it is used
     SHARED = 1  # the same for all time steps, such as a cast weight: computed once, before the loop
     INPUT = 2  # depends on the input of a time step: computed for all time steps before the loop
-    CARRY = 3  # depends on the carry: computed inside the loop
+    CARRY = 3  # value depends on the carry: it is computed inside the loop
 
 
 def scan(
@@ -59,7 +59,8 @@ def scan(
 ) -> tuple[Any, Any]:
     """Return the same results as `jax.lax.scan(step, carry, xs, reverse=reverse)`."""
     x = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
-    with jax.disable_jit():  # inlines jitted functions such as jnp.einsum in the jaxpr
+    # Disabling jit inlines the operations of jitted functions, such as jnp.einsum, in the jaxpr.
+    with jax.disable_jit():
         traced, shapes = jax.make_jaxpr(step, return_shape=True)(carry, x)
     given, returned = jax.tree.structure((carry, shapes[0])).children()
     if given != returned:
@@ -94,7 +95,7 @@ def scan_module(
     collection "reinforce" (at most one per name) are stacked over time steps and sown by `module`.
     The step may not read variables other than parameters.
     """
-    if module.is_initializing():  # parameters must be created outside the loop
+    if module.is_initializing():  # one step creates the parameters, which a loop cannot do
         step(module, carry, jax.tree.map(lambda x: x[:, 0], xs))
     unbound, variables = module.unbind()
     length = jax.tree.leaves(xs)[0].shape[1]
@@ -300,7 +301,7 @@ def _linear(equation: core.JaxprEqn, shared: list[core.Var]) -> Linear | None:
     linear = Linear(equation, sides[0])
     x, W, y = (_shape(v) for v in (linear.x, linear.W, *equation.outvars))
     if not jnp.issubdtype(x.dtype, jnp.inexact):
-        return None  # integers have no gradients
+        return None  # integer operands have no gradients, so they need no slot
     if linear.is_bias and not W.size < x.size == y.size:
         # A bias is smaller than xₜ. For any other summand W, storing every gₜ (the gradient of the
         # loss with respect to xₜ + W) would need more memory than accumulating dW in the loop.

@@ -32,7 +32,7 @@ class Score(nn.Module):
     key_width: int
     initializers: Initializers = XAVIER
     dtype: DTypeLike = jnp.float32
-    zero_half: bool = False  # start with zero weights for half of the features
+    zero_half: bool = False  # start with zero weights for the second half of the encoder states
 
     @classmethod
     def from_config(cls, attention: Config, **fields: Any) -> "Score":

@@ -36,9 +36,9 @@ class Inputs(nn.Module):
     Symbols such as words and part-of-speech tags are embedded; numbers are used directly.
     """
 
-    sizes: Mapping[str, int]  # vocabulary sizes of the symbols
-    embedding: int  # embedding width of words
-    small_embedding: int  # embedding width of other symbols and characters
+    sizes: Mapping[str, int]  # vocabulary sizes of the symbol inputs, by name
+    embedding: int  # embedding width of the input "word"
+    small_embedding: int  # embedding width of other symbols, such as tags and characters
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
@@ -46,7 +46,8 @@ class Inputs(nn.Module):
         self, inputs: Mapping[str, Array], mask: Bool[Array, "b t"]
     ) -> Float[Array, "b t i"]:
         parts = []
-        for name in sorted(inputs):  # jit also sorts the names of a dictionary
+        # Sort the names as jit does, so that parts have the same order with and without jit.
+        for name in sorted(inputs):
             values = inputs[name]
             if name == "characters":
                 make = Characters(self.sizes[name], self.small_embedding, self.dtype, name=name)
@@ -56,7 +57,7 @@ class Inputs(nn.Module):
                 parts.append(Embed(self.sizes[name], width, dtype=self.dtype, name=name)(values))
             else:
                 parts.append(values.astype(self.dtype))
-        return jnp.concatenate(parts, axis=-1) * mask[..., None]  # zeros at padding positions
+        return jnp.concatenate(parts, axis=-1) * mask[..., None]  # padding has zero features
 
 
 class Windows(nn.Module):

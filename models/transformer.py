@@ -140,7 +140,7 @@ class Layers(nn.Module):
 
     layer: type[nn.Module]
     shape: LayerShape
-    depth: int  # number of layers
+    depth: int  # number of encoder or decoder layers
     scan: bool = False
     remat: bool = False
 
@@ -189,7 +189,7 @@ class Layers(nn.Module):
 class TransformerMemory:
     """Encoded batch of source sentences."""
 
-    source: Any  # the cross-attention KeysValues of each decoder layer
+    source: Any  # keys and values (KeysValues) of each decoder layer's cross-attention
     lengths: Int[Array, " b"]  # number of tokens of each source sentence, including </s>
 
 
@@ -202,7 +202,7 @@ class TransformerState:
     """
 
     cache: Any  # the KVCache of each decoder layer
-    slots: Int[Array, "r t"]  # the beam slot in which each token of a prefix is cached
+    slots: Int[Array, "r t"]  # beam slot that holds the keys and values of each prefix token
     t: Int[Array, " r"]  # number of tokens generated so far, equal in all rows
 
     def reorder(self, rows: Callable[[Array], Array]) -> "TransformerState":
@@ -217,8 +217,8 @@ class Transformer(nn.Module):
     encoder: Layers
     decoder: Layers
     source_embed: Embed
-    target_embed: Embed  # the same module if embeddings are shared
-    positions: Embed | None  # learned positional embeddings; None: sinusoids
+    target_embed: Embed  # the same module as for the source if embeddings are shared
+    positions: Embed | None  # learned positional embeddings; None: the model uses sinusoids
     output: Output | None  # None: the output matrix is tied to the target embeddings
     attention_layer: int  # decoder layer whose mean cross-attention the model returns
 
@@ -374,7 +374,7 @@ def make_transformer(
     model: Config, source_size: int, target_size: int, reverse_source: bool
 ) -> Transformer:
     """Build a Transformer from `config.model`, for the given vocabulary sizes."""
-    del reverse_source  # rejected by the config check: a Transformer has no reading order
+    del reverse_source  # the config check rejects it: Transformers have no reading order
     dtype, d = jnp.dtype(model.dtype), model.features
     shape = LayerShape(
         d, model.heads, model.key_features or d // model.heads, model.feed_forward,

@@ -42,7 +42,7 @@ class Labelling(Task):
         """Return initial parameters of the model."""
         row = {}
         for name, field in self.prepared.fields.items():
-            # The shortest possible sequence has two time steps: music needs two frames.
+            # Use sequences of two time steps, because the label of a music frame is the next frame.
             shape = (2 if isinstance(axis, str) else axis for axis in field.axes)
             row[name] = jnp.ones((1, *shape), np.dtype(field.dtype))
         return self.model.init(key, *self._inputs(row)[:2])["params"]
@@ -81,7 +81,7 @@ class Labelling(Task):
     ) -> tuple[dict[str, Array], Bool[Array, "b t"], Num[Array, "b t *o"]]:
         """Return the inputs of the model, the mask of time steps, and the labels."""
         label, length = batch["label"], batch["length"]
-        if self.kind == "notes":  # a frame's label is the next frame; the last has none
+        if self.kind == "notes":  # the label of a frame is the next frame, so the last has no label
             inputs, label, length = {"x": label[:, :-1]}, label[:, 1:], length - 1
         else:
             inputs = {name: batch[name] for name in self._names}
@@ -109,7 +109,7 @@ class Labelling(Task):
         """Return the loss of each time step; all `class_values` if the targets are class labels."""
         if self.kind == "values":
             return {"loss": jnp.sum((outputs - label) ** 2, axis=-1)}
-        if self.kind == "notes":  # −log p of a frame, summed over all notes
+        if self.kind == "notes":  # the loss of a frame is −log p, summed over its notes
             signs = 1 - 2 * label.astype(jnp.float32)
             return {"loss": jnp.sum(jax.nn.softplus(signs * outputs), axis=-1)}
         return class_values(outputs, label)

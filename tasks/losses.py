@@ -15,7 +15,8 @@ from configs.base import Config
 from data.vocabulary import PAD
 from models.output import logits
 
-MAX_LOGITS = 2**27  # largest number of logits in memory per device: half a GiB in float32
+# Largest number of logits that a device keeps in memory at a time: half a GiB in float32.
+MAX_LOGITS = 2**27
 
 
 def class_values(

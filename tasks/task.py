@@ -41,7 +41,8 @@ class Task:
         corpus = self.corpus(config.data)
         self.config = config
         self.prepared = corpus.prepare() if vocabularies is None else corpus.open(vocabularies)
-        self.data_name = self.prepared.folder.name  # ends in a digest of corpus settings and files
+        # The folder name ends in a digest of corpus settings and files, so it identifies the data.
+        self.data_name = self.prepared.folder.name
 
     def save_vocabularies(self, folder: Path) -> None:
         """Copy the vocabularies to a folder, from which a task can be opened without its corpus."""

@@ -19,7 +19,8 @@ from tasks.losses import cross_entropy, doubly_stochastic, reinforce
 from tasks.registry import make_model
 from tasks.task import Params, Task
 
-# Names of the parameters that models always cast to the compute dtype before using them.
+# Models cast the parameters with these names to the compute dtype before using them, so
+# `cast` can do so once, before decoding.
 MATRICES = ("kernel", "embedding", "W", "U")
 
 
@@ -28,7 +29,7 @@ class Translation(Task):
 
     corpus = TranslationCorpus
     counted = "tokens"
-    averages = ("nll",)  # mean −log p, the REINFORCE baseline of hard attention
+    averages = ("nll",)  # the mean −log p is the REINFORCE baseline of hard attention
 
     def __init__(self, config: Config, vocabularies: Path | None = None):
         super().__init__(config, vocabularies)
@@ -75,7 +76,8 @@ class Translation(Task):
         settings, deterministic = self.config.train, key is None
         rngs = {} if key is None else {"dropout": key, "sample": jax.random.fold_in(key, 1)}
         target, mask = batch["target"], batch["source"] != PAD
-        # In evaluation, the loss excludes label smoothing and penalties.
+        # Evaluation excludes label smoothing and penalties, so that losses of different settings
+        # can be compared.
         smoothing = 0.0 if deterministic else settings.label_smoothing
         penalized = settings.doubly_stochastic > 0 and not deterministic
 

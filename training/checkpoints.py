@@ -61,10 +61,11 @@ class Checkpoints:
             preservation_policy=self._policy,
             read_only=read_only,
             create=not read_only,
-            cleanup_tmp_directories=not read_only,  # unfinished checkpoints of a killed run
+            # A killed run may leave unfinished checkpoints; only a run that writes may remove them.
+            cleanup_tmp_directories=not read_only,
         )
         verbosity = absl.logging.get_verbosity()
-        if read_only:  # Orbax warns about the options of every folder that is opened read-only
+        if read_only:  # hide Orbax's warning about options of read-only folders
             absl.logging.set_verbosity(absl.logging.ERROR)
         self._manager = ocp.CheckpointManager(
             self._folder, options=options, item_names=("state", "record")
@@ -89,14 +90,14 @@ class Checkpoints:
             "checksum": int(checksum(state)),
         }
         record["seal"] = seal(record)
-        # The next training step donates the state while the background thread still reads it.
+        # Copy the state, because the next training step donates it while a thread still saves it.
         state = jax.tree.map(jnp.copy, state)
         args = ocp.args.Composite(
             state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)
         )
         try:
             self._manager.save(int(state.step), args=args)
-        except Exception as error:  # of this save, or of the previous save in the background
+        except Exception as error:  # this save or the previous one, in the background, has failed
             raise self._not_written(error) from error
 
     def restore(self, like: TrainState, step: int) -> tuple[TrainState, Progress]:
@@ -163,8 +164,8 @@ class Checkpoints:
             try:
                 result = read()
             except (PermissionError, MemoryError, jax.errors.JaxRuntimeError):
-                raise  # these errors do not mean that the checkpoint is corrupt
-            except Exception as error:  # corrupt files can raise anything
+                raise  # these errors have other causes than a corrupt checkpoint
+            except Exception as error:  # reading corrupt files can raise any exception
                 problem = _summary(error)
         if not all_agree(not problem):
             reason = problem or "another process cannot read it"
@@ -278,13 +279,14 @@ class Preserve(policies.PreservationPolicy):
 
     def should_preserve(
         self,
-        checkpoints: Sequence[Any],  # of PolicyCheckpointInfo, which beartype cannot check
+        # The elements are PolicyCheckpointInfo, a type that beartype cannot check.
+        checkpoints: Sequence[Any],
         *,
         context: policies.PreservationContext,
     ) -> Sequence[bool]:
         steps = [checkpoint.step for checkpoint in checkpoints]
         evaluated = [step for step in steps if step % self._every == 0]
-        latest = steps[-2:]  # two, because one may be corrupt
+        latest = steps[-2:]  # keep two checkpoints, because the latest may be corrupt
         wanted = {self.best_step, *latest, *evaluated[-self._keep :]}
         return [step in wanted for step in steps]
 

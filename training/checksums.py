@@ -43,5 +43,6 @@ def checksum(tree: Any) -> UInt32[Array, ""]:
 def _mix(x: UInt32[Array, "*n"]) -> UInt32[Array, "*n"]:
     """Hash integers bijectively: each input bit changes about half of the output bits."""
     for _ in range(2):
-        x = (x ^ (x >> 15)) * jnp.uint32(0x9E3779B1)  # an odd factor is invertible modulo 2³²
+        # Multiplication by an odd number is invertible modulo 2³², so different x stay different.
+        x = (x ^ (x >> 15)) * jnp.uint32(0x9E3779B1)
     return x ^ (x >> 16)

@@ -21,7 +21,7 @@ GPU_OPTIONS = {
     "DYNAMIC_SLICE_FUSION",
 }
 AXES = ("data", "state")  # names of the mesh axes
-SMALLEST = 2**12  # arrays with fewer elements are replicated
+SMALLEST = 2**12  # arrays with fewer elements are replicated instead of sharded
 
 
 def make_mesh(devices: list | None = None, state_shards: int = 1) -> Mesh:
@@ -36,7 +36,7 @@ def make_mesh(devices: list | None = None, state_shards: int = 1) -> Mesh:
             f"mesh.state_shards={state_shards} does not divide the number of devices, "
             f"{len(devices)}: set it to a divisor of {len(devices)}"
         )
-    # Devices are ordered by host, so that each host reads the batch rows of its devices.
+    # Sort devices by host, so that each host reads the batch rows of its own devices.
     devices = sorted(devices, key=lambda device: (device.process_index, device.id))
     grid = np.array(devices).reshape(-1, state_shards)
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * 2)

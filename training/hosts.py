@@ -31,7 +31,7 @@ def connect(address: str | None, processes: int | None, process: int | None) -> 
     if not first():
         logging.getLogger("alignax").setLevel(
             logging.WARNING
-        )  # only the first process prints progress
+        )  # hide the progress of all processes but the first
 
 
 def first() -> bool:

@@ -62,7 +62,8 @@ class Log:
         """Record values with their kind ("train" or "valid"); NaN and infinity become null."""
         self._write({"step": step, "kind": kind, **values})
         for name, value in values.items():
-            if math.isfinite(value):  # tensorboardX warns about other values
+            # tensorboardX warns about NaN and infinity, so only finite values are added.
+            if math.isfinite(value):
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def facts(self, step: int, **facts: int) -> None:
@@ -109,7 +110,7 @@ class Log:
 def _step(line: bytes) -> float:
     try:
         return json.loads(line)["step"]
-    except (ValueError, KeyError):  # the last line of a run that was killed while writing
+    except (ValueError, KeyError):  # the line is incomplete, because the run was killed
         return float("inf")
 
 

@@ -135,7 +135,7 @@ def train(
                     evaluate, config, mesh, checkpoints, log, signals, steps, state, progress
                 )
                 state = trainer.run(*trainer.compile(step, task.loss, batches), batches)
-    # Closing `checkpoints` has waited until the final checkpoint is committed.
+    # Record completion now: leaving the `with` block has committed the final checkpoint.
     _record_status(workdir, checkpoints, int(state.step), done=True)
     return state
 
@@ -168,10 +168,10 @@ class Dispatched(NamedTuple):
     """A training step sent to the devices; later steps do not donate these arrays."""
 
     number: int
-    sums: Sums  # running sums since the last report
+    sums: Sums  # sums of losses and counts since the last report
     counters: Counters  # scalars of the train state after this step
     signal: int | Int[Array, ""]  # number of a signal that any host had received, or 0
-    reports: bool  # whether the sums are logged after this step
+    reports: bool  # whether the trainer logs the sums after this step
 
 
 @dataclasses.dataclass
@@ -183,13 +183,13 @@ class Trainer:
     mesh: Mesh
     checkpoints: Checkpoints
     log: Log
-    signals: list[int]  # numbers of the signals received by this process
-    steps: int  # training steps of the whole run
+    signals: list[int]  # signal numbers that this process has received
+    steps: int  # training steps of the whole run, unless it stops early
     state: TrainState
     progress: Progress
     reported: float = 0.0  # time.monotonic() of the last throughput measurement
     training_loss: float = math.nan  # mean training loss of the last report
-    next_check: int = 0  # the first step at which train.max_skipped could be reached
+    next_check: int = 0  # first training step at which train.max_skipped can be reached
 
     def compile(self, step: Any, loss: Any, batches: BatchSource) -> tuple[CompiledStep, Sums]:
         """Compile the training step for all batch shapes; return it and the initial sums."""

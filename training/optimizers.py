@@ -44,7 +44,8 @@ SCHEDULES: dict[str, Callable[[Config, float, float], optax.Schedule]] = {
     "halving": _halving,
     "inverse_sqrt": _inverse_sqrt,
     "cosine": _cosine,
-    "plateau": _constant,  # the trainer lowers TrainState.rate_scale instead
+    # The plateau factor is constant: the trainer lowers TrainState.rate_scale instead.
+    "plateau": _constant,
 }
 
 
@@ -66,7 +67,7 @@ OPTIMIZERS: dict[str, Callable[[Config, optax.Schedule], optax.GradientTransform
     "adamw": lambda s, rate: optax.adamw(rate, s.b1, s.b2, s.eps, weight_decay=s.weight_decay),
     "adadelta": lambda s, rate: optax.adadelta(rate, s.rho, s.eps),
     "rmsprop": lambda s, rate: optax.rmsprop(rate, eps=s.eps),
-    # In RPROP the learning rate is only the initial step size of each weight.
+    # RPROP adapts the step size of each weight; the learning rate is only its initial value.
     "rprop": lambda s, rate: optax.rprop(s.learning_rate),
 }
 

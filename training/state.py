@@ -23,7 +23,7 @@ class TrainState:
     opt_state: optax.OptState
     ema: Params | None  # exponential moving average of the parameters (train.ema)
     averages: dict[str, Float[Array, ""]]  # moving averages of the sums in Trainable.averages
-    rate_scale: Float[Array, ""]  # factor of the learning rate, lowered by the plateau schedule
+    rate_scale: Float[Array, ""]  # the plateau schedule lowers this factor of the learning rate
     skipped: Int[Array, ""]  # number of steps skipped because the loss or gradient was not finite
     skipped_in_row: Int[Array, ""]  # number of steps skipped since the last finite one
     longest_skipped: Int[Array, ""]  # largest value of skipped_in_row so far
@@ -40,10 +40,10 @@ class Progress(NamedTuple):
     best_score: float = -math.inf  # highest score so far; the score for the metric "loss" is −loss
     best_loss: float = math.inf  # validation loss at best_step
     best_step: int | None = None  # training step of the best evaluation
-    since_best: int = 0  # evaluations since best_step
+    since_best: int = 0  # number of evaluations since best_step
     since_rate_cut: int = 0  # evaluations since best_step or the last cut of the learning rate
-    count: float = 0.0  # units of the loss so far, such as target tokens
-    done: bool = False  # whether the run is complete
+    count: float = 0.0  # number of loss units trained on so far, such as target tokens
+    done: bool = False  # whether the run is complete, possibly by early stopping
     first_loss: float | None = None  # loss of the first training step that was not skipped
 
 

@@ -70,9 +70,10 @@ def make_train_step(
         grads = _clip(grads, norm, config.optimizer.clip_norm)
         new = _apply(state, grads, sums, optimizer, config.train.ema)
         new = _skip_unless(finite, new, state)
-        sums = sums | {"gradient_norm": norm * sums["count"]}  # reports divide it by the count
+        # Reports divide all sums by the count, so the norm is multiplied by the count first.
+        sums = sums | {"gradient_norm": norm * sums["count"]}
         total = {name: total[name] + jnp.where(finite, x, 0) for name, x in sums.items()}
-        # Skipped steps do not advance the optimizer's schedule.
+        # The schedule does not count skipped steps, in which the optimizer does not advance.
         rate = jnp.asarray(schedule(new.step - 1 - new.skipped)) * new.rate_scale
         return new, total, Counters(new.skipped, new.skipped_in_row, rate)
 
@@ -165,7 +166,7 @@ def _apply(
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     updates = jax.tree.map(lambda u: u * state.rate_scale, updates)
     params = optax.apply_updates(state.params, updates)
-    warmup = (1 + state.step) / (10 + state.step)  # warms up both EMA decays
+    warmup = (1 + state.step) / (10 + state.step)  # both moving averages start with small decays
     ema = state.ema
     if ema is not None:
         ema = optax.incremental_update(params, ema, 1 - jnp.minimum(decay, warmup))

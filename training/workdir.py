@@ -39,7 +39,7 @@ VOCABULARY_FOLDER = "vocabulary"
 # checks that data.dir still contains the same corpus.
 PLACES = ("mesh.", "data.dir", "data.cache")
 _ROOT = Path(__file__).parent.parent
-# Values of OSError.errno that a full or defective disk or missing permissions can cause.
+# OSErrors with these errno values come from a full or defective disk or from missing permissions.
 _DISK_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -82,14 +82,14 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
     `data` identifies the corpus. In a multi-host run, the first host writes these files, and all
     hosts check them.
     """
-    from training.hosts import first, together  # imports JAX
+    from training.hosts import first, together  # late, because this module imports JAX
 
     with contextlib.ExitStack() as stack:
         with together(), writing(workdir):
             if first():
                 workdir.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(_locked(workdir))
-                # Check again under the lock: another run may have used the folder in between.
+                # Check again under the lock: another run may have used the folder meanwhile.
                 check_workdir(workdir, config)
                 _record(workdir, config, overrides, data)
         with together():
@@ -98,7 +98,7 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
                     f"{workdir} is not on a disk that all hosts share: set --workdir to a folder "
                     "on a shared disk"
                 )
-            check_workdir(workdir, config)  # all hosts must have the same config
+            check_workdir(workdir, config)  # every host must have the same config
             check_data(workdir, data)
         yield
 
