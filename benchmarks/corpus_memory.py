@@ -99,7 +99,7 @@ def prepare_and_read(pairs: int, folder: Path, keep: bool = False) -> dict[str, 
 
     Return the sizes of the text and of the prepared corpus in MB, and the results of `measure`.
     """
-    # mkdir fails if the folder exists: the folder is deleted at the end, so it must be new.
+    # The folder is deleted at the end, so mkdir must fail if the folder already exists.
     folder.mkdir(parents=True)
     try:
         write_corpus(folder, pairs)

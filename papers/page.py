@@ -67,7 +67,7 @@ def _table(
     printed = {name for row in plan.table.rows for name in row.published}
     measures = [
         (name, MEASURES[name])
-        for name in plan.table.measures  # without measures that have no results
+        for name in plan.table.measures  # leave out measures without any results
         if name in printed or any(values(reports, row, MEASURES[name]) for row in plan.table.rows)
     ]
     decodes = any("decode" in r for by_seed in reports.values() for r in by_seed.values())
