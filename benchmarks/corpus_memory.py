@@ -74,14 +74,14 @@ def measure(folder: Path) -> dict[str, float]:
         data.batch_multiple,
     )
     source = Batches(split, *plan)
-    # Read across the end of an epoch, where the batch plans of two epochs are in memory.
+    # Read across the end of an epoch, so that memory includes the batch plans of two epochs.
     batches = train_iterator(source, max(0, source.steps_per_epoch - BATCHES // 2))
     next(batches)
     figures["first_batch_s"] = time.perf_counter() - start
     start = time.perf_counter()
     rows = sum(len(batch["index"]) for batch in itertools.islice(batches, BATCHES - 1))
     figures["read_s"] = time.perf_counter() - start
-    # Memory-mapped files are not counted, because Linux can reclaim their pages at any time.
+    # RssAnon excludes memory-mapped files, because Linux can reclaim their pages at any time.
     return figures | {"rows": rows, "read_mb": _status("RssAnon")}
 
 

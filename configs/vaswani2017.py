@@ -129,7 +129,7 @@ def _paper(config: Config) -> None:
         config.data.source_vocab.kind, config.data.source_vocab.size = "bpe", 37_000
         config.data.shared_vocab = True
     config.train.steps = 100_000
-    config.train.eval_every = 1500  # training steps; the paper wrote checkpoints every ten minutes
+    config.train.eval_every = 1500  # training steps; the paper saves every ten minutes instead
     config.train.keep = 5
     config.decode.beam, config.decode.length_penalty, config.decode.alpha = 4, "gnmt", 0.6
     config.decode.max_ratio, config.decode.max_extra = 1.0, 50

@@ -199,7 +199,7 @@ def _speller(code: str) -> str | None:
 @functools.cache
 def _amount(code: str, suffix: str, count: int, unit: str, spell: bool) -> list[Piece]:
     lengths = _locale(code)._data["unit_patterns"][f"duration-{unit}"]
-    # CLDR omits the long form of a unit if it is equal to the short form.
+    # Start from the short forms: CLDR omits a long form that is equal to the short form.
     forms = {**lengths["short"], **lengths.get("long", {})}
     pattern = forms.get(_locale(code).plural_form(count), "")
     if "{0}" not in pattern:  # Arabic and Hebrew dual forms have no place for the number

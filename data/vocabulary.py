@@ -178,7 +178,7 @@ class SentencePieceVocabulary:
                 failures.append(error)
                 raise
 
-        sentencepiece.set_random_generator_seed(0)  # always draw the same sample of sentences
+        sentencepiece.set_random_generator_seed(0)  # a fixed seed always draws the same sentences
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=lines(),

@@ -84,7 +84,8 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     folder = wanted.folder
     _keep(folder, result, translated)
     _print(task, translated, result)
-    for pattern in ("attention-*.png", "heads-*.png", "report.html"):  # files of an old report
+    # Delete an earlier report, whose pictures and page would not match the new scores.
+    for pattern in ("attention-*.png", "heads-*.png", "report.html"):
         for old in folder.glob(pattern):
             old.unlink()
     _draw(task, translated, folder, wanted.pictures)

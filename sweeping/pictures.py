@@ -166,7 +166,8 @@ def _parallel(
     figure, axes = plt.subplots(figsize=(1 + 1.6 * len(columns), 4), layout="constrained")
     colors = plt.get_cmap("viridis_r" if lower_is_better else "viridis")
     scale = Normalize(scores.min(), scores.max() if scores.max() > scores.min() else None)
-    offsets = np.linspace(-0.04, 0.04, len(scores))  # keep the lines of runs apart
+    # Small offsets keep the lines of runs with equal values apart on categorical axes.
+    offsets = np.linspace(-0.04, 0.04, len(scores))
     heights = np.stack([_height(axis) + offsets * bool(axis.ticks) for axis in columns], axis=1)
     order = np.argsort(scores)
     for run in order[::-1] if lower_is_better else order:

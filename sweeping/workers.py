@@ -117,7 +117,7 @@ class TrialProcess:
         self.folder, self.study = folder, study
         self.error = ""
         self.lines: list[dict[str, Any]] = []  # parsed lines of log.jsonl
-        # Modification time and size of log.jsonl when it was last read.
+        # Modification time and size of log.jsonl at the last reading, to skip an unchanged file.
         self._read: tuple[int, int] | None = None
         self._began = time.monotonic() - before
         with (folder / "output.txt").open("ab") as output:

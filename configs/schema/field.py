@@ -84,7 +84,7 @@ class TaskSchema:
     evaluation: str  # name of the module with the functions make_evaluate and report
     data: Fields
     train: Fields
-    sections: Fields = dataclasses.field(default_factory=dict)  # such as config.decode
+    sections: Fields = dataclasses.field(default_factory=dict)  # extra sections, e.g. config.decode
     rules: Rules = no_rules
 
 
