@@ -74,14 +74,14 @@ def measure(folder: Path) -> dict[str, float]:
         data.batch_multiple,
     )
     source = Batches(split, *plan)
-    # Read across the end of an epoch, where the batch plans of two epochs are in memory.
+    # Read across the end of an epoch, so that memory includes the batch plans of two epochs.
     batches = train_iterator(source, max(0, source.steps_per_epoch - BATCHES // 2))
     next(batches)
     figures["first_batch_s"] = time.perf_counter() - start
     start = time.perf_counter()
     rows = sum(len(batch["index"]) for batch in itertools.islice(batches, BATCHES - 1))
     figures["read_s"] = time.perf_counter() - start
-    # Memory-mapped files are not counted, because Linux can reclaim their pages at any time.
+    # RssAnon excludes memory-mapped files, because Linux can reclaim their pages at any time.
     return figures | {"rows": rows, "read_mb": _status("RssAnon")}
 
 
@@ -99,7 +99,7 @@ def prepare_and_read(pairs: int, folder: Path, keep: bool = False) -> dict[str, 
 
     Return the sizes of the text and of the prepared corpus in MB, and the results of `measure`.
     """
-    # mkdir fails if the folder exists: the folder is deleted at the end, so it must be new.
+    # The folder is deleted at the end, so mkdir must fail if the folder already exists.
     folder.mkdir(parents=True)
     try:
         write_corpus(folder, pairs)

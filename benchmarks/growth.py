@@ -72,7 +72,7 @@ def _decoding_step(subject: Subject) -> tuple[Any, ...]:
 
     def step(params: Any, memory: Any, state: Any, tokens: Any) -> Any:
         variables = {"params": params}
-        # Leave out the attention weights, so that XLA does not have to return them.
+        # [:2] drops the attention weights, so that the compiled program does not return them.
         return task.model.apply(variables, memory, state, tokens, method="step")[:2]
 
     memory, state = jax.jit(start)(params, source)

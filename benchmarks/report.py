@@ -17,7 +17,8 @@ from evaluation.tables import table
 from program import run
 
 FOLDER = Path("docs/performance")
-DECISIONS = "## Decisions and their measurements"  # last section of the page, which is handwritten
+# Heading of the handwritten last section, which is kept when the page is written again.
+DECISIONS = "## Decisions and their measurements"
 HEAD = """# Performance
 
 `python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/performance/*.json`, and

@@ -54,7 +54,7 @@ def _tiny(config: Config) -> None:
 def _small(config: Config) -> None:
     recipes.small(config, cell="gru", layers=1)
     config.model.encoder.bidirectional = (
-        True  # each direction is as wide as the decoder, as in the paper
+        True  # each direction of the encoder is as wide as the decoder, as in the paper
     )
 
 

@@ -15,7 +15,7 @@ __all__ = ["Config", "base_config", "choices", "declared_fields"]
 def base_config(model: str = "seq2seq") -> Config:
     """Return the default config of a model and its task, which config files then change."""
     config = ConfigDict(_defaults(_sections(model)))
-    return config.lock()  # a misspelled field raises an error instead of adding a field
+    return config.lock()  # a locked config rejects misspelled fields instead of adding them
 
 
 def declared_fields(model: str) -> dict[str, Field]:

@@ -15,7 +15,7 @@ from errors import UserError
 def check(config: Config) -> None:
     """Raise a UserError that lists every mistake in `config`, one per line."""
     mistakes = list(_invalid_fields(config))
-    if not mistakes:  # rules between fields assume that every single value is valid
+    if not mistakes:  # the rules below compare fields, so each value must be valid first
         task, model = TASKS[config.task], MODELS[config.model.name]
         mistakes = [*model.rules(config), *common.rules(config), *task.rules(config)]
     if mistakes:

@@ -176,8 +176,8 @@ def _cbt(kind: str) -> dict:
 _NAMES = {"anonymous": "candidates", "vocab": {"min_count": 20}}
 _NOUNS = {"anonymous": "unknown", "vocab": {"min_count": 20}}
 _CLOZE: dict[str, dict] = {
-    # Questions in the format of the Children's Book Test, made from public-domain novels. They are
-    # not available for download.
+    # Questions in the format of the Children's Book Test, made from public-domain novels. The
+    # question files cannot be downloaded.
     "novels_ne": {"dir": "corpora/cloze", "files": "cbt_style_NE_{split}.txt", **_NAMES},
     "novels_cn": {"dir": "corpora/cloze", "files": "cbt_style_CN_{split}.txt", **_NOUNS},
     "cbt_ne": _cbt("NE"),

@@ -33,7 +33,7 @@ def load_config_file(file: str, arguments: str = "") -> Config:
         config = get_config(arguments) if takes_arguments else get_config()
     except UserError:
         raise
-    except (Exception, SystemExit) as error:  # a user's file can raise any exception
+    except (Exception, SystemExit) as error:  # a user's config file can raise any exception
         raise UserError(describe(file, error)) from error
     if not isinstance(config, ConfigDict):
         raise UserError(
@@ -73,7 +73,7 @@ def describe(file: str, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]
     where = f"{file}, line {lines[-1]}" if lines else file
-    # str(error) of a KeyError would quote and escape the message.
+    # Read a KeyError's message from args, because str() would quote and escape the message.
     message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     unknown = _LOCKED.search(message)
     if unknown:

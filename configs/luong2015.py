@@ -68,7 +68,7 @@ def get_config(arguments: str = "") -> Config:
 
 def _tiny(config: Config) -> None:
     recipes.tiny(config)
-    recipes.make_bidirectional(config)  # better at this width; unidirectional in the paper
+    recipes.make_bidirectional(config)  # unlike the paper, as it scores better at this width
 
 
 def _paper(config: Config) -> None:

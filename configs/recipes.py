@@ -66,7 +66,7 @@ def tiny(config: Config, cell: str = "lstm") -> None:
 def small(config: Config, cell: str = "lstm", layers: int = 2) -> None:
     """Set the size `small`, for one GPU and a corpus such as Multi30k."""
     set_stacks(config, layers, features=512, cell=cell)
-    config.data.buckets = 3  # few, because each bucket is compiled, a large part of a short run
+    config.data.buckets = 3  # few, because a short run would spend much time compiling buckets
     config.model.decoder.maxout = 256
     config.model.dropout = 0.5
     config.model.dtype = "bfloat16"

@@ -49,7 +49,7 @@ def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
         data=DATASETS["labelling"],
-        # Only a forward network does not read the music frames that it has to predict.
+        # Music needs a forward network: others would read the frames that they have to predict.
         network=choices("tagger", "model.network", first="forward" if music else ""),
         cell=choices("tagger", "model.cell", first="elman"),
         size=SIZES,

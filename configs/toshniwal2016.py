@@ -50,7 +50,7 @@ def _small(config: Config) -> None:
     recipes.make_bidirectional(config)
     config.data.batch_size, config.data.buckets = 512, 4
     config.model.dropout = 0.4
-    config.train.epochs, config.train.eval_every = 30.0, 1095  # 1095 training steps: 5 epochs
+    config.train.epochs, config.train.eval_every = 30.0, 1095  # 1095 steps are 5 epochs
     config.train.eval_metric = "exact"
     config.decode.beam = 5
 

@@ -53,7 +53,7 @@ def get_config(arguments: str = "") -> Config:
     SIZES[args["size"]](config)
     config.model.share_embeddings = config.data.shared_vocab
     config.update_from_flattened_dict(VARIANTS.get(args["variant"], {}))
-    if args["size"] == "paper":  # peak learning rate d^-.5 · warmup^-.5 (§5.3)
+    if args["size"] == "paper":  # §5.3: the peak learning rate is d^-.5 · warmup^-.5
         config.optimizer.learning_rate = config.model.features**-0.5 * 4000**-0.5
     return config.lock()
 
@@ -99,7 +99,7 @@ def _sentences(config: Config) -> None:
     _set_optimizer(config, warmup=2000)
     config.model.dropout = 0.3
     config.data.buckets = 3
-    # The rate 0.002 follows from the formula in §5.3; docs/results/multi30k.german explains 0.005.
+    # The value 0.002 follows from the formula in §5.3; docs/results/multi30k.german explains 0.005.
     config.optimizer.learning_rate = 0.005 if config.model.norm == "pre" else 0.002
     config.train.steps = 10_000
     config.train.eval_every = 500
@@ -129,7 +129,7 @@ def _paper(config: Config) -> None:
         config.data.source_vocab.kind, config.data.source_vocab.size = "bpe", 37_000
         config.data.shared_vocab = True
     config.train.steps = 100_000
-    config.train.eval_every = 1500  # training steps; the paper wrote checkpoints every ten minutes
+    config.train.eval_every = 1500  # training steps; the paper saves every ten minutes instead
     config.train.keep = 5
     config.decode.beam, config.decode.length_penalty, config.decode.alpha = 4, "gnmt", 0.6
     config.decode.max_ratio, config.decode.max_extra = 1.0, 50

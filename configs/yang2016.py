@@ -62,7 +62,7 @@ def _paper(config: Config) -> None:
     config.data.batch_size = 64
     config.data.vocab.min_count = 5
     config.optimizer.name, config.optimizer.momentum = "momentum", 0.9
-    config.optimizer.learning_rate = 0.1  # the paper chose its learning rate by grid search
+    config.optimizer.learning_rate = 0.1  # not given in the paper, which used grid search
     config.train.epochs = 20.0
 
 

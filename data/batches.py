@@ -155,7 +155,7 @@ class Batches:
         ]
 
     def __len__(self) -> int:
-        return 2**48  # the sequence is endless, but grain needs a finite length
+        return 2**48  # grain needs a finite length, so an endless sequence has a huge one
 
     def __getitem__(self, index: int) -> Batch:
         epoch, position = divmod(int(index), self.steps_per_epoch)

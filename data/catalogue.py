@@ -15,7 +15,7 @@ def read_catalogue(data: Config, split: str, features: dict[str, str]) -> Iterat
     """
     builder = _builder(data)
     try:
-        builder.download_and_prepare()  # does nothing if the dataset is already prepared
+        builder.download_and_prepare()  # a dataset that is already prepared is not changed
     except OSError as error:
         raise UserError(
             f"TFDS could not download {data.name} ({error}): prepare it on a machine with network "

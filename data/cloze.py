@@ -144,7 +144,7 @@ class ClozeCorpus(Corpus[Question]):
         anonymous = list(dict.fromkeys(word for word, i in pairs if i == UNK or word in hidden))
         rng = np.random.default_rng(zlib.crc32(" ".join(question.passage).encode()))
         drawn = len(vocabulary) + rng.permutation(data.anonymous_ids)
-        # If there are more anonymous words than ids, some words share an id.
+        # The modulo lets words share ids if there are more anonymous words than ids.
         id_of = {word: int(drawn[i % len(drawn)]) for i, word in enumerate(anonymous)}
         return {
             name: [id_of.get(word, i) for word, i in zip(words, ids[name], strict=True)]

@@ -29,7 +29,7 @@ from errors import UserError
 
 logger = logging.getLogger("alignax")
 T = TypeVar("T")
-Encoded = tuple[Mapping[str, Any], Mapping[str, Any]]  # arrays of an example by field, and text
+Encoded = tuple[Mapping[str, Any], Mapping[str, Any]]  # an example: arrays by field, and text
 
 # These fields of `config.data` are not part of the cache key, because they do not change the
 # prepared corpus: they set where files are, how batches are made, or how a model and its evaluation
@@ -53,7 +53,7 @@ class Corpus(abc.ABC, Generic[T]):
     def __init__(self, data: Config):
         self.data = data
 
-    # Each task defines these members.
+    # The members below differ between tasks, so each task defines them.
 
     @property
     @abc.abstractmethod
@@ -91,7 +91,7 @@ class Corpus(abc.ABC, Generic[T]):
         """Return the files of the corpus, whose content is part of the cache key."""
         return [] if self.data.corpus in self.without_files else split_files(self.data)
 
-    # All tasks share these methods.
+    # The methods below are the same for all tasks.
 
     def read(self, split: str) -> Iterator[T]:
         """Yield the examples of a split ("train", "valid" or "test").
@@ -122,7 +122,7 @@ class Corpus(abc.ABC, Generic[T]):
             try:
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 with _locked(folder.with_name(folder.name + ".lock")):
-                    if not folder.is_dir():  # otherwise, another process has prepared the corpus
+                    if not folder.is_dir():  # otherwise, another process wrote the folder
                         with _renamed_when_complete(folder) as scratch:
                             self._write(scratch, cache_key)
             except OSError as error:

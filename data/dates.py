@@ -77,7 +77,7 @@ def _locale(code: str) -> Locale:
         ) from None
 
 
-# Draw values, and render them in both languages.
+# The functions below draw values and render them in both languages.
 
 
 def _split_of(kind: str, value: tuple[Any, ...]) -> str:
@@ -98,7 +98,7 @@ def _moment(kind: str, rng: random.Random, split: str, codes: Codes) -> list[lis
         day = date.fromordinal(*_draw(rng, split, "date", _DAYS))
         numbers = {"year": day.year, "month": day.month, "day": day.day, "weekday": day.weekday()}
     if kind != "date":
-        # Seconds do not affect the split, so a time shown without seconds is in only one split.
+        # Hour and minute alone choose the split, so a time without seconds is in only one split.
         hour, minute = _draw(rng, split, "time", range(24), range(60))
         second, period = rng.randrange(60), 60 * hour + minute
         numbers |= {"hour": hour, "minute": minute, "second": second, "period": period}
@@ -125,7 +125,7 @@ def _duration(rng: random.Random, split: str, codes: Codes) -> list[list[Piece]]
 
 
 def _number(rng: random.Random, split: str, codes: Codes) -> list[list[Piece]]:
-    step = rng.choice((1, 10, 100))  # in hundredths: two, one or no decimal places
+    step = rng.choice((1, 10, 100))  # steps in hundredths give two, one or no decimal places
     (hundredths,) = _draw(rng, split, "number", range(1_000_00, 100_000_00, step))
     return [_decimal(code, hundredths) for code in codes]
 
@@ -161,7 +161,7 @@ def _template(code: str, kind: str, style: str) -> list[Piece]:
             pieces.append(("", value))
         elif field := _FIELDS.get(value[0]):
             pieces.append((field, value[0] * value[1]))
-        else:  # the era (such as AD), which is the same for all dates
+        else:  # the era (such as AD) is literal text: it is the same for all dates
             pieces.append(("", format_datetime(_MONDAY, value[0] * value[1], locale=locale)))
     return pieces
 
@@ -199,10 +199,10 @@ def _speller(code: str) -> str | None:
 @functools.cache
 def _amount(code: str, suffix: str, count: int, unit: str, spell: bool) -> list[Piece]:
     lengths = _locale(code)._data["unit_patterns"][f"duration-{unit}"]
-    # CLDR omits the long form of a unit if it is equal to the short form.
+    # Start from the short forms: CLDR omits a long form that is equal to the short form.
     forms = {**lengths["short"], **lengths.get("long", {})}
     pattern = forms.get(_locale(code).plural_form(count), "")
-    if "{0}" not in pattern:  # the Arabic or Hebrew dual form of the unit includes "two"
+    if "{0}" not in pattern:  # Arabic and Hebrew dual forms have no place for the number
         pattern = forms["other"]
     text = num2words.num2words(count, lang=_speller(code) or "") if spell else str(count)
     return _fill(pattern, [("n" + suffix, text)], field="unit" + suffix)
@@ -216,7 +216,7 @@ def _decimal(code: str, hundredths: int) -> list[Piece]:
     return [(fields[i // 2] if i % 2 else "", text) for i, text in enumerate(texts)]
 
 
-# Convert pieces to text and alignments.
+# The functions below convert rendered pieces to text and alignments.
 
 
 def _text_and_shape(pieces: list[Piece]) -> tuple[str, Shape]:

@@ -21,7 +21,7 @@ from data.tokenizers import make_tokenizer
 from data.vocabulary import WordVocabulary
 from errors import UserError
 
-NOTES = 88  # number of keys of a piano
+NOTES = 88  # notes per music frame: the number of keys of a piano
 KINDS = {  # kind of the labels per corpus; a "notes" label is the set of notes that sound
     "series": "values",
     "series_classes": "classes",

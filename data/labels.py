@@ -35,7 +35,7 @@ class Labels:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Load labels that `save` wrote."""
-        return cls(path.read_bytes().decode().split("\n")[:-1])  # a label may contain a \r
+        return cls(path.read_bytes().decode().split("\n")[:-1])  # splitlines() would split at \r
 
     def save(self, path: Path) -> None:
         """Write the labels to a file, one per line, in the order of their ids."""

@@ -147,7 +147,7 @@ class Split:
             return np.zeros(1, dtype)  # an empty file cannot be mapped; this zero is never used
         with path.open("rb") as file:
             mapped = self._maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        mapped.madvise(mmap.MADV_RANDOM)  # read-ahead is useless for shuffled examples
+        mapped.madvise(mmap.MADV_RANDOM)  # shuffled examples gain nothing from read-ahead
         return np.frombuffer(mapped, dtype)
 
     def _check_maps(self) -> None:
@@ -181,7 +181,7 @@ def _positions(
 
 def _load(path: Path) -> np.ndarray:
     try:
-        return np.load(path)  # rejects pickled objects, which could execute code
+        return np.load(path)  # np.load rejects pickled objects, which could execute code
     except (ValueError, EOFError):
         raise _corrupt(path) from None
 

@@ -90,7 +90,7 @@ class WordVocabulary:
         counts = collections.Counter[str]()
         for text in texts:
             counts.update(vocabulary.tokens(text))
-        for special in SPECIALS:  # a corpus may contain the literal word "<unk>"
+        for special in SPECIALS:  # a literal "<unk>" in a corpus must not become a word
             counts.pop(special, None)
         # Sorting words of equal frequency makes the vocabulary independent of the text order.
         frequent = sorted((-n, word) for word, n in counts.items() if n >= settings.min_count)
@@ -178,7 +178,7 @@ class SentencePieceVocabulary:
                 failures.append(error)
                 raise
 
-        sentencepiece.set_random_generator_seed(0)  # always draw the same sample of sentences
+        sentencepiece.set_random_generator_seed(0)  # a fixed seed always draws the same sentences
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=lines(),
@@ -197,7 +197,7 @@ class SentencePieceVocabulary:
         except RuntimeError as error:
             if failures:  # reading the corpus failed, and SentencePiece wrapped the exception
                 raise failures[0] from None
-            # SentencePiece's message looks like "[C++ source] ... Please set it to a value <= 57."
+            # Remove the "[C++ source]" with which SentencePiece's message begins.
             raise UserError(
                 f"SentencePiece cannot learn vocab.size={settings.size} tokens from this corpus "
                 f"({language}): {str(error).split('] ')[-1].strip() or 'the corpus is empty'}"

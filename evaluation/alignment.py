@@ -60,10 +60,10 @@ def attention_links(
     token </s> is never linked. The attention weight between two words is the sum over all pairs of
     their tokens.
     """
-    end = max(source_words, default=-1) + 1  # the word index of </s>
+    end = max(source_words, default=-1) + 1  # index of </s>, which follows the last source word
     words = sorted(set(target_words))
-    tokens = np.equal.outer(words, target_words).astype(float)  # [target word, target token]
-    of_word = np.eye(end + 1)[[*source_words, end]]  # [source token, source word]
+    tokens = np.equal.outer(words, target_words).astype(float)  # 1 if token j is in target word i
+    of_word = np.eye(end + 1)[[*source_words, end]]  # 1 if token i is in source word j
     sums = tokens @ attention[: len(target_words), : len(of_word)] @ of_word
     heaviest = sums.argmax(axis=1)
     return {

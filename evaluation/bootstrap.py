@@ -34,7 +34,7 @@ def paired_bootstrap_p(
     return (1 + int(as_far.sum())) / (samples + 1)
 
 
-@functools.lru_cache(maxsize=1)  # large; all rows of a results table use the same array
+@functools.lru_cache(maxsize=1)  # cache one large array, which all rows of a results table use
 def _sample_counts(count: int, samples: int, seed: int) -> np.ndarray:
     """Return how often each bootstrap sample contains each example, as [samples + 1, examples].
 

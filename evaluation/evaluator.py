@@ -43,7 +43,7 @@ class Evaluator:
     def __init__(self, task: Translation, mesh: Mesh, decode: Config):
         self.task, self.mesh = task, mesh
         self.translator = Translator([task], mesh, decode)
-        # Results are replicated, because every host scores the whole split.
+        # `compiled` replicates the results on all hosts: every host scores the whole split.
         self._loss = compiled(mesh, task.loss)
         self._force = compiled(mesh, self._attentions)
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-# Source lengths, in tokens, of an example that is not trivial and fits on a screen.
+# Prefer to show an example whose source length, in tokens, is in this range: such an example is
+# not trivial and fits on a screen.
 MODERATE = range(8, 25)
 
 

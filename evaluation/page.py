@@ -24,21 +24,21 @@ class ReportPage(NamedTuple):
     # label per token) instead of attention.
     examples: list[dict[str, Any]]
     opening: int  # index of the example to show first
-    scores: list[dict[str, str]]  # see metrics.describe_scores
+    scores: list[dict[str, str]]  # rows of the score table: see metrics.describe_scores
     comparison: dict[str, Any] | None = None  # "run", "rows" and "sentences": see comparison.py
-    chart_groups: list[dict[str, Any]] = []  # see charts.chart_groups
+    chart_groups: list[dict[str, Any]] = []  # bar charts: see charts.chart_groups
     attention: list[dict[str, Any]] = []  # per attention: AttentionSummary fields and "name"
-    positions: dict[str, Any] | None = None  # see charts.position_chart
+    positions: dict[str, Any] | None = None  # a chart: see charts.position_chart
     confusion: dict[str, dict[str, int]] = {}  # counts of texts by gold label and predicted label
     pictures: list[tuple[str, str]] = []  # file name and data URL of each PNG plot
 
 
 def write_report_page(path: Path, page: ReportPage) -> None:
     """Fill the template page.html with content, style and script; write the page to `path`."""
-    # The path of the report folder distinguishes the pages of several runs.
+    # Show the path of the report folder, to distinguish the pages of several runs.
     content = page._asdict() | {"about": f"{page.about} · {path.parent}"}
     data = to_json(content, compact=True)
-    data = data.replace("<", "\\u003c")  # no sentence may close the <script> or open a comment
+    data = data.replace("<", "\\u003c")  # a "<" could end the <script> or open a comment
     text = (_FOLDER / "page.html").read_text("utf-8")
     # The data is inserted last, so that no sentence is mistaken for a template placeholder.
     for name, part in (

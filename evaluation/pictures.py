@@ -26,7 +26,7 @@ plt.rcParams["font.family"] = ["DejaVu Sans", *(font for font in _FALLBACKS if f
 ACROSS = 40  # words per line in a heat map of a text
 # Colors from weight 0 to the largest weight of a heat map; report.html uses the same colors.
 WEIGHT_COLORS = LinearSegmentedColormap.from_list("weights", ["#f4f1ec", "#eea36a", "#b8410b"])
-# Matplotlib draws missing glyphs as boxes and warns; the boxes are visible enough.
+# Ignore warnings about missing glyphs, because Matplotlib draws visible boxes for them.
 warnings.filterwarnings("ignore", "Glyph .* missing from font")
 
 
@@ -77,7 +77,7 @@ def over_text(hops: np.ndarray, words: list[str], title: str, path: Path) -> Non
     )  # fmt: skip
     for axes, start in zip(grid[:, 0], starts, strict=True):
         line = words[start : start + across]
-        part = np.full((len(hops), across), np.nan)  # the last line of the text may be shorter
+        part = np.full((len(hops), across), np.nan)  # NaN pads a last line that is shorter
         part[:, : len(line)] = hops[:, start : start + across]
         axes.imshow(part, cmap=WEIGHT_COLORS, vmin=0, vmax=largest)
         axes.set_xticks(

@@ -43,7 +43,7 @@ class Predictor:
 
     def __init__(self, task: Any, mesh: Mesh):
         self.task, self.mesh = task, mesh
-        # Results are replicated, because every host scores the whole split.
+        # `compiled` replicates the results on all hosts: every host scores the whole split.
         self._run = compiled(mesh, self._all, static_argnums=2)
 
     def _all(self, params: Params, batch: dict[str, jax.Array], attention: bool) -> BatchResult:
@@ -61,7 +61,7 @@ class Predictor:
         """
         found: dict[int, Prediction] = {}
         compile_for_split(self._run, params, self.task, split, self.mesh, attended > 0)
-        # The results of a batch are read while the next batch is computed.
+        # Read the results of a batch while the next one is computed, so that devices do not idle.
         sums: list[dict[str, np.ndarray]] = []
         waiting: Any = None
         for batch in split_batches(self.task, split, self.mesh):

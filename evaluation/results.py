@@ -24,7 +24,7 @@ class Wanted(NamedTuple):
     page: int  # number of examples in report.html; 0: no page
     # Training steps of the checkpoints that are averaged; for an ensemble, one list per member.
     checkpoints: Sequence[int] | Sequence[list[int]] = ()
-    # For translation only:
+    # The fields below are used only for translation.
     decode: Config = None  # config.decode, changed by the --decode flags
     beams: Sequence[int] = ()  # beam widths whose scores are compared
     ter: bool = True  # whether to compute TER, which is slow

@@ -113,8 +113,8 @@ def paired_bootstrap(
     columns = [results for name, results in scores.items() if name != "System"]
 
     def p(result: Any, first: Any) -> float:
-        # sacreBLEU returns no p-value for the first system, and the smallest possible p-value for
-        # systems with equal scores.
+        # Equal scores have p = 1, but sacreBLEU returns the smallest possible p-value for them, and
+        # no p-value for the first system.
         return 1.0 if result.score == first.score else float(result.p_value)
 
     return {
@@ -136,7 +136,7 @@ def _streams(references: References) -> Any:
 
 
 def _metrics(lowercase: bool) -> dict[str, Metric]:
-    # `force` disables a warning about tokenized text, for which tokenized_bleu is meant.
+    # `force` disables sacreBLEU's warning about tokenized text, which is intended here.
     bleu = sacrebleu.BLEU(lowercase, force=True)
     return {"bleu": bleu, "chrf": sacrebleu.CHRF(lowercase=lowercase)}
 

@@ -52,7 +52,7 @@ def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluatio
     decode = task.config.decode.copy_and_resolve_references()
     if task.config.train.eval_greedily:
         decode.beam = 1
-    decode.update({"nbest": 1, "temperature": 0.0})  # no sampling: deterministic validation
+    decode.update({"nbest": 1, "temperature": 0.0})  # temperature 0 disables sampling
     evaluator = Evaluator(task, mesh, decode)
     wanted = task.config.train.samples
 
@@ -84,7 +84,8 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     folder = wanted.folder
     _keep(folder, result, translated)
     _print(task, translated, result)
-    for pattern in ("attention-*.png", "heads-*.png", "report.html"):  # files of an earlier report
+    # Delete an earlier report, whose pictures and page would not match the new scores.
+    for pattern in ("attention-*.png", "heads-*.png", "report.html"):
         for old in folder.glob(pattern):
             old.unlink()
     _draw(task, translated, folder, wanted.pictures)
@@ -227,7 +228,7 @@ def _draw(task: Translation, translated: list[Translated], folder: Path, count: 
     """Draw heat maps of the attention of the first `count` translations."""
     for number, t in enumerate(translated[:count]):
         if t.best.attention is None:
-            return  # the model has no attention
+            return  # a model without attention has no weights to draw
         source = task.source.tokens(t.pair.source)
         draw_hypothesis(source, t.best, folder / f"attention-{number}.png")
 

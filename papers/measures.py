@@ -10,7 +10,7 @@ class Measure(NamedTuple):
     """One column of a results table: a metric and its format."""
 
     name: str
-    path: tuple[str, ...]  # keys that lead to the value in scores.json, outermost first
+    path: tuple[str, ...]  # keys of the value in scores.json, from the outermost key inwards
     lower_is_better: bool = False
     form: str = ".2f"  # format specification of the displayed value
     scale: float = 1.0  # factor from the stored to the displayed value, e.g. 100 for percentages

@@ -67,7 +67,7 @@ def _table(
     printed = {name for row in plan.table.rows for name in row.published}
     measures = [
         (name, MEASURES[name])
-        for name in plan.table.measures  # without measures that have no results
+        for name in plan.table.measures  # leave out measures without any results
         if name in printed or any(values(reports, row, MEASURES[name]) for row in plan.table.rows)
     ]
     decodes = any("decode" in r for by_seed in reports.values() for r in by_seed.values())
@@ -136,7 +136,7 @@ def _decoding(by_seed: Mapping[int, Report]) -> str:
     """Describe the decoding settings of a row, which are the same for all of its seeds."""
     for report in by_seed.values():
         decode, steps = report["decode"], report["checkpoints"]
-        # `steps` lists the checkpoints of a run, or is one such list per model of an ensemble.
+        # Count the averaged checkpoints; for an ensemble, `steps` has one list of them per model.
         several = len(steps[0] if isinstance(steps[0], list) else steps)
         text = f"beam {decode['beam']}" if decode["beam"] > 1 else "greedy"
         return text + (f", mean of {several} checkpoints" if several > 1 else "")

@@ -31,7 +31,7 @@ from sweeping.launch import PR_SET_PDEATHSIG
 from training.devices import make_mesh
 from training.workdir import is_done
 
-Reports = dict[str, dict[int, Report]]  # by row name, then seed; an ensemble has seed 0
+Reports = dict[str, dict[int, Report]]  # reports by row name and seed; an ensemble has seed 0
 
 KILLED = "its process was killed, possibly because memory ran out: use fewer --workers"
 
@@ -73,7 +73,7 @@ def _score_all(
             if not signals:
                 yield _name(plan, row, seed), score_row(plan, row, seed)
         return
-    # Forking a process in which JAX has started threads can deadlock.
+    # Spawn the workers: forking a process in which JAX has started threads can deadlock.
     context = multiprocessing.get_context("spawn")
     shares = context.Queue()
     for share in machine_shares(workers):
@@ -86,9 +86,9 @@ def _score_all(
                 name = _name(plan, row, seed)
                 try:
                     yield name, future.result()
-                except BrokenProcessPool:  # a worker died; all remaining futures raise this
+                except BrokenProcessPool:  # one dead worker makes all remaining futures fail
                     yield name, KILLED
-            if signals:  # finish only the reports in progress
+            if signals:  # after a signal, cancel the reports that have not started
                 waiting = {future: key for future, key in waiting.items() if not future.cancel()}
 
 
@@ -97,7 +97,7 @@ def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
 
     On Linux, the worker process is killed when its parent dies.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):  # the parent process handles these signals
+    for number in (signal.SIGINT, signal.SIGTERM):  # only the parent handles signals
         signal.signal(number, signal.SIG_IGN)
     absl.logging.set_verbosity(absl.logging.FATAL)
     cores, environment = shares.get()
@@ -136,7 +136,7 @@ def score_row(plan: Plan, row: Row, seed: int) -> str:
         except (MemoryError, jax.errors.JaxRuntimeError) as error:
             return first_line(error)
         except OSError as error:
-            if not folder.exists():  # otherwise, another process has written the same report
+            if not folder.exists():  # otherwise, another process wrote the report in this folder
                 return first_line(error)
     return ""
 

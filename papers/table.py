@@ -17,7 +17,8 @@ class Row:
     arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # Values of config fields, by dotted name, that replace those of the config file.
     changes: Mapping[str, FieldValue] = dataclasses.field(default_factory=dict)
-    published: Mapping[str, float] = dataclasses.field(default_factory=dict)  # by measure name
+    # Values that the paper publishes, by the name of the measure.
+    published: Mapping[str, float] = dataclasses.field(default_factory=dict)
     config: str = ""  # name of a file in configs/; "": the config file of the table
     # Values of fields of config.decode. These values apply only to scoring, so rows that differ
     # only in `decode` share their training runs.
@@ -38,9 +39,9 @@ class Table:
     title: str
     source: str  # publication and corpus of the published results and claims, without a period
     config: str  # name of a file in configs/, without .py
-    measures: tuple[str, ...]  # names in papers/measures.py
+    measures: tuple[str, ...]  # names of measures in papers/measures.py
     rows: tuple[Row, ...]
-    data: tuple[str, ...]  # names in configs/datasets.py; the first is the default
+    data: tuple[str, ...]  # names of corpora in configs/datasets.py; the first is the default
     minutes: float  # training time of one run (default size and corpus) that is alone on `machine`
     sizes: tuple[str, ...] = ("small", "tiny", "paper")  # the first is the default; ("",): no sizes
     seeds: int = 3
@@ -49,7 +50,7 @@ class Table:
     same_data: bool = False  # whether the published results are for the corpus in `data`
     # Pairs of row names (worse, better) that the paper ranks without publishing both results.
     claims: tuple[tuple[str, str], ...] = ()
-    figures: tuple[str, ...] = ()  # names in papers/figures.py
+    figures: tuple[str, ...] = ()  # names of figures in papers/figures.py
 
     def __post_init__(self) -> None:
         """Check the table when it is defined, before any row is trained."""

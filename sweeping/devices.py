@@ -11,7 +11,7 @@ from typing import NamedTuple
 from errors import UserError
 
 ROOT = Path(__file__).parent.parent
-# Environment variable for the fraction of GPU memory that JAX allocates: current and former name.
+# Current and former name of the variable that sets the fraction of GPU memory for JAX.
 MEMORY = "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
 
@@ -52,8 +52,8 @@ def train_command(share: Share, flags: Sequence[str]) -> list[str]:
 
 def train_environment(share: Share) -> dict[str, str]:
     """Return the environment variables for `train_command`."""
-    # Workers report the last line of a traceback. A traceback that JAX has filtered ends with a
-    # note about the filtering instead of the error.
+    # Disable JAX's traceback filtering: workers report the last line of a traceback, which would
+    # be a note about the filtering instead of the error.
     return {**os.environ, "JAX_TRACEBACK_FILTERING": "off", **share.environment}
 
 

@@ -22,7 +22,7 @@ def main() -> None:
         if cores:
             os.sched_setaffinity(0, map(int, cores.split(",")))
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != int(parent):  # the parent died before prctl was called
+        if os.getppid() != int(parent):  # the parent died before prctl, so no signal will come
             sys.exit(128 + signal.SIGTERM)
     os.execv(sys.executable, [sys.executable, *command])
 

@@ -18,7 +18,7 @@ class Mutex:
 
     def __init__(self, url: URL, name: str):
         self._url, self._key = url, {"key": zlib.crc32(name.encode())}
-        # Threads of this process first wait here, so that only one thread opens a connection.
+        # Threads of this process wait for this lock, so that only one opens a connection.
         self._thread_lock = threading.Lock()
         # Without a connection pool, closing a connection after an error releases the advisory lock.
         self._engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)

@@ -143,7 +143,7 @@ def _slices(fields: list[Axis], scores: np.ndarray, metric: str, path: Path) -> 
         squeeze=False, layout="constrained",
     )  # fmt: skip
     for axis, axes in zip(fields, row[0], strict=True):
-        # Jitter keeps runs with equal values and scores apart.
+        # Jitter keeps runs with equal values and scores visible side by side.
         jitter = np.random.default_rng(0).uniform(-0.15, 0.15, len(scores)) if axis.ticks else 0
         axes.scatter(axis.coordinates + jitter, scores, **DOT)
         for tick in range(len(axis.ticks)):
@@ -166,7 +166,8 @@ def _parallel(
     figure, axes = plt.subplots(figsize=(1 + 1.6 * len(columns), 4), layout="constrained")
     colors = plt.get_cmap("viridis_r" if lower_is_better else "viridis")
     scale = Normalize(scores.min(), scores.max() if scores.max() > scores.min() else None)
-    offsets = np.linspace(-0.04, 0.04, len(scores))  # keep runs apart on categorical axes
+    # Small offsets keep the lines of runs with equal values apart on categorical axes.
+    offsets = np.linspace(-0.04, 0.04, len(scores))
     heights = np.stack([_height(axis) + offsets * bool(axis.ticks) for axis in columns], axis=1)
     order = np.argsort(scores)
     for run in order[::-1] if lower_is_better else order:

@@ -160,7 +160,7 @@ class Base(NamedTuple):
             config.update_from_flattened_dict(fields)
             check(config)
         except (UserError, KeyError, AttributeError, TypeError, ValueError) as error:
-            text = error.args[0] if error.args else error  # str(KeyError) adds quotes
+            text = error.args[0] if error.args else error  # str() of a KeyError adds quotes
             message = inspect.cleandoc(str(text)).replace("\n", " ")
             raise UserError(
                 f"the config of the point {label(point)} is invalid: {message}"

@@ -251,7 +251,7 @@ class Study:
         """Record the result of a trial; if `_staged` is True, queue further seeds of its point."""
         with self._mutex.held():
             if self._storage.get_trial(trial._trial_id).state != TrialState.RUNNING:
-                return  # this worker's heartbeat was late, and another worker has taken the trial
+                return  # another worker has the trial, because this worker's heartbeat was late
             for name, value in facts.items():
                 trial.set_user_attr(name, value)
             attributes = trial.user_attrs

@@ -117,7 +117,7 @@ class TrialProcess:
         self.folder, self.study = folder, study
         self.error = ""
         self.lines: list[dict[str, Any]] = []  # parsed lines of log.jsonl
-        # Modification time and size of log.jsonl when it was last read.
+        # Modification time and size of log.jsonl at the last reading, to skip an unchanged file.
         self._read: tuple[int, int] | None = None
         self._began = time.monotonic() - before
         with (folder / "output.txt").open("ab") as output:
@@ -156,7 +156,7 @@ class TrialProcess:
                 if math.isfinite(score):
                     pruned = self.study.should_prune(trial, score, reported) or pruned
             if (pruned or event.is_set()) and not stopped:
-                self.process.terminate()  # only once: a second signal would prevent the checkpoint
+                self.process.terminate()  # one signal only: a second would prevent the checkpoint
                 stopped = True
             time.sleep(POLL)
         self.read()
@@ -202,7 +202,7 @@ class TrialProcess:
         self._read = now.st_mtime_ns, now.st_size
         self.lines = []
         for line in path.read_bytes().split(b"\n"):
-            with contextlib.suppress(ValueError):  # train.py may still be writing the last line
+            with contextlib.suppress(ValueError):  # skip a line that train.py is still writing
                 self.lines.append(json.loads(line))
 
     @property

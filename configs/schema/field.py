@@ -22,10 +22,10 @@ class Field:
     default: Value
     help: str
     choices: tuple[str, ...] = ()
-    least: float | None = None  # inclusive lower bound
-    above: float | None = None  # exclusive lower bound
-    most: float | None = None  # inclusive upper bound
-    below: float | None = None  # exclusive upper bound
+    least: float | None = None  # inclusive lower bound of the value
+    above: float | None = None  # exclusive lower bound of the value
+    most: float | None = None  # inclusive upper bound of the value
+    below: float | None = None  # exclusive upper bound of the value
 
     def allowed(self) -> str:
         """Describe the allowed values; return "" if all values of the type are allowed."""
@@ -84,7 +84,7 @@ class TaskSchema:
     evaluation: str  # name of the module with the functions make_evaluate and report
     data: Fields
     train: Fields
-    sections: Fields = dataclasses.field(default_factory=dict)  # such as config.decode
+    sections: Fields = dataclasses.field(default_factory=dict)  # extra sections, e.g. config.decode
     rules: Rules = no_rules
 
 

@@ -5,7 +5,7 @@ import dataclasses
 from papers.table import Row, Table
 
 _MEASURES = ("tokenized_bleu", "bleu", "perplexity", "aer")
-# A bidirectional encoder that is as wide as the unidirectional encoder of size=small.
+# 256 features per direction make the encoder as wide as the unidirectional one of size=small.
 BIDIRECTIONAL = {"model.encoder.bidirectional": True, "model.encoder.features": 256}
 _TO_GERMAN = ("multi30k_en_de", "multi30k_de_en", "wmt14_en_de", "dates")
 _TO_ENGLISH = ("multi30k_de_en", "multi30k_en_de", "dates")
