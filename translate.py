@@ -167,7 +167,10 @@ def _score_all(translator: "Translator", params: list) -> None:
         with Path(_SCORE.value).open("rb") as file:
             targets = [line for block in _blocks(file, strict=True) for line in block]
     except OSError as error:
-        raise UserError(f"cannot read {_SCORE.value}: {error.strerror}") from None
+        raise UserError(
+            f"cannot read --score={_SCORE.value} ({error.strerror}): name a file with one "
+            "translation per line"
+        ) from None
     if len(sources) != len(targets):
         raise UserError(
             f"the input has {len(sources):,} lines, but {_SCORE.value} has {len(targets):,}: "

@@ -15,8 +15,8 @@ Arguments (the first value is the default):
 
 --config.model.hops sets the number r of attention hops (rows of the attention matrix A), and
 --config.train.penalty sets the weight of the penalty ‖AAᵀ − I‖². No size uses pretrained word
-vectors. `paper` has the paper's r = 30 and d_a = 350; the rest of this recipe is from memory of the
-paper. The paper reports an accuracy of 64.21 % on Yelp, and 61.99 % for a BiLSTM with max pooling.
+vectors. `paper` has the paper's r = 30 and d_a = 350; the rest of this recipe is quoted from
+memory. The paper reports an accuracy of 64.21 % on Yelp, and 61.99 % for a BiLSTM with max pooling.
 
 Result pages in docs/results: lin2017.hops, lin2017.hops.sst5, yang2016.flat.
 """

@@ -233,7 +233,7 @@ class TrialProcess:
         return facts
 
     def progress(self) -> tuple[str, ...]:
-        """Return point, seed, training step, last score, throughput and seconds as strings."""
+        """Return point, seed, training step, last score, units per second and duration as text."""
         speeds = [line["count_per_second"] for line in self.lines if line["kind"] == "train"]
         point, seed = self.folder.parts[-2:]
         return (

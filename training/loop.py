@@ -188,7 +188,7 @@ class Trainer:
     state: TrainState
     progress: Progress
     reported: float = 0.0  # time.monotonic() of the last throughput measurement
-    training_loss: float = math.nan  # mean training loss of the last report
+    training_loss: float = math.nan  # mean training loss over the last logging interval
     next_check: int = 0  # first training step at which train.max_skipped can be reached
 
     def compile(self, step: Any, loss: Any, batches: BatchSource) -> tuple[CompiledStep, Sums]:
