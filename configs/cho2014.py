@@ -13,9 +13,9 @@ Arguments (the first value is the default):
 This paper introduced the GRU. The model has no attention: the decoder reads the final encoder state
 c at every time step, its initial state is tanh(V c), and its output layer is a maxout over the
 state, the previous token and c. `paper` has 1000 units, a maxout of 500, a vocabulary of 15,000
-words, Adadelta (ρ = 0.95, ε = 1e-6) and batches of 64 sentences, quoted from memory and not
-checked against the paper. The paper reports 33.87 BLEU on English–French for Moses rescored by the network (33.30 for
-Moses alone), and no score for the network as a translator.
+words, Adadelta (ρ = 0.95, ε = 1e-6) and batches of 64 sentences, quoted from memory and not checked
+against the paper. The paper reports 33.87 BLEU on English–French for Moses rescored by the network
+(33.30 for Moses alone), and no score for the network as a translator.
 
 Result pages in docs/results: bahdanau2015.table1, multi30k.english.
 """
