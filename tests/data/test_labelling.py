@@ -156,7 +156,7 @@ def test_error_for_invalid_piano_rolls(tmp_path):
         UserError, match=r"'nodata': .*data\.splits .*traindata, validdata, testdata"
     ):
         LabellingCorpus(data).prepare()
-    with pytest.raises(UserError, match=r"rolls\.mat, traindata 0: .*0 or 1"):
+    with pytest.raises(UserError, match=r"rolls\.mat, traindata 0: .*0 \(silent\) or 1"):
         LabellingCorpus(rolls(tmp_path, np.full((5, 88), 2, np.uint8))).prepare()
     (tmp_path / "rolls.mat").write_bytes(b"not a MATLAB file")
     with pytest.raises(UserError, match=r"rolls\.mat is not a MATLAB file"):

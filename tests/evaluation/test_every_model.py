@@ -27,6 +27,8 @@ CONFIGS = {
     "transformer": "vaswani2017",
 }
 WITHOUT_ATTENTION = ("cho", "sutskever")
+# These models share their code with the others; a run of each takes about 15 s on two cores.
+SLOW = ("local_m", "split keys", "sutskever")
 
 
 def make(name, cache):
@@ -59,7 +61,10 @@ def record_results(monkeypatch, name):
     return results
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CONFIGS],
+)
 def test_a_run_from_training_to_report(name, cache, tmp_path, monkeypatch):
     task, alone = make(name, cache), make_mesh(jax.devices()[:1])
     evaluate = translation.make_evaluate(task, alone)
