@@ -9,7 +9,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from data.vocabulary import PAD
-from models.output import logits
+from models.output import token_scores
 from tasks.task import Params
 from tasks.translation import shift_right
 
@@ -21,8 +21,8 @@ def log_probability(
 
     def forward(model: Any) -> Float[Array, "b t v"]:
         memory = model.encode(source, source != PAD)
-        features, _ = model.decode(memory, shift_right(target))
-        return logits(features, model.output_kernel())
+        features, weights = model.decode(memory, shift_right(target), attention=True)
+        return token_scores(features, weights, model.output_kernel())
 
     log_p = jax.nn.log_softmax(nn.apply(forward, model)({"params": params}).astype(jnp.float32))
     return jnp.take_along_axis(log_p, target[..., None], axis=-1)[..., 0]

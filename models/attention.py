@@ -5,7 +5,7 @@ with source positions. An alignment selects source positions and normalizes thei
 The config can combine any score with any alignment.
 """
 
-import dataclasses
+import os
 from typing import Any
 
 import flax.linen as nn
@@ -45,8 +45,6 @@ class Source:
     keys: Float[Array, "b s d"]
     values: Float[Array, "b s k"]
     mask: Bool[Array, "b s"]
-    # Hard attention in training uses the expected context, not a sample, for the marked sentences.
-    use_expectation: Bool[Array, " b"] | None = None
 
 
 class Alignment(nn.Module):
@@ -77,7 +75,7 @@ class Alignment(nn.Module):
         source: Source,
         target_positions: Int[Array, "b t"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "b t k"], Float[Array, "b t s"]]:
+    ) -> tuple[Float[Array, "b t *n k"], Float[Array, "b t s"]]:
         """Return context vectors and attention weights for the given target positions."""
         raise NotImplementedError
 
@@ -152,6 +150,9 @@ class Local(Alignment):
         inside = (jnp.abs(distance) <= self.D) & (positions >= 0) & (positions < length)
         keys, values = _gather(source.keys, positions), _gather(source.values, positions)
         weights = masked_softmax(self.score(query, keys, positions), inside)
+        if isinstance(self, LocalPredictive) and not deterministic:
+            centroid = jax.lax.stop_gradient((weights * positions).sum(-1))
+            self.sow("reinforce", "center", ((p[..., 0] - centroid) / self.D) ** 2)
         weights = self.reweight(weights, distance)
         context = jnp.einsum("btw,btwk->btk", weights.astype(values.dtype), values)
         return context, _scatter(weights, positions, source.mask.shape[1])
@@ -228,21 +229,11 @@ class LocalPredictive(Local):
 class Hard(Global):
     """Hard attention (Xu 2015 §4.1): the context is the value of a single source position.
 
-    In training the position s_t is sampled from the attention weights α_t of global attention;
-    otherwise it is their argmax.
-    For a random half of the training sentences, the context is the expectation Σ_s α_t(s) h̄_s
-    instead. Training sows two values per target position in the collection "reinforce": the entropy
-    of α_t, and log α_t(s_t), which is 0 in sentences that use the expectation.
+    This position is the argmax of the attention weights α_t of global attention. In training, there
+    are two contexts per target position: the value of a position s_t that is sampled from α_t, and
+    the expectation Σ_s α_t(s) h̄_s, the context of soft attention. Training also sows two values per
+    target position in the collection "reinforce": log α_t(s_t) and the entropy of α_t.
     """
-
-    def source(
-        self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
-    ) -> Source:
-        source = super().source(states, mask, deterministic)
-        if deterministic:
-            return source
-        half = jax.random.bernoulli(self.make_rng("sample"), 0.5, mask.shape[:1])
-        return dataclasses.replace(source, use_expectation=half)
 
     def __call__(
         self,
@@ -250,22 +241,41 @@ class Hard(Global):
         source: Source,
         target_positions: Int[Array, "b t"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "b t k"], Float[Array, "b t s"]]:
+    ) -> tuple[Float[Array, "b t *n k"], Float[Array, "b t s"]]:
         alpha = self.weights(query, source)
-        log_alpha = jnp.log(jnp.maximum(alpha, 1e-30))
         if deterministic:
-            weights = jax.nn.one_hot(alpha.argmax(axis=-1), alpha.shape[-1])
-        else:
-            sampled = jax.random.categorical(self.make_rng("sample"), log_alpha)
-            weights = jax.nn.one_hot(sampled, alpha.shape[-1])
-            assert source.use_expectation is not None
-            expected = source.use_expectation[:, None, None]
-            log_p = jnp.where(expected[..., 0], 0, (weights * log_alpha).sum(axis=-1))
-            entropy = -(alpha * log_alpha).sum(axis=-1)
-            self.sow("reinforce", "log_p", log_p)
-            self.sow("reinforce", "entropy", entropy)
-            weights = jnp.where(expected, alpha, weights)
-        return _context(weights, source.values), alpha
+            largest = jax.nn.one_hot(alpha.argmax(axis=-1), alpha.shape[-1])
+            return _context(largest, source.values), alpha
+        log_alpha = jnp.log(jnp.maximum(alpha, 1e-30))
+        sampled = jax.random.categorical(self.make_rng("sample"), log_alpha)
+        choice = jax.nn.one_hot(sampled, alpha.shape[-1])
+        self.sow("reinforce", "log_p", (choice * log_alpha).sum(axis=-1))
+        self.sow("reinforce", "entropy", -(alpha * log_alpha).sum(axis=-1))
+        both = jnp.stack([choice, alpha], axis=2).astype(source.values.dtype)
+        contexts = jnp.einsum("btns,bsk->btnk", both, source.values)
+        if os.environ.get("RB"):
+            values = source.values[:, None]
+            contexts = jnp.concatenate([contexts, jnp.broadcast_to(values, (*contexts.shape[:2], *values.shape[2:]))], axis=2)
+        return contexts, alpha
+
+
+class Marginal(Global):
+    """Latent alignment with the exact marginal likelihood (Deng 2018).
+
+    There is one context per source position s, its value h̄_s. The output distribution is their
+    mixture Σ_s α_t(s) p(y_t | h̄_s), where α_t are the attention weights of global attention.
+    """
+
+    def __call__(
+        self,
+        query: Float[Array, "b t h"],
+        source: Source,
+        target_positions: Int[Array, "b t"],
+        deterministic: bool = True,
+    ) -> tuple[Float[Array, "b t s k"], Float[Array, "b t s"]]:
+        weights = self.weights(query, source)
+        values = source.values[:, None]
+        return jnp.broadcast_to(values, (*weights.shape, values.shape[-1])), weights
 
 
 ALIGNMENTS: dict[str, type[Alignment]] = {
@@ -273,6 +283,7 @@ ALIGNMENTS: dict[str, type[Alignment]] = {
     "local_m": LocalMonotonic,
     "local_p": LocalPredictive,
     "hard": Hard,
+    "marginal": Marginal,
 }
 
 

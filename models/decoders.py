@@ -8,6 +8,7 @@ import dataclasses
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
@@ -87,7 +88,7 @@ class PlainDecoder(nn.Module):
         state: RecurrentState,
         tokens: Int[Array, " r"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "r f"], RecurrentState, Float[Array, "r s"] | None]:
+    ) -> tuple[Float[Array, "r *n f"], RecurrentState, Float[Array, "r s"] | None]:
         """Read one token per hypothesis.
 
         Return the features that predict the next tokens, the new state and the attention weights.
@@ -99,7 +100,7 @@ class PlainDecoder(nn.Module):
 
     def decode(
         self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b t f"], Float[Array, "b t s"] | None]:
+    ) -> tuple[Float[Array, "b t *n f"], Float[Array, "b t s"] | None]:
         """Read whole target sentences; return the features and attention weights of all positions.
 
         The features at a position predict the next token.
@@ -139,7 +140,7 @@ class ChoDecoder(PlainDecoder):
         state: RecurrentState,
         tokens: Int[Array, " r"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "r f"], RecurrentState, None]:
+    ) -> tuple[Float[Array, "r *n f"], RecurrentState, None]:
         y = self.embed(tokens)
         c = jnp.repeat(memory.summary, len(y) // len(memory.summary), axis=0)
         x = jnp.concatenate([y, c], axis=-1)
@@ -148,7 +149,7 @@ class ChoDecoder(PlainDecoder):
 
     def decode(
         self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b t f"], None]:
+    ) -> tuple[Float[Array, "b t *n f"], None]:
         y = self.embed(tokens)
         c = jnp.broadcast_to(memory.summary[:, None], (*y.shape[:2], memory.summary.shape[-1]))
         h = self.run(memory, jnp.concatenate([y, c], axis=-1), deterministic)
@@ -185,7 +186,7 @@ class BahdanauDecoder(PlainDecoder):
         state: RecurrentState,
         tokens: Int[Array, " r"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "r f"], RecurrentState, Float[Array, "r s"]]:
+    ) -> tuple[Float[Array, "r *n f"], RecurrentState, Float[Array, "r s"]]:
         y = self.embed(tokens)
         state, (h, c, weights) = self.advance(memory, state, y, deterministic)
         return self.readout(h, y, c), state, weights
@@ -197,25 +198,50 @@ class BahdanauDecoder(PlainDecoder):
         y: Float[Array, "r e"],
         deterministic: bool,
     ) -> tuple[
-        RecurrentState, tuple[Float[Array, "r h"], Float[Array, "r k"], Float[Array, "r s"]]
+        RecurrentState, tuple[Float[Array, "r *n h"], Float[Array, "r *n k"], Float[Array, "r s"]]
     ]:
         """Compute one time step without the maxout layer; return the state and (s_i, c_i, α_i)."""
         query = state.carries[-1][-1]
         context, weights = self.attention(
             memory.by_sentence(query), memory.source, memory.by_sentence(state.t), deterministic
         )
-        c, weights = (x.reshape(len(y), -1) for x in (context, weights))
-        h, carries = self.stack.step(state.carries, y, c, deterministic)
+        c, weights = (x.reshape(len(y), *x.shape[2:]) for x in (context, weights))
+        if c.ndim == 2:
+            h, carries = self.stack.step(state.carries, y, c, deterministic)
+        else:
+            h, carries = self.step_with_each(state.carries, y, c, deterministic)
         return RecurrentState(carries, state.t + 1), (h, c, weights)
+
+    def step_with_each(
+        self,
+        carries: tuple[Carry, ...],
+        y: Float[Array, "r e"],
+        contexts: Float[Array, "r n k"],
+        deterministic: bool,
+    ) -> tuple[Float[Array, "r n h"], tuple[Carry, ...]]:
+        """Compute one step of the stack per context, with the same dropout masks for all contexts.
+
+        Return the outputs of all steps, and the carries of the step with the first context.
+        """
+
+        def step(stack: Stack, c: Float[Array, "r k"]) -> tuple[Array, tuple[Carry, ...]]:
+            return stack.step(carries, y, c, deterministic)
+
+        rngs = {"params": False, "dropout": False}
+        mapped = nn.vmap(step, {"params": None}, split_rngs=rngs, in_axes=1, out_axes=1)
+        h, all_carries = mapped(self.stack, contexts)
+        return h, jax.tree.map(lambda x: x[:, 0], all_carries)
 
     def decode(
         self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b t f"], Float[Array, "b t s"]]:
+    ) -> tuple[Float[Array, "b t *n f"], Float[Array, "b t s"]]:
         def step(decoder: Any, state: RecurrentState, y: Array) -> tuple[RecurrentState, Any]:
             return decoder.advance(memory, state, y, deterministic)
 
         y = self.embed(tokens)
         _, (h, c, weights) = scan_module(step, self, self.start(memory), y)
+        if c.ndim == 4:
+            y = jnp.broadcast_to(y[:, :, None], (*c.shape[:3], y.shape[-1]))
         # The maxout layer is applied after the scan: one matrix product for all positions is faster
         # than one per time step.
         return self.readout(h, y, c), weights
@@ -265,9 +291,11 @@ class LuongDecoder(PlainDecoder):
         h: Float[Array, "b t h"],
         target_positions: Int[Array, "b t"],
         deterministic: bool,
-    ) -> tuple[Float[Array, "b t h"], Float[Array, "b t s"]]:
+    ) -> tuple[Float[Array, "b t *n h"], Float[Array, "b t s"]]:
         """Return the attentional states h̃_t and the attention weights."""
         context, weights = self.attention(h, memory.source, target_positions, deterministic)
+        if context.ndim == 4:
+            h = jnp.broadcast_to(h[:, :, None], (*context.shape[:3], h.shape[-1]))
         return jnp.tanh(self.W_c(jnp.concatenate([context, h], axis=-1))), weights
 
     def step(
@@ -276,7 +304,7 @@ class LuongDecoder(PlainDecoder):
         state: RecurrentState,
         tokens: Int[Array, " r"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "r f"], RecurrentState, Float[Array, "r s"]]:
+    ) -> tuple[Float[Array, "r *n f"], RecurrentState, Float[Array, "r s"]]:
         state, (features, weights) = self.advance(memory, state, self.embed(tokens), deterministic)
         return features, state, weights
 
@@ -286,19 +314,20 @@ class LuongDecoder(PlainDecoder):
         state: RecurrentState,
         x: Float[Array, "r e"],
         deterministic: bool,
-    ) -> tuple[RecurrentState, tuple[Float[Array, "r h"], Float[Array, "r s"]]]:
+    ) -> tuple[RecurrentState, tuple[Float[Array, "r *n h"], Float[Array, "r s"]]]:
         """Compute one time step from embedded tokens; return the new state and (h̃_t, a_t)."""
         h, carries = self.stack.step(state.carries, x, state.feed, deterministic)
         by_sentence = self.attend(
             memory, memory.by_sentence(h), memory.by_sentence(state.t), deterministic
         )
-        attentional, weights = (x.reshape(len(h), -1) for x in by_sentence)
-        feed = attentional if self.input_feeding else None
+        attentional, weights = (x.reshape(len(h), *x.shape[2:]) for x in by_sentence)
+        feed = attentional if attentional.ndim == 2 else attentional[:, 0]
+        feed = feed if self.input_feeding else None
         return RecurrentState(carries, state.t + 1, feed), (attentional, weights)
 
     def decode(
         self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b t f"], Float[Array, "b t s"]]:
+    ) -> tuple[Float[Array, "b t *n f"], Float[Array, "b t s"]]:
         if not self.input_feeding:
             positions = jnp.broadcast_to(jnp.arange(tokens.shape[1])[None], tokens.shape)
             h = self.run(memory, self.embed(tokens), deterministic)

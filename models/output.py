@@ -1,6 +1,7 @@
 """The output layer, separate from the models so that losses can compute logits in chunks."""
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.nn.initializers import Initializer
@@ -22,3 +23,14 @@ def logits(features: Float[Array, "*b d"], kernel: Float[Array, "d v"]) -> Float
     """Multiply features by the output matrix in float32; bfloat16 could make logits equal."""
     kernel = kernel.astype(features.dtype)
     return jnp.einsum("...d,dv->...v", features, kernel, preferred_element_type=jnp.float32)
+
+
+def token_scores(
+    features: Float[Array, "*bn d"], weights: Float[Array, "*b s"] | None, kernel: Float[Array, "d v"]
+) -> Float[Array, "*b2 v"]:
+    """Return logits, or, if the features have an axis of contexts, the log p of their mixture."""
+    scores = logits(features, kernel)
+    if weights is None or features.ndim == weights.ndim:
+        return scores
+    log_weights = jnp.log(jnp.maximum(weights, 1e-30))[..., None]
+    return jax.nn.logsumexp(jax.nn.log_softmax(scores) + log_weights, axis=-2)

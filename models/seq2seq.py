@@ -12,7 +12,7 @@ from models.decoders import DECODERS, PlainDecoder, RecurrentState
 from models.embedding import Embed
 from models.encoders import RecurrentEncoder, RecurrentMemory
 from models.initializers import make_initializers
-from models.output import Output, logits
+from models.output import Output, token_scores
 from models.recurrent import Stack
 
 
@@ -42,14 +42,17 @@ class Seq2Seq(nn.Module):
         tokens: Int[Array, "b t"],
         deterministic: bool = True,
         attention: bool = False,
-    ) -> tuple[Float[Array, "b t h"], Float[Array, "b t s"] | None]:
+    ) -> tuple[Float[Array, "b t *n h"], Float[Array, "b t s"] | None]:
         """Run the decoder on whole target sentences (teacher forcing).
 
         Return the decoder features at every position, which predict the next token, and the
         attention weights if `attention` is set.
         """
         features, weights = self.decoder.decode(memory, tokens, deterministic)
-        features = self.drop(features, deterministic=deterministic)
+        if features.ndim == 3:
+            features = self.drop(features, deterministic=deterministic)
+        else:  # all contexts of a position have the same dropout mask
+            features *= self.drop(jnp.ones_like(features[:, :, :1]), deterministic=deterministic)
         return features, weights if attention else None
 
     def start(self, memory: RecurrentMemory, length: int, hypotheses: int = 1) -> RecurrentState:
@@ -69,7 +72,8 @@ class Seq2Seq(nn.Module):
     ) -> tuple[Float[Array, "r v"], RecurrentState, Float[Array, "r s"] | None]:
         """Read one token per hypothesis; return logits, the new state and attention weights."""
         features, state, weights = self.decoder.step(memory, state, tokens)
-        return logits(features, self.output.kernel), state, weights if attention else None
+        scores = token_scores(features, weights, self.output.kernel)
+        return scores, state, weights if attention else None
 
     def output_kernel(self) -> Float[Array, "h v"]:
         """Return the kernel of the output projection, with one column per target token."""
@@ -79,7 +83,9 @@ class Seq2Seq(nn.Module):
         self, source: Int[Array, "b s"], mask: Bool[Array, "b s"], tokens: Int[Array, "b t"]
     ) -> Float[Array, "b t v"]:
         """Return logits under teacher forcing; used to initialize all parameters."""
-        return logits(self.decode(self.encode(source, mask), tokens)[0], self.output.kernel)
+        memory = self.encode(source, mask)
+        features, weights = self.decode(memory, tokens, attention=True)
+        return token_scores(features, weights, self.output.kernel)
 
 
 def make_seq2seq(

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from configs.base import Config
 from data.vocabulary import PAD
-from models.output import logits
+from models.output import logits, token_scores
 
 # Largest number of logits that a device keeps in memory at a time: half a GiB in float32.
 MAX_LOGITS = 2**27
@@ -152,6 +152,53 @@ def _logits_gradient(
     return jnp.where((target != PAD)[..., None], jax.nn.softmax(scores) - reference, 0)
 
 
+def mixture_cross_entropy(
+    features: Float[Array, "b t n d"],
+    weights: Float[Array, "b t n"],
+    kernel: Float[Array, "d v"],
+    target: Int[Array, "b t"],
+    smoothing: float,
+) -> dict[str, Float[Array, ""]]:
+    """Return the sums of `cross_entropy` for the mixture Σ_n weights_n p(y | features_n).
+
+    The logits of one target position at a time are in memory, and the backward pass computes them
+    again.
+    """
+
+    @jax.checkpoint
+    def position(slices: tuple[Array, Array, Array]) -> dict[str, Array]:
+        features, weights, target = slices
+        return class_values(token_scores(features, weights, kernel), target, smoothing)
+
+    by_position = [jnp.moveaxis(x, 1, 0) for x in (features, weights, target)]
+    values = {name: x.T for name, x in jax.lax.map(position, tuple(by_position)).items()}
+    real = target != PAD
+    return summed(values, real) | {"examples": jnp.sum(real.any(axis=1), dtype=jnp.float32)}
+
+
+def posterior_weights(features, weights, kernel, target):
+    def position(slices):
+        features, weights, target = slices
+        scores = jax.nn.log_softmax(logits(features, kernel))
+        log_p = jnp.take_along_axis(scores, target[:, None, None], axis=-1)[..., 0]
+        return jax.nn.softmax(log_p + jnp.log(jnp.maximum(weights, 1e-30)), axis=-1)
+
+    by_position = [jnp.moveaxis(x, 1, 0) for x in (features, weights, target)]
+    return jnp.moveaxis(jax.lax.map(position, tuple(by_position)), 0, 1)
+
+
+def expected_nll(features, weights, kernel, target):
+    @jax.checkpoint
+    def position(slices):
+        features, weights, target = slices
+        scores = jax.nn.log_softmax(logits(features, kernel))
+        log_p = jnp.take_along_axis(scores, target[:, None, None], axis=-1)[..., 0]
+        return -jnp.sum(weights * log_p, axis=-1)
+
+    by_position = [jnp.moveaxis(x, 1, 0) for x in (features, weights, target)]
+    return jax.lax.map(position, tuple(by_position)).T
+
+
 def doubly_stochastic(
     attention: Float[Array, "b t s"], target: Int[Array, "b t"], source_mask: Bool[Array, "b s"]
 ) -> Float[Array, ""]:
@@ -177,7 +224,7 @@ def penalty(hops: Float[Array, "b r t"]) -> Float[Array, " b"]:
 
 def reinforce(
     nll: Float[Array, "b t"],
-    baseline: Float[Array, ""],
+    baseline: Float[Array, "b t"],
     target: Int[Array, "b t"],
     settings: Config,
     log_p: Float[Array, "b t"],
@@ -185,12 +232,9 @@ def reinforce(
 ) -> Float[Array, ""]:
     """Return a loss whose gradient is the REINFORCE estimate with entropy bonus (Xu 2015 eq. 11).
 
-    The advantage of a time step is log p of its target token plus `baseline`, the moving average of
-    −log p. The reward of a sampled source position is the sum of the advantages of its time step
-    and all later time steps.
+    The reward of a sampled source position is log p of the target token at its time step, minus
+    log p of this token under soft attention in the same decoder state (−`baseline`).
     """
-    real = target != PAD
-    advantage = jnp.where(real, baseline - nll, 0)
-    reward = jnp.cumsum(advantage[:, ::-1], axis=1)[:, ::-1]
-    objective = jax.lax.stop_gradient(reward) * log_p
-    return -jnp.sum(settings.weight * objective + settings.entropy * entropy, where=real)
+    reward = jax.lax.stop_gradient(baseline - nll)
+    objective = settings.weight * reward * log_p + settings.entropy * entropy
+    return -jnp.sum(objective, where=target != PAD)

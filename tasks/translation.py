@@ -15,7 +15,7 @@ from data.pair import Pair
 from data.tokenizers import make_tokenizer
 from data.translation import TranslationCorpus
 from data.vocabulary import BOS, PAD, Vocabulary
-from tasks.losses import cross_entropy, doubly_stochastic, reinforce
+from tasks.losses import cross_entropy, doubly_stochastic, expected_nll, mixture_cross_entropy, posterior_weights, reinforce
 from tasks.registry import make_model
 from tasks.task import Params, Task
 
@@ -80,24 +80,44 @@ class Translation(Task):
         # can be compared.
         smoothing = 0.0 if deterministic else settings.label_smoothing
         penalized = settings.doubly_stochastic > 0 and not deterministic
+        align = self.config.model.attention.align if "attention" in self.config.model else ""
 
         def forward(model: Any) -> tuple[Array, Array, Array | None]:
             memory = model.encode(batch["source"], mask, deterministic)
             features, attention = model.decode(
-                memory, shift_right(target), deterministic, penalized
+                memory, shift_right(target), deterministic, penalized or align in ("hard", "marginal")
             )
             return features, model.output_kernel(), attention
 
         apply = nn.apply(forward, self.model, mutable=["reinforce"])
         (features, kernel, attention), sown = apply({"params": params}, rngs=rngs)
+        if align == "marginal":
+            return mixture_cross_entropy(features, attention, kernel, target, smoothing)
+        if align == "hard" and not deterministic:
+            terms = _sown(sown["reinforce"], target.shape)
+            r = settings.reinforce
+            nll, sums = cross_entropy(features[:, :, 0], kernel, target, smoothing)
+            baseline, soft = cross_entropy(features[:, :, 1], kernel, target, smoothing)
+            term = reinforce(nll, baseline, target, r, **terms)
+            import os
+            if os.environ.get("RB"):
+                exact = jnp.sum(expected_nll(features[:, :, 2:], attention, kernel, target), where=target != PAD)
+                ent = -r.entropy * jnp.sum(terms["entropy"], where=target != PAD)
+                sums["loss"] = (exact + r.expected * soft["loss"]) / 2 + ent
+            else:
+                sums["loss"] = (sums["loss"] + r.expected * soft["loss"] + term) / 2
+            sums["surrogate"] = term
+            sums["entropy"] = terms["entropy"].sum(where=target != PAD)
+            sums["nll_expected"] = soft["nll"]
+            return sums
         nll, sums = cross_entropy(features, kernel, target, smoothing)
-        if attention is not None:
+        if "reinforce" in sown and settings.reinforce.center:
+            center = _sown(sown["reinforce"], target.shape)["center"]
+            sums["center"] = center.sum(where=target != PAD)
+            sums["loss"] += settings.reinforce.center * sums["center"]
+        if penalized:
             penalty = doubly_stochastic(attention, target, mask)
             sums["loss"] += settings.doubly_stochastic * penalty
-        if sown:
-            baseline = jnp.zeros(()) if averages is None else averages["nll"]
-            terms = _sown(sown["reinforce"], target.shape)
-            sums["loss"] += reinforce(nll, baseline, target, settings.reinforce, **terms)
         return sums
 
     def attentions(
@@ -109,15 +129,21 @@ class Translation(Task):
         layers and heads have the additional entries "layer 0", "layer 0 head 0" and so on.
         """
 
-        def forward(model: Any) -> Array | None:
+        def forward(model: Any) -> Any:
             memory = model.encode(source, source != PAD)
-            return model.decode(memory, shift_right(target), attention=True)[1]
+            features, weights = model.decode(memory, shift_right(target), attention=True)
+            posterior = None
+            if features.ndim == 4:
+                posterior = posterior_weights(features, weights, model.output_kernel(), target)
+            return weights, posterior
 
         apply = nn.apply(forward, self.model, mutable=["attention"])
-        weights, sown = apply({"params": params})
+        (weights, posterior), sown = apply({"params": params})
         if weights is None:
             return {}
         named = {"attention": weights}
+        if posterior is not None:
+            named["posterior"] = posterior
         if sown:
             by_layer = self.model.source_attention(sown["attention"])
             for layer in range(by_layer.shape[1]):

@@ -25,7 +25,7 @@ _ATTENTION: Fields = {
         "Alignment: attend to all source positions (global), to a window around source position t "
         "at time step t (local_m), to a window around a predicted position (local_p), or to one "
         "sampled position (hard); none: no attention.",
-        ("none", "global", "local_m", "local_p", "hard"),
+        ("none", "global", "local_m", "local_p", "hard", "marginal"),
     ),
     "score": Field(
         "general",

@@ -72,6 +72,8 @@ _TRAIN: Fields = {
     ),
     "reinforce": {
         "weight": Field(1.0, "For hard attention: weight of the REINFORCE term.", least=0),
+        "expected": Field(1.0, "weight of soft", least=0),
+        "center": Field(0.0, "weight of the center loss", least=0),
         "entropy": Field(0.002, "For hard attention: weight of the entropy bonus.", least=0),
     },
 }
