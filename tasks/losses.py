@@ -17,6 +17,8 @@ from models.output import logits
 
 # Largest number of logits that a device keeps in memory at a time: half a GiB in float32.
 MAX_LOGITS = 2**27
+# Smallest attention weight whose logarithm is computed.
+MIN_WEIGHT = 1e-10
 
 
 def class_values(
@@ -163,6 +165,33 @@ def doubly_stochastic(
     coverage = jnp.sum(attention, axis=1, where=(target != PAD)[..., None])
     real = source_mask & (target != PAD).any(axis=1, keepdims=True)
     return jnp.sum((1 - coverage) ** 2, where=real)
+
+
+def guided_alignment(
+    attention: Float[Array, "b t s"],
+    links: Int[Array, "b n 2"],
+    target: Int[Array, "b t"],
+    source_mask: Bool[Array, "b s"],
+    unlinked: str,
+) -> Float[Array, ""]:
+    """Return the cross-entropy −Σ_ts a_ts log α_ts between links and attention (Chen 2016).
+
+    `links` are rows (target token, source token), counted from 1 and padded with zeros. If target
+    token t is linked to n source tokens s, a_ts is 1/n for these s and 0 for others. If `unlinked`
+    is "end", target tokens without links are linked to </s>, the last source token, in sentences
+    with at least one link; if it is "ignore", they have no loss.
+    """
+    rows = jnp.arange(len(target))[:, None]
+    # Padding becomes a link between the tokens 0, which do not exist.
+    linked = jnp.zeros((len(target), target.shape[1] + 1, source_mask.shape[1] + 1))
+    linked = linked.at[rows, links[..., 0], links[..., 1]].set(1)[:, 1:, 1:]
+    if unlinked == "end":
+        end = jax.nn.one_hot(source_mask.sum(axis=1) - 1, source_mask.shape[1])[:, None]
+        none = (target != PAD) & linked.any(axis=(1, 2))[:, None] & ~linked.any(axis=2)
+        linked = jnp.where(none[..., None], end, linked)
+    wanted = linked / jnp.maximum(linked.sum(axis=2, keepdims=True), 1)
+    # Local attention has weights of 0 outside its window, which have no gradient.
+    return -jnp.sum(wanted * jnp.log(jnp.maximum(attention, MIN_WEIGHT)))
 
 
 def penalty(hops: Float[Array, "b r t"]) -> Float[Array, " b"]:

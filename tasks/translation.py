@@ -15,7 +15,7 @@ from data.pair import Pair
 from data.tokenizers import make_tokenizer
 from data.translation import TranslationCorpus
 from data.vocabulary import BOS, PAD, Vocabulary
-from tasks.losses import cross_entropy, doubly_stochastic, reinforce
+from tasks.losses import cross_entropy, doubly_stochastic, guided_alignment, reinforce
 from tasks.registry import make_model
 from tasks.task import Params, Task
 
@@ -80,18 +80,24 @@ class Translation(Task):
         # can be compared.
         smoothing = 0.0 if deterministic else settings.label_smoothing
         penalized = settings.doubly_stochastic > 0 and not deterministic
+        guided = settings.guided.weight > 0 and not deterministic
 
         def forward(model: Any) -> tuple[Array, Array, Array | None]:
             memory = model.encode(batch["source"], mask, deterministic)
             features, attention = model.decode(
-                memory, shift_right(target), deterministic, penalized
+                memory, shift_right(target), deterministic, penalized or guided
             )
             return features, model.output_kernel(), attention
 
         apply = nn.apply(forward, self.model, mutable=["reinforce"])
         (features, kernel, attention), sown = apply({"params": params}, rngs=rngs)
         nll, sums = cross_entropy(features, kernel, target, smoothing)
-        if attention is not None:
+        if guided and attention is not None:
+            sums["guided"] = guided_alignment(
+                attention, batch["links"], target, mask, settings.guided.unlinked
+            )
+            sums["loss"] += settings.guided.weight * sums["guided"]
+        if penalized and attention is not None:
             penalty = doubly_stochastic(attention, target, mask)
             sums["loss"] += settings.doubly_stochastic * penalty
         if sown:
