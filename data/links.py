@@ -4,7 +4,7 @@ import collections
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,8 +76,7 @@ def add_gold(
     )
     for number, pair in enumerate(pairs, 1):
         links = gold.links.pop(number - 1, [])
-        for line, source, _, target in links:
-            _check_inside(path, line, [(source, target)], pair, surfaces, hint)
+        _check_inside(path, [(line, s, t) for line, s, _, t in links], pair, surfaces, hint)
         yield pair._replace(alignment=" ".join(f"{s}{mark}{t}" for _, s, mark, t in links))
     if gold.lines not in (None, number):
         raise _different_counts(path, gold.lines, number)
@@ -104,33 +103,29 @@ def add_links(pairs: Iterator[Pair], path: Path, surfaces: Surfaces) -> Iterator
             counts = [number - (x is None) for x in (line, pair)]
             rest = (sum(1 for _ in more) for more in (rows, pairs))
             raise _different_counts(path, *map(sum, zip(counts, rest, strict=True)))
-        _check_inside(path, number, _pharaoh(path, number, line), pair, surfaces, hint)
+        _check_inside(path, _pharaoh(path, number, line), pair, surfaces, hint)
         yield pair._replace(links=line)
 
 
-def _pharaoh(path: Path, number: int, line: str) -> list[tuple[int, int]]:
-    found = [_PHARAOH.fullmatch(item) for item in line.split()]
-    for item, match in zip(line.split(), found, strict=True):
+def _pharaoh(path: Path, number: int, line: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the line number, source word and target word of each link of a line."""
+    for item in line.split():
+        match = _PHARAOH.fullmatch(item)
         if match is None:
             raise UserError(
                 f"{path}, line {number}: expected word links such as `0-0 1-2`, source word and "
                 f"target word counted from 0, but found {item[:40]!r}: correct the line"
             )
-    return [(int(match[1]), int(match[2])) for match in found if match]
+        yield number, int(match[1]), int(match[2])
 
 
 def _check_inside(
-    path: Path,
-    number: int,
-    links: list[tuple[int, int]],
-    pair: Pair,
-    surfaces: Surfaces,
-    hint: str,
+    path: Path, links: Iterable[tuple[int, int, int]], pair: Pair, surfaces: Surfaces, hint: str
 ) -> None:
-    """Raise an error if a link points outside the sentences of its pair."""
+    """Raise an error if a link (line number, source word, target word) is outside its pair."""
     sides = zip(surfaces, (pair.source, pair.target), strict=True)
     sizes = [len(surface(text).split()) for surface, text in sides]
-    for source, target in links:
+    for number, source, target in links:
         if source >= sizes[0] or target >= sizes[1]:
             raise UserError(
                 f"{path}, line {number}: the link {source}-{target} (source-target, counted from "

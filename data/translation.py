@@ -23,7 +23,7 @@ from errors import UserError
 
 FIELDS = {"source": ArrayField(("source",)), "target": ArrayField(("target",))}
 LINKS = {"links": ArrayField(("links", 2), counted=False)}
-Reader = Callable[[Config, str], Iterator[Pair]]
+PairReader = Callable[[Config, str], Iterator[Pair]]
 
 
 def _dates(data: Config, split: str) -> Iterator[Pair]:
@@ -36,7 +36,7 @@ def _dates(data: Config, split: str) -> Iterator[Pair]:
         raise UserError(str(error)) from None
 
 
-def _with_links(reader: Reader) -> Reader:
+def _with_links(reader: PairReader) -> PairReader:
     """Add the word links of data.alignment (test split) and data.links (training split)."""
 
     @functools.wraps(reader)
@@ -103,7 +103,7 @@ def _tfds(data: Config, split: str) -> Iterator[Pair]:
         yield Pair(*(text.replace("\n", " ").strip() for text in texts))
 
 
-CORPORA: dict[str, Reader] = {
+CORPORA: dict[str, PairReader] = {
     "dates": _dates,
     "text": _text,
     "tsv": _tsv,
