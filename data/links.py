@@ -88,7 +88,7 @@ def add_gold(
 
 
 def add_links(pairs: Iterator[Pair], path: Path, surfaces: Surfaces) -> Iterator[Pair]:
-    """Yield the pairs of the training split with their links.
+    """Yield the pairs of the training split; add the links of a file to the links they have.
 
     Line n of the file contains the links of pair n in Pharaoh format, such as `0-0 1-2`: source
     word and target word, counted from 0.
@@ -104,7 +104,7 @@ def add_links(pairs: Iterator[Pair], path: Path, surfaces: Surfaces) -> Iterator
             rest = (sum(1 for _ in more) for more in (rows, pairs))
             raise _different_counts(path, *map(sum, zip(counts, rest, strict=True)))
         _check_inside(path, _pharaoh(path, number, line), pair, surfaces, hint)
-        yield pair._replace(links=line)
+        yield pair._replace(links=f"{pair.links} {line}".strip())
 
 
 def _pharaoh(path: Path, number: int, line: str) -> Iterator[tuple[int, int, int]]:

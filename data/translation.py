@@ -45,11 +45,16 @@ def _with_links(reader: PairReader) -> PairReader:
         if data.alignment and split == data.splits.test:
             path, numbering = find(data, split, pattern=data.alignment), data.alignment_base
             pairs = add_gold(pairs, path, numbering, data.alignment_order, _surfaces(data))
-        if data.links and split == data.splits.train:
-            pairs = add_links(pairs, find(data, split, pattern=data.links), _surfaces(data))
+        if split == data.splits.train:
+            for path in _links_files(data):
+                pairs = add_links(pairs, path, _surfaces(data))
         return pairs
 
     return read
+
+
+def _links_files(data: Config) -> list[Path]:
+    return [find(data, data.splits.train, pattern=pattern) for pattern in data.links.split()]
 
 
 def _surfaces(data: Config) -> Surfaces:
@@ -138,9 +143,7 @@ class TranslationCorpus(Corpus[Pair]):
         files = split_files(data, languages)
         if data.alignment and data.splits.test:
             files.append(find(data, data.splits.test, pattern=data.alignment))
-        if data.links:
-            files.append(find(data, data.splits.train, pattern=data.links))
-        return files
+        return files + _links_files(data)
 
     def holdout_key(self, example: Pair) -> str:
         return example.source

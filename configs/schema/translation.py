@@ -39,7 +39,8 @@ _DATA: Fields = {
         "",
         "For train.guided: file name pattern of the word links of the training split, such as "
         "{split}.links, with one sentence pair per line in Pharaoh format (0-0 1-2: source-target, "
-        "counted from 0); empty: none.",
+        "counted from 0); several patterns separated by spaces: the union of their links; empty: "
+        "none.",
     ),
     "several_references": Field(
         False,

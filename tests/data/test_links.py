@@ -75,6 +75,15 @@ def test_held_out_pairs_keep_the_other_pairs_and_links_together(tmp_path: Path) 
     assert train and valid and sorted(train + valid) == sorted(whole)
 
 
+def test_the_links_of_several_files_are_united(tmp_path: Path) -> None:
+    data = corpus(tmp_path, links="{split}.links {split}.more")
+    (tmp_path / "train.more").write_text("0-0 1-0\n\n\n0-0\n")
+    assert [pair.links for pair in data.read("train")] == ["0-0 1-1 0-0 1-0", "", LINKS[2], "0-0"]
+    (tmp_path / "train.more").write_text("\n\n")
+    with pytest.raises(UserError, match=r"train\.more has 2 lines, but the split has 4"):
+        data.prepare()
+
+
 def test_the_cache_depends_on_the_links(tmp_path: Path) -> None:
     before = corpus(tmp_path).cache_key()
     assert before != corpus(tmp_path, ("0-0", "", "", "")).cache_key()
