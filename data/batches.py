@@ -72,14 +72,16 @@ def plan_buckets(
 def _tokens(fields: ArrayFields, lengths: np.ndarray) -> np.ndarray:
     """Return the token count of each example [n, fields], for every field with a named axis.
 
-    Axes of fixed length are ignored: a vector counts as one token.
+    Axes of fixed length are ignored: a vector counts as one token. Fields that are not `counted`
+    are left out.
     """
     token_fields = {
         name: field._replace(axes=tuple(a if isinstance(a, str) else 1 for a in field.axes))
         for name, field in fields.items()
         if any(isinstance(axis, str) for axis in field.axes)
     }
-    token_shapes = shapes(token_fields, list(lengths.T)).values()
+    all_shapes = shapes(token_fields, list(lengths.T))
+    token_shapes = [all_shapes[name] for name, field in token_fields.items() if field.counted]
     return np.stack([np.prod(np.broadcast_arrays(*shape), axis=0) for shape in token_shapes], 1)
 
 

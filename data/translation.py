@@ -1,8 +1,10 @@
 """Corpora of sentence pairs: the embedded dates corpus, parallel text, TSV files and TFDS.
 
-A prepared pair consists of two sequences of token ids, each ending in </s>.
+A prepared pair consists of two sequences of token ids, each ending in </s>. With data.links, it
+also has the links between its tokens (`data.links.token_links`), which only training pairs use.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,12 +14,16 @@ from configs.base import Config
 from data.catalogue import read_catalogue
 from data.corpus import Corpus, Encoded
 from data.files import find, lines, split_files
-from data.pair import Pair, read_alignments
+from data.links import Surfaces, add_gold, add_links, token_links, words_of_tokens
+from data.pair import Pair
 from data.store import ArrayField, ArrayFields
+from data.tokenizers import make_tokenizer
 from data.vocabulary import EOS, VOCABULARIES, Vocabulary
 from errors import UserError
 
 FIELDS = {"source": ArrayField(("source",)), "target": ArrayField(("target",))}
+LINKS = {"links": ArrayField(("links", 2), counted=False)}
+PairReader = Callable[[Config, str], Iterator[Pair]]
 
 
 def _dates(data: Config, split: str) -> Iterator[Pair]:
@@ -30,10 +36,44 @@ def _dates(data: Config, split: str) -> Iterator[Pair]:
         raise UserError(str(error)) from None
 
 
+def _with_links(reader: PairReader) -> PairReader:
+    """Add the word links of data.alignment (test split) and data.links (training split)."""
+
+    @functools.wraps(reader)
+    def read(data: Config, split: str) -> Iterator[Pair]:
+        pairs = reader(data, split)
+        if data.alignment and split == data.splits.test:
+            path, numbering = find(data, split, pattern=data.alignment), data.alignment_base
+            pairs = add_gold(pairs, path, numbering, data.alignment_order, _surfaces(data))
+        if split == data.splits.train:
+            for path in _links_files(data):
+                pairs = add_links(pairs, path, _surfaces(data))
+        return pairs
+
+    return read
+
+
+def _links_files(data: Config) -> list[Path]:
+    return [find(data, data.splits.train, pattern=pattern) for pattern in data.links.split()]
+
+
+def _surfaces(data: Config) -> Surfaces:
+    """Return the functions that join the subwords of a source line and of a target line."""
+
+    def surface(side: str) -> Callable[[str], str]:
+        settings = data.source_vocab if data.shared_vocab else data[f"{side}_vocab"]
+        if settings.kind != "words":
+            return str
+        return make_tokenizer(settings.tokenizer, data[side]).surface
+
+    return surface("source"), surface("target")
+
+
+@_with_links
 def _text(data: Config, split: str) -> Iterator[Pair]:
     """Read two files, one per language, with one sentence per line."""
     paths = [find(data, split, language) for language in (data.source, data.target)]
-    sides, alignments = [lines(path) for path in paths], _gold_alignments(data, split)
+    sides = [lines(path) for path in paths]
     for number, (source, target) in enumerate(itertools.zip_longest(*sides)):
         if source is None or target is None:
             longer = number + 1 + sum(1 for side in sides for _ in side)
@@ -42,17 +82,10 @@ def _text(data: Config, split: str) -> Iterator[Pair]:
                 f"{paths[0]} has {counts[0]:,} lines and {paths[1]} has {counts[1]:,}: line n of "
                 "one file must translate line n of the other, so find the missing or extra line"
             )
-        yield Pair(source.strip(), target.strip(), alignments.get(number, ""))
+        yield Pair(source.strip(), target.strip())
 
 
-def _gold_alignments(data: Config, split: str) -> dict[int, str]:
-    """Return the gold alignments by sentence index; splits other than test have none."""
-    if not data.alignment or split != data.splits.test:
-        return {}
-    path = find(data, split, pattern=data.alignment)
-    return read_alignments(path, data.alignment_base, data.alignment_order)
-
-
+@_with_links
 def _tsv(data: Config, split: str) -> Iterator[Pair]:
     """Read one file with the source and the target in the first two columns."""
     path = find(data, split)
@@ -75,7 +108,7 @@ def _tfds(data: Config, split: str) -> Iterator[Pair]:
         yield Pair(*(text.replace("\n", " ").strip() for text in texts))
 
 
-CORPORA: dict[str, Callable[[Config, str], Iterator[Pair]]] = {
+CORPORA: dict[str, PairReader] = {
     "dates": _dates,
     "text": _text,
     "tsv": _tsv,
@@ -100,7 +133,7 @@ class TranslationCorpus(Corpus[Pair]):
 
     @property
     def fields(self) -> ArrayFields:
-        return FIELDS
+        return {**FIELDS, **LINKS} if self.data.links else FIELDS
 
     def local_files(self) -> list[Path]:
         data = self.data
@@ -110,7 +143,7 @@ class TranslationCorpus(Corpus[Pair]):
         files = split_files(data, languages)
         if data.alignment and data.splits.test:
             files.append(find(data, data.splits.test, pattern=data.alignment))
-        return files
+        return files + _links_files(data)
 
     def holdout_key(self, example: Pair) -> str:
         return example.source
@@ -158,4 +191,18 @@ class TranslationCorpus(Corpus[Pair]):
         if split == "train" and max(len(source), len(target)) > self.data.max_length:
             counts["long"] += 1
             return None
-        return {"source": [*source, EOS], "target": [*target, EOS]}, example._asdict()
+        encoded: dict[str, Any] = {"source": [*source, EOS], "target": [*target, EOS]}
+        if self.data.links:
+            # Only the training loss uses links, so the pairs of other splits have none.
+            links = example.links if split == "train" else ""
+            encoded["links"] = token_links(links, *_token_words(example, vocabularies))
+        return encoded, example._replace(links="")._asdict()
+
+
+def _token_words(pair: Pair, vocabularies: dict[str, Vocabulary]) -> list[list[int]]:
+    """Return the word index of every token of the source and of the target."""
+    sides = ((vocabularies["source"], pair.source), (vocabularies["target"], pair.target))
+    return [
+        words_of_tokens(vocabulary.tokens(line), vocabulary.surface(line).split())
+        for vocabulary, line in sides
+    ]

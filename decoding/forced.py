@@ -9,7 +9,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from data.vocabulary import PAD
-from models.output import token_scores
+from models.output import output_scores
 from tasks.task import Params
 from tasks.translation import shift_right
 
@@ -22,7 +22,7 @@ def log_probability(
     def forward(model: Any) -> Float[Array, "b t v"]:
         memory = model.encode(source, source != PAD)
         features, weights = model.decode(memory, shift_right(target), attention=True)
-        return token_scores(features, weights, model.output_kernel())
+        return output_scores(features, weights, model.output_kernel())
 
     log_p = jax.nn.log_softmax(nn.apply(forward, model)({"params": params}).astype(jnp.float32))
     return jnp.take_along_axis(log_p, target[..., None], axis=-1)[..., 0]

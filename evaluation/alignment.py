@@ -1,14 +1,10 @@
 """Alignment error rate: how well attention agrees with word links that people have annotated."""
 
-import itertools
-import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-
-from data.tokenizers import JOINER
 
 Link = tuple[int, int]  # 0-based indices of the source word and the target word
 
@@ -29,26 +25,6 @@ def parse_links(text: str) -> Gold:
         if "?" not in item:
             sure.add((source, target))
     return Gold(sure, possible)
-
-
-def words_of_tokens(tokens: list[str], words: list[str]) -> list[int]:
-    """Return, for each token, the 0-based index of the word in which the token begins.
-
-    Tokens and words come from the same text, so they consist of the same characters, except for
-    spaces, subword marks and Unicode's compatibility forms. If a tokenizer changes the number of
-    characters, character positions are scaled proportionally.
-    """
-    owners = [i for i, word in enumerate(words) for _ in _bare(word)] or [0]
-    lengths = [len(_bare(token)) for token in tokens]
-    scale = len(owners) / max(1, sum(lengths))
-    starts = [0, *itertools.accumulate(lengths)][:-1]
-    return [owners[min(int(start * scale), len(owners) - 1)] for start in starts]
-
-
-def _bare(token: str) -> str:
-    """Return the characters of a token without subword marks and spaces."""
-    token = token.removeprefix(JOINER).removeprefix("▁").removesuffix("@@")
-    return "".join(unicodedata.normalize("NFKC", token).split())
 
 
 def attention_links(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from data.links import words_of_tokens
 from data.pair import Pair
 from data.tokenizers import JOINER
 from data.vocabulary import Vocabulary
@@ -14,7 +15,6 @@ from evaluation.alignment import (
     alignment_error_rate,
     attention_links,
     parse_links,
-    words_of_tokens,
 )
 from evaluation.evaluator import Attentions
 from evaluation.pictures import heat_maps

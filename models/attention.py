@@ -5,7 +5,6 @@ with source positions. An alignment selects source positions and normalizes thei
 The config can combine any score with any alignment.
 """
 
-import os
 from typing import Any
 
 import flax.linen as nn
@@ -19,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from configs.base import Config
 from configs.schema.seq2seq import memory_width
 from models.initializers import Initializers
+from models.output import log_weights
 from models.scores import SCORES, Score
 
 NamedWeights = dict[str, Array]  # attention weights by name
@@ -150,9 +150,6 @@ class Local(Alignment):
         inside = (jnp.abs(distance) <= self.D) & (positions >= 0) & (positions < length)
         keys, values = _gather(source.keys, positions), _gather(source.values, positions)
         weights = masked_softmax(self.score(query, keys, positions), inside)
-        if isinstance(self, LocalPredictive) and not deterministic:
-            centroid = jax.lax.stop_gradient((weights * positions).sum(-1))
-            self.sow("reinforce", "center", ((p[..., 0] - centroid) / self.D) ** 2)
         weights = self.reweight(weights, distance)
         context = jnp.einsum("btw,btwk->btk", weights.astype(values.dtype), values)
         return context, _scatter(weights, positions, source.mask.shape[1])
@@ -218,6 +215,9 @@ class LocalPredictive(Local):
     def reweight(
         self, weights: Float[Array, "b t w"], distance: Float[Array, "b t w"]
     ) -> Float[Array, "b t w"]:
+        # Only p_t receives the gradient of this value, because the distances are positions − p_t.
+        offset = jnp.sum(jax.lax.stop_gradient(weights) * distance, axis=-1)
+        self.sow("auxiliary", "center_error", (offset / self.D) ** 2)
         sigma = self.sigma or self.D / 2
         weights = weights * jnp.exp(-(distance**2) / (2 * sigma**2))
         if self.renormalize:
@@ -232,7 +232,7 @@ class Hard(Global):
     This position is the argmax of the attention weights α_t of global attention. In training, there
     are two contexts per target position: the value of a position s_t that is sampled from α_t, and
     the expectation Σ_s α_t(s) h̄_s, the context of soft attention. Training also sows two values per
-    target position in the collection "reinforce": log α_t(s_t) and the entropy of α_t.
+    target position in the collection "auxiliary": log α_t(s_t) and the entropy of α_t.
     """
 
     def __call__(
@@ -246,17 +246,13 @@ class Hard(Global):
         if deterministic:
             largest = jax.nn.one_hot(alpha.argmax(axis=-1), alpha.shape[-1])
             return _context(largest, source.values), alpha
-        log_alpha = jnp.log(jnp.maximum(alpha, 1e-30))
+        log_alpha = log_weights(alpha)
         sampled = jax.random.categorical(self.make_rng("sample"), log_alpha)
         choice = jax.nn.one_hot(sampled, alpha.shape[-1])
-        self.sow("reinforce", "log_p", (choice * log_alpha).sum(axis=-1))
-        self.sow("reinforce", "entropy", -(alpha * log_alpha).sum(axis=-1))
+        self.sow("auxiliary", "sampled_log_p", (choice * log_alpha).sum(axis=-1))
+        self.sow("auxiliary", "entropy", -(alpha * log_alpha).sum(axis=-1))
         both = jnp.stack([choice, alpha], axis=2).astype(source.values.dtype)
-        contexts = jnp.einsum("btns,bsk->btnk", both, source.values)
-        if os.environ.get("RB"):
-            values = source.values[:, None]
-            contexts = jnp.concatenate([contexts, jnp.broadcast_to(values, (*contexts.shape[:2], *values.shape[2:]))], axis=2)
-        return contexts, alpha
+        return jnp.einsum("btns,bsk->btnk", both, source.values), alpha
 
 
 class Marginal(Global):

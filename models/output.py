@@ -25,12 +25,21 @@ def logits(features: Float[Array, "*b d"], kernel: Float[Array, "d v"]) -> Float
     return jnp.einsum("...d,dv->...v", features, kernel, preferred_element_type=jnp.float32)
 
 
-def token_scores(
-    features: Float[Array, "*bn d"], weights: Float[Array, "*b s"] | None, kernel: Float[Array, "d v"]
-) -> Float[Array, "*b2 v"]:
-    """Return logits, or, if the features have an axis of contexts, the log p of their mixture."""
+def output_scores(
+    features: Float[Array, "..."], weights: Float[Array, "*b n"] | None, kernel: Float[Array, "d v"]
+) -> Float[Array, "*b v"]:
+    """Return scores of the next token, whose softmax is its distribution.
+
+    They are the logits of features [*b, d]. Features [*b, n, d] define a mixture of n distributions
+    with the given weights, and the scores are its log-probabilities.
+    """
     scores = logits(features, kernel)
     if weights is None or features.ndim == weights.ndim:
         return scores
-    log_weights = jnp.log(jnp.maximum(weights, 1e-30))[..., None]
-    return jax.nn.logsumexp(jax.nn.log_softmax(scores) + log_weights, axis=-2)
+    joint = jax.nn.log_softmax(scores) + log_weights(weights)[..., None]
+    return jax.nn.logsumexp(joint, axis=-2)
+
+
+def log_weights(weights: Float[Array, "*b n"]) -> Float[Array, "*b n"]:
+    """Return the logarithm of attention weights, which may be 0, without infinite values."""
+    return jnp.log(jnp.maximum(weights, 1e-30))

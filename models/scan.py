@@ -92,7 +92,7 @@ def scan_module(
     """Scan `step(module, carry, x)` along axis 1 of `xs`, the time axis of inputs and outputs.
 
     Each time step has separate random keys for dropout and sampling. Values that a step sows in the
-    collection "reinforce" (at most one per name) are stacked over time steps and sown by `module`.
+    collection "auxiliary" (at most one per name) are stacked over time steps and sown by `module`.
     The step may not read variables other than parameters.
     """
     if module.is_initializing():  # one step creates the parameters, which a loop cannot do
@@ -108,16 +108,16 @@ def scan_module(
     def apply_step(carry: Any, x_and_keys: Any) -> tuple[Any, Any]:
         x, keys = x_and_keys
         (carry, y), sown = unbound.apply(
-            {"params": variables["params"]}, carry, x, rngs=keys, method=step, mutable="reinforce"
+            {"params": variables["params"]}, carry, x, rngs=keys, method=step, mutable="auxiliary"
         )
         return carry, (y, sown)
 
     time_first = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), xs)
     carry, results = scan(apply_step, carry, (time_first, keys), reverse)
     ys, sown = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), results)
-    flat: Any = traverse_util.flatten_dict(sown.get("reinforce", {}))
+    flat: Any = traverse_util.flatten_dict(sown.get("auxiliary", {}))
     for path, values in flat.items():
-        module.sow("reinforce", path[-1], values[0])
+        module.sow("auxiliary", path[-1], values[0])
     return carry, ys
 
 

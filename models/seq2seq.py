@@ -12,7 +12,7 @@ from models.decoders import DECODERS, PlainDecoder, RecurrentState
 from models.embedding import Embed
 from models.encoders import RecurrentEncoder, RecurrentMemory
 from models.initializers import make_initializers
-from models.output import Output, token_scores
+from models.output import Output, output_scores
 from models.recurrent import Stack
 
 
@@ -46,14 +46,17 @@ class Seq2Seq(nn.Module):
         """Run the decoder on whole target sentences (teacher forcing).
 
         Return the decoder features at every position, which predict the next token, and the
-        attention weights if `attention` is set.
+        attention weights if `attention` is set. If the attention has several contexts per target
+        position, the features have one row per context, [b, t, n, h], and the weights are returned.
         """
         features, weights = self.decoder.decode(memory, tokens, deterministic)
         if features.ndim == 3:
             features = self.drop(features, deterministic=deterministic)
-        else:  # all contexts of a position have the same dropout mask
-            features *= self.drop(jnp.ones_like(features[:, :, :1]), deterministic=deterministic)
-        return features, weights if attention else None
+            return features, weights if attention else None
+        # All contexts of a target position have the same dropout mask, so that only the contexts
+        # make a difference.
+        mask = self.drop(jnp.ones_like(features[:, :, :1]), deterministic=deterministic)
+        return features * mask, weights
 
     def start(self, memory: RecurrentMemory, length: int, hypotheses: int = 1) -> RecurrentState:
         """Return the initial state, with `hypotheses` rows per sentence.
@@ -72,7 +75,7 @@ class Seq2Seq(nn.Module):
     ) -> tuple[Float[Array, "r v"], RecurrentState, Float[Array, "r s"] | None]:
         """Read one token per hypothesis; return logits, the new state and attention weights."""
         features, state, weights = self.decoder.step(memory, state, tokens)
-        scores = token_scores(features, weights, self.output.kernel)
+        scores = output_scores(features, weights, self.output.kernel)
         return scores, state, weights if attention else None
 
     def output_kernel(self) -> Float[Array, "h v"]:
@@ -85,7 +88,7 @@ class Seq2Seq(nn.Module):
         """Return logits under teacher forcing; used to initialize all parameters."""
         memory = self.encode(source, mask)
         features, weights = self.decode(memory, tokens, attention=True)
-        return token_scores(features, weights, self.output.kernel)
+        return output_scores(features, weights, self.output.kernel)
 
 
 def make_seq2seq(

@@ -220,7 +220,8 @@ class Transformer(nn.Module):
     target_embed: Embed  # the same module as for the source if embeddings are shared
     positions: Embed | None  # learned positional embeddings; None: the model uses sinusoids
     output: Output | None  # None: the output matrix is tied to the target embeddings
-    attention_layer: int  # decoder layer whose mean cross-attention the model returns
+    attention_layer: int  # decoder layer whose cross-attention the model returns
+    attention_head: int  # head of this layer; -1: the mean over all heads
 
     def setup(self) -> None:
         self.drop = nn.Dropout(self.shape.dropout)
@@ -251,8 +252,7 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b t s"] | None]:
         """Run the decoder on whole target sentences (teacher forcing).
 
-        Return the decoder features at every position, which predict the next token, and the
-        attention weights if `attention` is set.
+        Return the features that predict each next token, and attention weights if `attention`.
         """
 
         def body(layer: DecoderLayer, x: Array, source: KeysValues) -> tuple[Array, Any]:
@@ -339,8 +339,9 @@ class Transformer(nn.Module):
         return self.drop(x + encoded.reshape(-1, *x.shape[1:]), deterministic=deterministic)
 
     def _summary(self, weights: Any) -> Float[Array, "b t s"]:
-        """Return the cross-attention of `attention_layer`, averaged over heads."""
-        return self.decoder.pick(weights, self.attention_layer).mean(axis=1)
+        """Return the cross-attention of `attention_layer` and `attention_head`."""
+        heads, head = self.decoder.pick(weights, self.attention_layer), self.attention_head
+        return heads.mean(axis=1) if head < 0 else heads[:, head]
 
     @staticmethod
     def source_attention(collection: dict[str, Any]) -> Float[Array, "b n h t s"]:
@@ -349,8 +350,7 @@ class Transformer(nn.Module):
         if "stacked" in layers:
             return jnp.moveaxis(layers["stacked"]["source_attention"]["weights"][0], 0, 1)
         names = sorted(layers, key=lambda name: int(name.rpartition("_")[2]))
-        weights = [layers[name]["source_attention"]["weights"][0] for name in names]
-        return jnp.stack(weights, axis=1)
+        return jnp.stack([layers[name]["source_attention"]["weights"][0] for name in names], 1)
 
     def __call__(
         self, source: Int[Array, "b s"], mask: Bool[Array, "b s"], tokens: Int[Array, "b t"]
@@ -396,4 +396,5 @@ def make_transformer(
         embed(model.max_positions) if model.positions == "learned" else None,
         None if model.tie_output else Output(d, target_size, XAVIER.kernel),
         model.attention_layer,
+        model.attention_head,
     )

@@ -36,7 +36,6 @@ class Classification(Task):
         params: Params,
         batch: dict[str, Array],
         key: Key[Array, ""] | None = None,
-        averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
         """Return the loss and metrics of a batch, summed over texts."""
         settings, words, rngs = self.config.train, batch["words"], {}

@@ -37,7 +37,6 @@ class Cloze(Task):
         params: Params,
         batch: dict[str, Array],
         key: Key[Array, ""] | None = None,
-        averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
         """Return sums over questions: −log p(answer) (Cui 2017 eq. 11) and correct answers."""
         p, _ = self._probabilities(params, batch, key)

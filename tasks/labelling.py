@@ -52,7 +52,6 @@ class Labelling(Task):
         params: Params,
         batch: dict[str, Array],
         key: Key[Array, ""] | None = None,
-        averages: dict[str, Array] | None = None,
     ) -> dict[str, Array]:
         """Return the loss and metrics of a batch, summed over time steps.
 

@@ -4,6 +4,7 @@ The sums are divided by the number of tokens or texts only where they are report
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from configs.base import Config
 from data.vocabulary import PAD
-from models.output import logits, token_scores
+from models.output import log_weights, logits, output_scores
 
 # Largest number of logits that a device keeps in memory at a time: half a GiB in float32.
 MAX_LOGITS = 2**27
@@ -159,44 +160,89 @@ def mixture_cross_entropy(
     target: Int[Array, "b t"],
     smoothing: float,
 ) -> dict[str, Float[Array, ""]]:
-    """Return the sums of `cross_entropy` for the mixture Σ_n weights_n p(y | features_n).
+    """Return the sums of `cross_entropy` for the mixture p(y) = Σ_n weights_n p(y | features_n).
 
-    The logits of one target position at a time are in memory, and the backward pass computes them
-    again.
+    To save memory, the logits of one target position at a time are computed, and the backward pass
+    computes them again.
     """
 
-    @jax.checkpoint
-    def position(slices: tuple[Array, Array, Array]) -> dict[str, Array]:
-        features, weights, target = slices
-        return class_values(token_scores(features, weights, kernel), target, smoothing)
+    def values(features: Array, weights: Array, target: Array) -> dict[str, Array]:
+        return class_values(output_scores(features, weights, kernel), target, smoothing)
 
-    by_position = [jnp.moveaxis(x, 1, 0) for x in (features, weights, target)]
-    values = {name: x.T for name, x in jax.lax.map(position, tuple(by_position)).items()}
     real = target != PAD
-    return summed(values, real) | {"examples": jnp.sum(real.any(axis=1), dtype=jnp.float32)}
+    sums = summed(_by_position(values, features, weights, target), real)
+    return sums | {"examples": jnp.sum(real.any(axis=1), dtype=jnp.float32)}
 
 
-def posterior_weights(features, weights, kernel, target):
-    def position(slices):
-        features, weights, target = slices
-        scores = jax.nn.log_softmax(logits(features, kernel))
-        log_p = jnp.take_along_axis(scores, target[:, None, None], axis=-1)[..., 0]
-        return jax.nn.softmax(log_p + jnp.log(jnp.maximum(weights, 1e-30)), axis=-1)
+def posterior(
+    features: Float[Array, "b t n d"],
+    weights: Float[Array, "b t n"],
+    kernel: Float[Array, "d v"],
+    target: Int[Array, "b t"],
+) -> Float[Array, "b t n"]:
+    """Return p(n | y) ∝ weights_n p(y | features_n) for the target tokens y of a mixture."""
 
-    by_position = [jnp.moveaxis(x, 1, 0) for x in (features, weights, target)]
-    return jnp.moveaxis(jax.lax.map(position, tuple(by_position)), 0, 1)
+    def joint(features: Array, weights: Array, target: Array) -> Array:
+        log_p = jax.nn.log_softmax(logits(features, kernel))
+        chosen = jnp.take_along_axis(log_p, target[:, None, None], axis=-1)[..., 0]
+        return jax.nn.softmax(chosen + log_weights(weights), axis=-1)
+
+    return _by_position(joint, features, weights, target)
 
 
-def expected_nll(features, weights, kernel, target):
-    @jax.checkpoint
-    def position(slices):
-        features, weights, target = slices
-        scores = jax.nn.log_softmax(logits(features, kernel))
-        log_p = jnp.take_along_axis(scores, target[:, None, None], axis=-1)[..., 0]
-        return -jnp.sum(weights * log_p, axis=-1)
+def _by_position(function: Callable[..., Any], *args: Shaped[Array, "b t *f"]) -> Any:
+    """Apply a function to one target position after the other; the results have shape [b, t, ...].
 
-    by_position = [jnp.moveaxis(x, 1, 0) for x in (features, weights, target)]
-    return jax.lax.map(position, tuple(by_position)).T
+    The backward pass computes the function again instead of storing intermediate values.
+    """
+    time_first = [jnp.swapaxes(x, 0, 1) for x in args]
+    results = jax.lax.map(lambda slices: jax.checkpoint(function)(*slices), tuple(time_first))
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), results)
+
+
+def hard_cross_entropy(
+    features: Float[Array, "b t 2 d"],
+    kernel: Float[Array, "d v"],
+    target: Int[Array, "b t"],
+    smoothing: float,
+    settings: Config,
+    sown: dict[str, Float[Array, "b t"]],
+) -> dict[str, Float[Array, ""]]:
+    """Return the sums of `cross_entropy` for hard attention, with a REINFORCE gradient.
+
+    The features come from two contexts per target position: a sampled one, and the expected one of
+    soft attention. "loss" is the mean of their losses, in which train.reinforce.expected is the
+    weight of soft attention. The REINFORCE term only contributes its gradient to "loss"; its value
+    is "surrogate". "nll" and "accuracy" are those of sampled contexts, and "soft_nll" is −log p for
+    expected contexts.
+    """
+    expected = settings.reinforce.expected
+    nll, sums = cross_entropy(features[:, :, 0], kernel, target, smoothing)
+    soft_nll, soft = cross_entropy(features[:, :, 1], kernel, target, smoothing)
+    entropy = jnp.sum(sown["entropy"], where=target != PAD)
+    surrogate = reinforce(nll, soft_nll, target, sown["sampled_log_p"])
+    term = settings.reinforce.weight * surrogate - settings.reinforce.entropy * entropy
+    gradient_only = term - jax.lax.stop_gradient(term)
+    sums["loss"] = (1 - expected) * (sums["loss"] + gradient_only) + expected * soft["loss"]
+    return sums | {"soft_nll": soft["nll"], "surrogate": surrogate, "entropy": entropy}
+
+
+def reinforce(
+    nll: Float[Array, "b t"],
+    baseline: Float[Array, "b t"],
+    target: Int[Array, "b t"],
+    sampled_log_p: Float[Array, "b t"],
+) -> Float[Array, ""]:
+    """Return a value whose gradient is a REINFORCE estimate (Xu 2015 eq. 11).
+
+    The reward of a sampled source position is log p of the target token at its time step, compared
+    with log p of the same token in the same decoder state under soft attention, −`baseline`. The
+    baseline does not depend on the sample, so the estimate is unbiased for the expected log p of
+    each token given the decoder state. It is biased for the log p of the whole sentence if the
+    sample also changes later decoder states, because the effect on later tokens is ignored.
+    """
+    reward = jax.lax.stop_gradient(baseline - nll)
+    return -jnp.sum(reward * sampled_log_p, where=target != PAD)
 
 
 def doubly_stochastic(
@@ -212,6 +258,33 @@ def doubly_stochastic(
     return jnp.sum((1 - coverage) ** 2, where=real)
 
 
+def guided_alignment(
+    attention: Float[Array, "b t s"],
+    links: Int[Array, "b n 2"],
+    target: Int[Array, "b t"],
+    source_mask: Bool[Array, "b s"],
+    unlinked: str,
+) -> Float[Array, ""]:
+    """Return the cross-entropy −Σ_ts a_ts log α_ts between links and attention (Chen 2016).
+
+    `links` are rows (target token, source token), counted from 1 and padded with zeros. If target
+    token t is linked to n source tokens s, a_ts is 1/n for these s and 0 for others. If `unlinked`
+    is "end", target tokens without links are linked to </s>, the last source token, in sentences
+    with at least one link; if it is "ignore", they have no loss.
+    """
+    rows = jnp.arange(len(target))[:, None]
+    # Padding becomes a link between the tokens 0, which do not exist.
+    linked = jnp.zeros((len(target), target.shape[1] + 1, source_mask.shape[1] + 1))
+    linked = linked.at[rows, links[..., 0], links[..., 1]].set(1)[:, 1:, 1:]
+    if unlinked == "end":
+        end = jax.nn.one_hot(source_mask.sum(axis=1) - 1, source_mask.shape[1])[:, None]
+        none = (target != PAD) & linked.any(axis=(1, 2))[:, None] & ~linked.any(axis=2)
+        linked = jnp.where(none[..., None], end, linked)
+    wanted = linked / jnp.maximum(linked.sum(axis=2, keepdims=True), 1)
+    # Local attention has weights of 0 outside its window, which have no gradient.
+    return -jnp.sum(wanted * log_weights(attention))
+
+
 def penalty(hops: Float[Array, "b r t"]) -> Float[Array, " b"]:
     """Return the penalty ‖AAᵀ − I‖²_F of the attention weights A (Lin 2017 eq. 8).
 
@@ -220,21 +293,3 @@ def penalty(hops: Float[Array, "b r t"]) -> Float[Array, " b"]:
     """
     products = jnp.einsum("brt,bqt->brq", hops, hops)
     return jnp.sum((products - jnp.eye(hops.shape[1])[None]) ** 2, axis=(1, 2))
-
-
-def reinforce(
-    nll: Float[Array, "b t"],
-    baseline: Float[Array, "b t"],
-    target: Int[Array, "b t"],
-    settings: Config,
-    log_p: Float[Array, "b t"],
-    entropy: Float[Array, "b t"],
-) -> Float[Array, ""]:
-    """Return a loss whose gradient is the REINFORCE estimate with entropy bonus (Xu 2015 eq. 11).
-
-    The reward of a sampled source position is log p of the target token at its time step, minus
-    log p of this token under soft attention in the same decoder state (−`baseline`).
-    """
-    reward = jax.lax.stop_gradient(baseline - nll)
-    objective = settings.weight * reward * log_p + settings.entropy * entropy
-    return -jnp.sum(objective, where=target != PAD)

@@ -33,7 +33,6 @@ class Task:
     """
 
     corpus: type[Corpus]
-    averages: tuple[str, ...] = ()  # names of loss sums whose moving averages are passed to `loss`
     counted = ""  # plural name of the unit that losses are averaged over, such as "tokens"
 
     def __init__(self, config: Config, vocabularies: Path | None = None):

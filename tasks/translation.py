@@ -1,5 +1,6 @@
 """Translation: loss and attention weights of a batch."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,15 @@ from data.pair import Pair
 from data.tokenizers import make_tokenizer
 from data.translation import TranslationCorpus
 from data.vocabulary import BOS, PAD, Vocabulary
-from tasks.losses import cross_entropy, doubly_stochastic, expected_nll, mixture_cross_entropy, posterior_weights, reinforce
+<<<<<<< HEAD
+from tasks.losses import (
+    cross_entropy,
+    doubly_stochastic,
+    guided_alignment,
+    hard_cross_entropy,
+    mixture_cross_entropy,
+    posterior,
+)
 from tasks.registry import make_model
 from tasks.task import Params, Task
 
@@ -29,7 +38,6 @@ class Translation(Task):
 
     corpus = TranslationCorpus
     counted = "tokens"
-    averages = ("nll",)  # the mean −log p is the REINFORCE baseline of hard attention
 
     def __init__(self, config: Config, vocabularies: Path | None = None):
         super().__init__(config, vocabularies)
@@ -63,62 +71,57 @@ class Translation(Task):
         return self.model.init(key, token, token != PAD, token)["params"]
 
     def loss(
-        self,
-        params: Params,
-        batch: dict[str, Array],
-        key: Key[Array, ""] | None = None,
-        averages: dict[str, Array] | None = None,
+        self, params: Params, batch: dict[str, Array], key: Key[Array, ""] | None = None
     ) -> dict[str, Array]:
         """Return the loss and metrics of a batch, summed over target tokens.
 
-        A `key` enables dropout and the sampling of hard attention.
+        A `key` selects the loss of training, with dropout, label smoothing, penalties and the
+        sampling of hard attention. Without a key, losses of different settings can be compared.
         """
-        settings, deterministic = self.config.train, key is None
-        rngs = {} if key is None else {"dropout": key, "sample": jax.random.fold_in(key, 1)}
+        settings, training = self.config.train, key is not None
+        rngs = {"dropout": key, "sample": jax.random.fold_in(key, 1)} if training else {}
         target, mask = batch["target"], batch["source"] != PAD
-        # Evaluation excludes label smoothing and penalties, so that losses of different settings
-        # can be compared.
-        smoothing = 0.0 if deterministic else settings.label_smoothing
-        penalized = settings.doubly_stochastic > 0 and not deterministic
-        align = self.config.model.attention.align if "attention" in self.config.model else ""
+        penalized = training and (settings.doubly_stochastic > 0 or settings.guided.weight > 0)
 
         def forward(model: Any) -> tuple[Array, Array, Array | None]:
-            memory = model.encode(batch["source"], mask, deterministic)
-            features, attention = model.decode(
-                memory, shift_right(target), deterministic, penalized or align in ("hard", "marginal")
-            )
+            memory = model.encode(batch["source"], mask, not training)
+            tokens = shift_right(target)
+            features, attention = model.decode(memory, tokens, not training, penalized)
             return features, model.output_kernel(), attention
 
-        apply = nn.apply(forward, self.model, mutable=["reinforce"])
-        (features, kernel, attention), sown = apply({"params": params}, rngs=rngs)
-        if align == "marginal":
-            return mixture_cross_entropy(features, attention, kernel, target, smoothing)
-        if align == "hard" and not deterministic:
-            terms = _sown(sown["reinforce"], target.shape)
-            r = settings.reinforce
-            nll, sums = cross_entropy(features[:, :, 0], kernel, target, smoothing)
-            baseline, soft = cross_entropy(features[:, :, 1], kernel, target, smoothing)
-            term = reinforce(nll, baseline, target, r, **terms)
-            import os
-            if os.environ.get("RB"):
-                exact = jnp.sum(expected_nll(features[:, :, 2:], attention, kernel, target), where=target != PAD)
-                ent = -r.entropy * jnp.sum(terms["entropy"], where=target != PAD)
-                sums["loss"] = (exact + r.expected * soft["loss"]) / 2 + ent
-            else:
-                sums["loss"] = (sums["loss"] + r.expected * soft["loss"] + term) / 2
-            sums["surrogate"] = term
-            sums["entropy"] = terms["entropy"].sum(where=target != PAD)
-            sums["nll_expected"] = soft["nll"]
-            return sums
-        nll, sums = cross_entropy(features, kernel, target, smoothing)
-        if "reinforce" in sown and settings.reinforce.center:
-            center = _sown(sown["reinforce"], target.shape)["center"]
-            sums["center"] = center.sum(where=target != PAD)
-            sums["loss"] += settings.reinforce.center * sums["center"]
-        if penalized:
-            penalty = doubly_stochastic(attention, target, mask)
-            sums["loss"] += settings.doubly_stochastic * penalty
+        apply = nn.apply(forward, self.model, mutable=["auxiliary"])
+        (features, kernel, attention), collections = apply({"params": params}, rngs=rngs)
+        sown = _sown(collections.get("auxiliary", {}), target.shape)
+        smoothing = settings.label_smoothing if training else 0.0
+        if "sampled_log_p" in sown:
+            sums = hard_cross_entropy(features, kernel, target, smoothing, settings, sown)
+        elif features.ndim == 4:
+            assert attention is not None
+            sums = mixture_cross_entropy(features, attention, kernel, target, smoothing)
+        else:
+            _, sums = cross_entropy(features, kernel, target, smoothing)
+        for name, weight, value in self._penalties(batch, attention, sown) if training else ():
+            sums[name] = value
+            sums["loss"] += weight * value
         return sums
+
+    def _penalties(
+        self, batch: dict[str, Array], attention: Array | None, sown: dict[str, Array]
+    ) -> Iterator[tuple[str, float, Array]]:
+        """Yield name, weight and value of each term that is added to the loss of training."""
+        settings, target, mask = self.config.train, batch["target"], batch["source"] != PAD
+        if "center_error" in sown and settings.center > 0:
+            yield "center", settings.center, jnp.sum(sown["center_error"], where=target != PAD)
+        if attention is None:
+            return
+        if settings.guided.weight > 0:
+            value = guided_alignment(
+                attention, batch["links"], target, mask, settings.guided.unlinked
+            )
+            yield "guided", settings.guided.weight, value
+        if settings.doubly_stochastic > 0:
+            value = doubly_stochastic(attention, target, mask)
+            yield "doubly_stochastic", settings.doubly_stochastic, value
 
     def attentions(
         self, params: Params, source: Int[Array, "b s"], target: Int[Array, "b t"]
@@ -126,24 +129,23 @@ class Translation(Task):
         """Return attention weights [b, t, s] under teacher forcing, by name.
 
         The entry "attention" contains the weights that decoding also returns. Models with several
-        layers and heads have the additional entries "layer 0", "layer 0 head 0" and so on.
+        layers and heads have the additional entries "layer 0", "layer 0 head 0" and so on. A model
+        with marginal attention has the entry "posterior": p(s | y_t), the attention weights after
+        target token y_t is known.
         """
 
-        def forward(model: Any) -> Any:
+        def forward(model: Any) -> tuple[Array, Array, Array | None]:
             memory = model.encode(source, source != PAD)
             features, weights = model.decode(memory, shift_right(target), attention=True)
-            posterior = None
-            if features.ndim == 4:
-                posterior = posterior_weights(features, weights, model.output_kernel(), target)
-            return weights, posterior
+            return features, model.output_kernel(), weights
 
         apply = nn.apply(forward, self.model, mutable=["attention"])
-        (weights, posterior), sown = apply({"params": params})
+        (features, kernel, weights), sown = apply({"params": params})
         if weights is None:
             return {}
         named = {"attention": weights}
-        if posterior is not None:
-            named["posterior"] = posterior
+        if features.ndim == 4:
+            named["posterior"] = posterior(features, weights, kernel, target)
         if sown:
             by_layer = self.model.source_attention(sown["attention"])
             for layer in range(by_layer.shape[1]):
@@ -166,6 +168,6 @@ def shift_right(target: Int[Array, "b t"]) -> Int[Array, "b t"]:
 
 
 def _sown(collection: dict, shape: tuple[int, ...]) -> dict[str, Array]:
-    """Return the values that the attention module has sown, by name, reshaped to `shape`."""
+    """Return the values that attention modules have sown, by name, reshaped to `shape`."""
     flat: Any = traverse_util.flatten_dict(collection)
     return {path[-1]: values[0].reshape(shape) for path, values in flat.items()}

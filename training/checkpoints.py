@@ -233,7 +233,7 @@ class Checkpoints:
         optimizer = make_optimizer(config.optimizer, optax.constant_schedule(0.0))
 
         def state(key: Key[Array, ""]) -> TrainState:
-            return create_state(task.init(key), optimizer, bool(config.train.ema), task.averages)
+            return create_state(task.init(key), optimizer, bool(config.train.ema))
 
         shapes = jax.eval_shape(state, jax.random.key(0))
         like = jax.tree.map(

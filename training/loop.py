@@ -72,18 +72,11 @@ class BatchSource(Protocol):
 class Trainable(Protocol):
     """The part of a task that the trainer uses."""
 
-    averages: tuple[str, ...]  # names of the sums whose moving averages are passed to `loss`
     counted: str  # plural name of the unit of the sum "count", such as "tokens"
 
     def train_batches(self, seed: int, host: int, hosts: int) -> BatchSource: ...
     def init(self, key: Key[Array, ""]) -> Params: ...
-    def loss(
-        self,
-        params: Params,
-        batch: dict[str, Array],
-        key: Key[Array, ""] | None,
-        averages: Sums | None,
-    ) -> Sums: ...
+    def loss(self, params: Params, batch: dict[str, Array], key: Key[Array, ""] | None) -> Sums: ...
 
 
 class Evaluation(NamedTuple):
@@ -144,7 +137,7 @@ def _initial_state(
     task: Trainable, optimizer: optax.GradientTransformation, config: Config, mesh: Mesh
 ) -> TrainState:
     def create(key: Key[Array, ""]) -> TrainState:
-        return create_state(task.init(key), optimizer, bool(config.train.ema), task.averages)
+        return create_state(task.init(key), optimizer, bool(config.train.ema))
 
     key = purpose_key(config.seed, "weights")
     return compiled(mesh, create, state_sharding(mesh, jax.eval_shape(create, key)))(key)

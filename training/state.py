@@ -22,7 +22,6 @@ class TrainState:
     params: Params
     opt_state: optax.OptState
     ema: Params | None  # exponential moving average of the parameters (train.ema)
-    averages: dict[str, Float[Array, ""]]  # moving averages of the sums in Trainable.averages
     rate_scale: Float[Array, ""]  # the plateau schedule lowers this factor of the learning rate
     skipped: Int[Array, ""]  # number of steps skipped because the loss or gradient was not finite
     skipped_in_row: Int[Array, ""]  # number of steps skipped since the last finite one
@@ -47,19 +46,13 @@ class Progress(NamedTuple):
     first_loss: float | None = None  # loss of the first training step that was not skipped
 
 
-def create_state(
-    params: Params,
-    optimizer: optax.GradientTransformation,
-    ema: bool,
-    averages: tuple[str, ...] = (),
-) -> TrainState:
+def create_state(params: Params, optimizer: optax.GradientTransformation, ema: bool) -> TrainState:
     """Return the state before the first training step."""
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
         opt_state=optimizer.init(params),
         ema=jax.tree.map(jnp.copy, params) if ema else None,
-        averages={name: jnp.zeros(()) for name in averages},
         rate_scale=jnp.ones(()),
         skipped=jnp.zeros((), jnp.int32),
         skipped_in_row=jnp.zeros((), jnp.int32),

@@ -18,9 +18,7 @@ from training.state import Params, TrainState, purpose_key
 # Sums over the rows of a batch, by name. Reports divide them by "count", such as the number of
 # target tokens; "examples" is the number of rows that are not padding.
 Sums = dict[str, Float[Array, ""]]
-Loss = Callable[[Params, dict[str, Array], Key[Array, ""] | None, Sums | None], Sums]
-# Decay of TrainState.averages. Xu 2015 uses it for the baseline b ← .9 b + .1 log p.
-AVERAGE_DECAY = 0.9
+Loss = Callable[[Params, dict[str, Array], Key[Array, ""] | None], Sums]
 
 
 class Counters(NamedTuple):
@@ -68,7 +66,7 @@ def make_train_step(
         norm = optax.tree.norm(grads)
         finite = jnp.isfinite(norm) & jnp.isfinite(sums["loss"])
         grads = _clip(grads, norm, config.optimizer.clip_norm)
-        new = _apply(state, grads, sums, optimizer, config.train.ema)
+        new = _apply(state, grads, optimizer, config.train.ema)
         new = _skip_unless(finite, new, state)
         # Reports divide all sums by the count, so the norm is multiplied by the count first.
         sums = sums | {"gradient_norm": norm * sums["count"]}
@@ -125,7 +123,7 @@ def _gradients(
 
     def gradients(batch: dict[str, Array], key: Key[Array, ""]) -> tuple[Params, Sums]:
         def objective(params: Params) -> tuple[Float[Array, ""], Sums]:
-            sums = loss(params, batch, key, state.averages)
+            sums = loss(params, batch, key)
             return sums["loss"], sums
 
         return jax.grad(objective, has_aux=True)(state.params)
@@ -158,25 +156,18 @@ def _clip(grads: Params, norm: Float[Array, ""], clip_norm: float) -> Params:
 def _apply(
     state: TrainState,
     grads: Params,
-    sums: Sums,
     optimizer: optax.GradientTransformation,
     decay: float,
 ) -> TrainState:
-    """Update the parameters, the optimizer state and the moving averages."""
+    """Update the parameters, the optimizer state and the moving average of the parameters."""
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     updates = jax.tree.map(lambda u: u * state.rate_scale, updates)
     params = optax.apply_updates(state.params, updates)
-    warmup = (1 + state.step) / (10 + state.step)  # both moving averages start with small decays
     ema = state.ema
     if ema is not None:
+        warmup = (1 + state.step) / (10 + state.step)  # the average starts with small decays
         ema = optax.incremental_update(params, ema, 1 - jnp.minimum(decay, warmup))
-    means = {name: sums[name] / jnp.maximum(sums["count"], 1) for name in state.averages}
-    averages = optax.incremental_update(
-        means, state.averages, 1 - jnp.minimum(AVERAGE_DECAY, warmup)
-    )
-    return dataclasses.replace(
-        state, params=params, opt_state=opt_state, ema=ema, averages=averages
-    )
+    return dataclasses.replace(state, params=params, opt_state=opt_state, ema=ema)
 
 
 def _skip_unless(finite: Bool[Array, ""], new: TrainState, old: TrainState) -> TrainState:
@@ -194,6 +185,6 @@ def _skip_unless(finite: Bool[Array, ""], new: TrainState, old: TrainState) -> T
 
 def zero_sums(loss: Loss, state: TrainState, batch: Any, mesh: Mesh) -> Sums:
     """Return running sums of zero, with the names of the sums that `loss` returns."""
-    shapes = jax.eval_shape(loss, state.params, batch, jax.random.key(0), state.averages)
+    shapes = jax.eval_shape(loss, state.params, batch, jax.random.key(0))
     zeros = {name: jnp.zeros(()) for name in (*shapes, "gradient_norm")}
     return jax.device_put(zeros, replicated(mesh))

@@ -28,8 +28,14 @@ _FIELDS: Fields = {
     "tie_output": Field(True, "Use the target embedding matrix as the output matrix."),
     "attention_layer": Field(
         -1,
-        "Decoder layer, counted from 0, whose attention weights (mean over heads) are reported; "
-        "-1: the last layer.",
+        "Decoder layer, counted from 0, whose attention weights are reported, and trained by "
+        "train.guided; -1: the last layer.",
+        least=-1,
+    ),
+    "attention_head": Field(
+        -1,
+        "Head of attention_layer, counted from 0, whose attention weights are reported, and "
+        "trained by train.guided; -1: the mean over all heads.",
         least=-1,
     ),
     "dropout": dropout(0.1),
@@ -69,6 +75,11 @@ def _rules(config: Config) -> Iterator[str]:
         yield (
             f"config.model.attention_layer={model.attention_layer} is not one of the "
             f"{model.layers} layers: use 0 to {model.layers - 1}, or -1 for the last"
+        )
+    if model.attention_head >= model.heads:
+        yield (
+            f"config.model.attention_head={model.attention_head} is not one of the {model.heads} "
+            f"heads: use 0 to {model.heads - 1}, or -1 for the mean over all heads"
         )
     if model.positions == "learned" and model.max_positions <= data.max_length:
         yield (

@@ -35,6 +35,13 @@ _DATA: Fields = {
         "Order of the two sides of a link in the alignment file.",
         ("source-target", "target-source"),
     ),
+    "links": Field(
+        "",
+        "For train.guided: file name pattern of the word links of the training split, such as "
+        "{split}.links, with one sentence pair per line in Pharaoh format (0-0 1-2: source-target, "
+        "counted from 0); several patterns separated by spaces: the union of their links; empty: "
+        "none.",
+    ),
     "several_references": Field(
         False,
         "Treat pairs with the same source as several references for one sentence, and count this "
@@ -70,10 +77,35 @@ _TRAIN: Fields = {
         "source token once; 0: none.",
         least=0,
     ),
+    "guided": {
+        "weight": Field(
+            0.0,
+            "Weight of the guided alignment loss (Chen 2016), which trains attention towards the "
+            "word links of data.links; 0: none.",
+            least=0,
+        ),
+        "unlinked": Field(
+            "end",
+            "Train the attention of target tokens without links towards the source token `</s>` "
+            "(end), or do not train it (ignore).",
+            ("end", "ignore"),
+        ),
+    },
+    "center": Field(
+        0.3,
+        "For local_p: weight of the squared distance, in units of D, between p_t and the center of "
+        "the attention weights in its window; 0: only the Gaussian trains p_t, as in the paper.",
+        least=0,
+    ),
     "reinforce": {
         "weight": Field(1.0, "For hard attention: weight of the REINFORCE term.", least=0),
-        "expected": Field(1.0, "weight of soft", least=0),
-        "center": Field(0.0, "weight of the center loss", least=0),
+        "expected": Field(
+            0.75,
+            "For hard attention: weight of the loss with the expected context of soft attention; "
+            "the loss with sampled contexts has the remaining weight.",
+            least=0,
+            most=1,
+        ),
         "entropy": Field(0.002, "For hard attention: weight of the entropy bonus.", least=0),
     },
 }
@@ -127,6 +159,7 @@ def _rules(config: Config) -> Iterator[str]:
             "config.decode.coverage and decode.replace_unknown need a model with attention: set "
             "coverage=0 and replace_unknown=False"
         )
+    yield from _guided_rules(config, has_attention)
     if not decode.max_ratio + decode.max_extra >= 1:
         yield (
             f"config.decode.max_ratio={decode.max_ratio} and max_extra={decode.max_extra} allow no "
@@ -151,6 +184,30 @@ def _rules(config: Config) -> Iterator[str]:
         yield (
             f"config.decode.temperature={decode.temperature} samples one hypothesis per sentence: "
             "set decode.beam=1, or temperature=0 for beam search"
+        )
+
+
+def _guided_rules(config: Config, has_attention: bool) -> Iterator[str]:
+    links, weight = config.data.links, config.train.guided.weight
+    if weight and not has_attention:
+        yield (
+            f"config.train.guided.weight={weight} needs a model with attention: set it to 0 and "
+            "data.links to an empty string"
+        )
+    elif weight and not links:
+        yield (
+            f"config.train.guided.weight={weight} needs word links: set config.data.links to the "
+            "name of their file, such as {split}.links"
+        )
+    elif links and not weight:
+        yield (
+            f"config.data.links={links!r} has no effect without a loss: set "
+            "config.train.guided.weight, for example to 1"
+        )
+    if links and config.data.corpus not in ("text", "tsv"):
+        yield (
+            f"config.data.links={links!r} needs sentence pairs in files: set config.data.corpus to "
+            "text or tsv, or data.links to an empty string"
         )
 
 

@@ -242,7 +242,7 @@ def show(**changes):
     data.update({"corpus": "tfds", "name": "tiny_translate", "dir": sys.argv[1]})
     data.update(changes)
     try:
-        print(sorted(map(tuple, TranslationCorpus(data).read("train"))))
+        print(sorted(pair[:3] for pair in TranslationCorpus(data).read("train")))
     except UserError as error:
         print(error)
 
@@ -364,6 +364,23 @@ def test_error_for_invalid_word_links_names_the_line(tmp_path: Path, line: str, 
     found = message(data, "test")
     assert f"{tmp_path}/test.align, line 1: " in found
     assert repr(line) in found and f"data.alignment_base={base}" in found
+
+
+def test_error_for_gold_links_outside_their_sentences(tmp_path: Path) -> None:
+    write(tmp_path / "test.en", "a b c", "c d@@ e")
+    write(tmp_path / "test.de", "A B", "C D")
+    data = config(tmp_path, alignment="{split}.align")
+    data.source_vocab.tokenizer = "bpe"
+    for line, size in (("0-0 1-2", "2 source words and 2"), ("2-1", "2 source words and 2")):
+        write(tmp_path / "test.align", "2-1", line)  # d@@ e is one word
+        found = message(data, "test")
+        assert f"{tmp_path}/test.align, line 2: the link {line[-3:]} " in found
+        assert size in found and "data.alignment_order" in found
+    write(tmp_path / "test.align", "2 1 1", "1 3 2", "3 1 1")
+    data.alignment_base = 1
+    assert "align, line 3: the link is in a sentence beyond the 2" in message(data, "test")
+    write(tmp_path / "test.align", "1-1")
+    assert "align has 1 lines, but the split has 2 sentence pairs" in message(data, "test")
 
 
 def test_error_for_a_folder_without_vocabularies(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from data.links import words_of_tokens
 from evaluation.alignment import (
     Gold,
     alignment_error_rate,
     attention_links,
     parse_links,
-    words_of_tokens,
 )
 
 

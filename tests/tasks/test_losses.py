@@ -1,11 +1,19 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from configs.base import base_config
 from data.vocabulary import EOS, PAD
-from tasks.losses import cross_entropy, doubly_stochastic, reinforce
+from tasks.losses import (
+    MIN_WEIGHT,
+    cross_entropy,
+    doubly_stochastic,
+    guided_alignment,
+    reinforce,
+)
 from tests import reference
+from tests.models.test_attention import attend, build, draw
 
 
 def test_cross_entropy_equals_its_equation():
@@ -86,6 +94,56 @@ def test_doubly_stochastic_penalty_equals_its_equation():
     np.testing.assert_allclose(doubly_stochastic(attention, target, mask), expected, rtol=1e-6)
     padding_row = jnp.full((1, 3), PAD)
     assert doubly_stochastic(attention, padding_row, mask) == 0
+
+
+@pytest.mark.parametrize("unlinked", ["end", "ignore"])
+def test_guided_alignment_equals_its_equation(unlinked):
+    rng = np.random.default_rng(0)
+    attention = rng.dirichlet(np.ones(4), (3, 5))
+    attention[0, 1] = [0, 0, 1, 0]  # local attention has weights of 0
+    target = jnp.array([[5, 6, 7, EOS, PAD], [5, EOS, PAD, PAD, PAD], [5, 6, EOS, PAD, PAD]])
+    mask = jnp.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]], bool)
+    links = jnp.array([
+        [[1, 1], [2, 1], [2, 2], [2, 2], [0, 0]], [[1, 1]] + [[0, 0]] * 4, [[0, 0]] * 5,
+    ])  # fmt: skip
+    # By row, target token and source tokens, counted from 0; the third row has no links.
+    wanted = {(0, 0): [0], (0, 1): [0, 1], (1, 0): [0]}
+    if unlinked == "end":
+        wanted |= {(0, 2): [3], (0, 3): [3], (1, 1): [1]}
+    log = np.log(np.maximum(attention, MIN_WEIGHT))
+    expected = -sum(np.mean([log[row, t, s] for s in ends]) for (row, t), ends in wanted.items())
+
+    def loss(attention):
+        return guided_alignment(attention, links, target, mask, unlinked)
+
+    value, gradient = jax.value_and_grad(loss)(jnp.asarray(attention, jnp.float32))
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    assert jnp.isfinite(gradient).all()
+    assert guided_alignment(jnp.asarray(attention), links[:, :0], target, mask, unlinked) == 0
+
+
+@pytest.mark.parametrize("align", ["global", "local_m", "local_p", "hard"])
+def test_guided_alignment_moves_attention_to_the_links(align):
+    _, module, _, _ = build("general", align)
+    query, memory, mask, positions = draw(0, (5, 4), (0, 1, 2))
+    params = module.init(jax.random.key(0), query, memory, mask, positions, method=attend)
+    target = jnp.array([[5, 6, 7], [5, 6, PAD]])
+    links = jnp.array([[[1, 2], [2, 1], [3, 4]], [[1, 1], [2, 3], [0, 0]]])
+
+    @jax.jit
+    def value_and_gradient(params):
+        def loss(params):
+            weights = module.apply(params, query, memory, mask, positions, method=attend)[1]
+            return guided_alignment(weights, links, target, mask, "ignore"), weights
+
+        return jax.value_and_grad(loss, has_aux=True)(params)
+
+    (first, weights), gradient = value_and_gradient(params)
+    changed = jax.tree.map(lambda p, g: p - 0.02 * g, params, gradient)
+    (second, moved), _ = value_and_gradient(changed)
+    assert second < first
+    linked = [(0, 0, 1), (0, 1, 0), (0, 2, 3), (1, 0, 0), (1, 1, 2)]
+    assert sum(moved[i] for i in linked) > sum(weights[i] for i in linked)
 
 
 def test_the_reward_of_a_sample_sums_the_advantages_of_this_and_later_tokens():

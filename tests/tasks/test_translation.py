@@ -60,14 +60,19 @@ def test_dropout_is_applied_only_with_a_key(tiny_task, params):
     assert dropped[0] == dropped[1] != dropped[2] != without
 
 
-def test_label_smoothing_and_penalty_are_applied_in_training_only(tiny_task, params):
+def test_smoothing_penalty_and_guidance_are_applied_in_training_only(tiny_task, params):
     batch = tiny_task.train_batches()[0]
+    batch["links"] = np.ones((len(batch["target"]), 1, 2), np.int32)
     task = copy.copy(tiny_task)
     task.config = tiny_task.config.copy_and_resolve_references()
-    for name in ("label_smoothing", "doubly_stochastic"):
-        task.config.train.update({"label_smoothing": 0.0, "doubly_stochastic": 0.0, name: 0.2})
+    changes = {"label_smoothing": 0.2, "doubly_stochastic": 0.2, "guided": {"weight": 0.2}}
+    for name, change in changes.items():
+        task.config.train = tiny_task.config.train.copy_and_resolve_references()
+        task.config.train.update({name: change})
         keys = (None, jax.random.key(0))
         evaluated, trained = (jax.jit(task.loss)(params, batch, key) for key in keys)
         assert evaluated["loss"] == evaluated["nll"]
         assert trained["loss"] != trained["nll"]
+        assert ("guided" in trained) == (name == "guided") and "guided" not in evaluated
+    np.testing.assert_allclose(trained["loss"], trained["nll"] + 0.2 * trained["guided"], rtol=1e-5)
     assert trained["examples"] == (batch["index"] >= 0).sum()

@@ -127,7 +127,7 @@ def test_divergence_criterion(first, training, validation, expected):
 
 def test_a_run_with_negative_losses_is_complete(tmp_path, mesh):
     class Density(Line):
-        def loss(self, params, batch, key=None, averages=None):
+        def loss(self, params, batch, key=None):
             sums = super().loss(params, batch)
             return sums | {"loss": sums["loss"] - 1000 * sums["count"]}
 

@@ -228,7 +228,7 @@ def test_the_seed_determines_parameters_batches_and_dropout(tmp_path, mesh):
         def init(self, key):
             return {"w": jax.random.normal(key), "b": jax.random.normal(key)}
 
-        def loss(self, params, batch, key=None, averages=None):
+        def loss(self, params, batch, key=None):
             drawn = jax.random.uniform(key)
             return super().loss(params, batch) | {"drawn": drawn * len(batch["x"])}
 

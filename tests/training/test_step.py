@@ -93,7 +93,7 @@ def test_the_step_equals_a_correct_pmap(tiny_task):
         def __init__(self):
             self.__dict__ = tiny_task.__dict__
 
-        def loss(self, params, batch, key=None, averages=None):
+        def loss(self, params, batch, key=None):
             return super().loss(params, batch)
 
     params = jax.jit(tiny_task.init)(jax.random.key(0))
@@ -118,7 +118,7 @@ def test_the_step_equals_a_correct_pmap(tiny_task):
         np.testing.assert_allclose(before - after, g, rtol=1e-3, atol=2e-6)
 
 
-def random_loss(params, batch, key, averages):
+def random_loss(params, batch, key):
     """Return a loss whose gradient with respect to w is a random number drawn from `key`."""
     drawn = jax.random.uniform(key) * params["w"] + 0 * batch["x"].sum()
     return {"loss": drawn, "count": jnp.float32(1), "examples": jnp.float32(1)}
@@ -168,26 +168,6 @@ def test_gradients_are_divided_by_tokens_or_by_sentences():
     per_token = one_step(Line(), toy_config(), batch, devices=1)[0].params["w"]
     per_sentence = one_step(Line(), toy_config(loss_per="sentence"), batch, devices=1)[0]
     np.testing.assert_allclose(per_sentence.params["w"], 2 * per_token, rtol=1e-6)
-
-
-def test_moving_averages_warm_up_to_a_decay_of_nine_tenths():
-    class Averaging(Line):
-        averages = ("loss",)
-
-    mesh = make_mesh(jax.devices()[:1])
-    state = create_state(Line().init(None), optax.sgd(0.0), False, Averaging.averages)
-    state = jax.device_put(state, replicated(mesh))
-    batch = put(Points()[0], mesh)
-    mean = float(Line().loss(Line().init(None), Points()[0])["loss"]) / 8
-    step = make_train_step(Line().loss, optax.sgd(0.0), ONE, toy_config(), mesh, state)
-    for at, start, share in ((0, 0.0, 0.9), (1, 0.9 * mean, 9 / 11), (500, 0.0, 0.1)):
-        average = jax.device_put({"loss": jnp.float32(start)}, replicated(mesh))
-        state = state.replace(step=jax.device_put(jnp.int32(at), replicated(mesh)))
-        state = state.replace(averages=average)
-        expected = (1 - share) * start + share * mean
-        zeros = zero_sums(Line().loss, state, batch, mesh)
-        state, *_ = step(state, zeros, batch, jax.random.key(0))
-        np.testing.assert_allclose(state.averages["loss"], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("accumulation", [2, 8])

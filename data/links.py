@@ -1,0 +1,180 @@
+"""Word links of sentence pairs: read and check files of links, and map words to tokens."""
+
+import collections
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from data.files import lines
+from data.pair import Pair
+from data.tokenizers import JOINER
+from errors import UserError
+
+Surfaces = tuple[Callable[[str], str], Callable[[str], str]]  # join the subwords of either side
+_PHARAOH = re.compile(r"(\d+)-(\d+)")
+
+
+class GoldFile(NamedTuple):
+    """A file of gold word links."""
+
+    # By sentence index: line number, source word, mark ("-" or "?") and target word of each link.
+    links: dict[int, list[tuple[int, int, str, int]]]
+    lines: int | None  # number of lines if each line holds a sentence; None: one link per line
+
+
+def read_gold(path: Path, base: int, order: str) -> GoldFile:
+    """Read a file of gold word links.
+
+    The file has either one sentence per line (`0-0 1?2`) or one link per line: the numbers of the
+    sentence, the source word and the target word, and optionally S (sure) or P (possible). The
+    first word has the number `base` (data.alignment_base); in files with one link per line, the
+    first sentence has this number, too. `order` is "source-target" or "target-source"
+    (data.alignment_order).
+    """
+    links, by_sentence, number = collections.defaultdict(list), True, 0
+    for number, line in enumerate(lines(path), 1):
+        columns = line.split()
+        try:
+            if columns and "-" not in line and "?" not in line:
+                mark, by_sentence = "?" if columns[3:] == ["P"] else "-", False
+                source, target = _words(columns[1:3], base, order)
+                links[int(columns[0]) - base].append((number, source, mark, target))
+                continue
+            for link in columns:
+                mark = "?" if "?" in link else "-"
+                source, target = _words(link.split(mark), base, order)
+                links[number - 1].append((number, source, mark, target))
+        except ValueError:
+            raise UserError(
+                f"{path}, line {number}: expected word links, either `0-0 1-2` for a sentence "
+                f"or `1 1 1` for one link, counted from data.alignment_base={base}, but found "
+                f"{line[:40]!r}: correct the line or data.alignment_base"
+            ) from None
+    return GoldFile(links, number if by_sentence else None)
+
+
+def _words(ends: Sequence[str], base: int, order: str) -> tuple[int, int]:
+    """Return the source word and the target word of a link, counted from 0."""
+    source, target = (int(end) - base for end in ends)
+    if min(source, target) < 0:
+        raise ValueError(f"the link {ends} has a number below data.alignment_base={base}")
+    return (target, source) if order == "target-source" else (source, target)
+
+
+def add_gold(
+    pairs: Iterator[Pair], path: Path, base: int, order: str, surfaces: Surfaces
+) -> Iterator[Pair]:
+    """Yield the pairs of the test split with their gold links, from a file for `read_gold`."""
+    gold, number = read_gold(path, base, order), 0
+    hint = (
+        "check data.alignment_order and data.alignment_base, and that the file belongs to this text"
+    )
+    for number, pair in enumerate(pairs, 1):
+        links = gold.links.pop(number - 1, [])
+        _check_inside(path, [(line, s, t) for line, s, _, t in links], pair, surfaces, hint)
+        yield pair._replace(alignment=" ".join(f"{s}{mark}{t}" for _, s, mark, t in links))
+    if gold.lines not in (None, number):
+        raise _different_counts(path, gold.lines, number)
+    for line, *_ in itertools.chain.from_iterable(gold.links.values()):
+        raise UserError(
+            f"{path}, line {line}: the link is in a sentence beyond the {number:,} sentence pairs "
+            f"of the test split: {hint}"
+        )
+
+
+def add_links(pairs: Iterator[Pair], path: Path, surfaces: Surfaces) -> Iterator[Pair]:
+    """Yield the pairs of the training split; add the links of a file to the links they have.
+
+    Line n of the file contains the links of pair n in Pharaoh format, such as `0-0 1-2`: source
+    word and target word, counted from 0.
+    """
+    hint = (
+        "the file must belong to this text, and the source word must come first in each link "
+        "(exchange the numbers if the links are target-source)"
+    )
+    rows = lines(path)
+    for number, (pair, line) in enumerate(itertools.zip_longest(pairs, rows), 1):
+        if pair is None or line is None:
+            counts = [number - (x is None) for x in (line, pair)]
+            rest = (sum(1 for _ in more) for more in (rows, pairs))
+            raise _different_counts(path, *map(sum, zip(counts, rest, strict=True)))
+        _check_inside(path, _pharaoh(path, number, line), pair, surfaces, hint)
+        yield pair._replace(links=f"{pair.links} {line}".strip())
+
+
+def _pharaoh(path: Path, number: int, line: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the line number, source word and target word of each link of a line."""
+    for item in line.split():
+        match = _PHARAOH.fullmatch(item)
+        if match is None:
+            raise UserError(
+                f"{path}, line {number}: expected word links such as `0-0 1-2`, source word and "
+                f"target word counted from 0, but found {item[:40]!r}: correct the line"
+            )
+        yield number, int(match[1]), int(match[2])
+
+
+def _check_inside(
+    path: Path, links: Iterable[tuple[int, int, int]], pair: Pair, surfaces: Surfaces, hint: str
+) -> None:
+    """Raise an error if a link (line number, source word, target word) is outside its pair."""
+    sides = zip(surfaces, (pair.source, pair.target), strict=True)
+    sizes = [len(surface(text).split()) for surface, text in sides]
+    for number, source, target in links:
+        if source >= sizes[0] or target >= sizes[1]:
+            raise UserError(
+                f"{path}, line {number}: the link {source}-{target} (source-target, counted from "
+                f"0) points outside its sentences of {sizes[0]} source words and {sizes[1]} target "
+                f"words: {hint}"
+            )
+
+
+def _different_counts(path: Path, found: int | None, pairs: int) -> UserError:
+    return UserError(
+        f"{path} has {found:,} lines, but the split has {pairs:,} sentence pairs: line n must "
+        "contain the word links of pair n (a pair without links has an empty line), so find the "
+        "missing or extra line"
+    )
+
+
+def words_of_tokens(tokens: list[str], words: list[str]) -> list[int]:
+    """Return, for each token, the 0-based index of the word in which the token begins.
+
+    Tokens and words come from the same text, so they consist of the same characters, except for
+    spaces, subword marks and Unicode's compatibility forms. If a tokenizer changes the number of
+    characters, character positions are scaled proportionally.
+    """
+    owners = [i for i, word in enumerate(words) for _ in _bare(word)] or [0]
+    lengths = [len(_bare(token)) for token in tokens]
+    scale = len(owners) / max(1, sum(lengths))
+    starts = [0, *itertools.accumulate(lengths)][:-1]
+    return [owners[min(int(start * scale), len(owners) - 1)] for start in starts]
+
+
+def _bare(token: str) -> str:
+    """Return the characters of a token without subword marks and spaces."""
+    token = token.removeprefix(JOINER).removeprefix("▁").removesuffix("@@")
+    return "".join(unicodedata.normalize("NFKC", token).split())
+
+
+def token_links(links: str, source_words: list[int], target_words: list[int]) -> np.ndarray:
+    """Return the links between tokens, one row (target token, source token) per link.
+
+    `links` are links between words in Pharaoh format. All tokens of linked words are linked.
+    Tokens are counted from 1, so that zeros can be padding. `source_words` and `target_words`
+    contain the word index of every token.
+    """
+    source_tokens, target_tokens = collections.defaultdict(list), collections.defaultdict(list)
+    for tokens, words in ((source_tokens, source_words), (target_tokens, target_words)):
+        for token, word in enumerate(words, 1):
+            tokens[word].append(token)
+    found = []
+    for link in dict.fromkeys(links.split()):
+        source, target = map(int, link.split("-"))
+        found += itertools.product(target_tokens[target], source_tokens[source])
+    return np.array(found, np.int32).reshape(-1, 2)
