@@ -179,13 +179,24 @@ def _scatter(
 class LocalMonotonic(Local):
     """Monotonic local attention (local-m): the window center p_t is the target position t.
 
-    If t exceeds the source length by more than D, the window is empty and all weights are zero.
+    By default, p_t is at most the last source position, that of </s> (docs/differences.md).
+    Without this limit, the window is empty and all weights are zero if t exceeds the last source
+    position by more than D.
     """
+
+    clamp: bool = True  # limit p_t to the last source position
+
+    @classmethod
+    def from_config(cls, attention: Config, score: Score, **fields: Any) -> "Alignment":
+        return super().from_config(attention, score, clamp=attention.clamp, **fields)
 
     def center(
         self, query: Float[Array, "b t h"], source: Source, target_positions: Int[Array, "b t"]
     ) -> Float[Array, "b t"]:
-        return target_positions.astype(jnp.float32)
+        p = target_positions
+        if self.clamp:
+            p = jnp.minimum(p, source.mask.sum(axis=1)[:, None] - 1)
+        return p.astype(jnp.float32)
 
 
 class LocalPredictive(Local):

@@ -119,7 +119,7 @@ def align(settings, w, h, keys, t):
     scores = score(settings.score, w.get("score", {}), h, keys)
     if settings.align in ("global", "hard"):
         return softmax(scores)
-    p = t
+    p = min(t, length - 1) if settings.clamp else t
     if settings.align == "local_p":
         hidden = np.tanh(h @ w["W_p"]["kernel"])
         p = length * sigmoid(hidden @ w["v_p"]["kernel"])[0]

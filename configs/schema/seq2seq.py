@@ -46,6 +46,11 @@ _ATTENTION: Fields = {
         "For local_m and local_p: the window is [p_t − D, p_t + D] in source positions.",
         least=1,
     ),
+    "clamp": Field(
+        True,
+        "For local_m: limit p_t to the last source position; False: p_t = t, as in the paper, so "
+        "that the window is empty if t exceeds the last source position by more than D.",
+    ),
     "sigma": Field(
         0.0,
         "For local_p: standard deviation of the Gaussian in source positions; 0: D/2, as in the "
