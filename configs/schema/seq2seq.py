@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from configs.schema.common import CELL_NAMES, dropout, initialization
+from configs.schema.common import CELL_HELP, CELL_NAMES, dropout, initialization
 from configs.schema.field import Config, Field, Fields, ModelSchema
 
 
 def _stack(side: str) -> Fields:
     """Return the fields of the encoder or the decoder."""
     return {
-        "cell": Field("lstm", f"Recurrent cell of the {side}.", CELL_NAMES),
+        "cell": Field("lstm", f"Recurrent cell of the {side}; {CELL_HELP}.", CELL_NAMES),
         "layers": Field(2, "Number of recurrent layers.", least=1),
         "features": Field(
             512, "Width of a recurrent layer; if bidirectional, of each direction.", least=1

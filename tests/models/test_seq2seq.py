@@ -59,7 +59,7 @@ CASES = {
     "luong-local_p": tiny(align="local_p", residual=True),
     "luong-local_p-location": tiny(align="local_p", score="location", feeding=False),
     "luong-hard": tiny(align="hard", score="scaled_dot"),
-    "mino-split": tiny(key_value="split", score="general"),
+    "mino-split": tiny("gru_reset_after", key_value="split", score="general"),
     "mino-zero": tiny(key_value="zero", score="concat", bidirectional=True),
 }
 
