@@ -114,9 +114,10 @@ def _context(
 class Local(Alignment):
     """Local attention over the source positions [p_t − D, p_t + D] (Luong 2015 §3.2).
 
-    This window is truncated at the ends of the sentence. Only the keys and values of its 2D + 1
-    positions are gathered, so a time step costs O(D) for any source length. If the caller does
-    not use the returned weights over the whole source, XLA removes their computation.
+    This window, whose center p_t is real-valued, is truncated at the ends of the sentence. Only the
+    keys and values of 2D + 1 positions are gathered, so a time step costs O(D) for any source
+    length. If the caller does not use the returned weights over the whole source, XLA removes
+    their computation.
     """
 
     D: int = 10
@@ -202,10 +203,10 @@ class LocalMonotonic(Local):
 class LocalPredictive(Local):
     """Predictive local attention (local-p, Luong 2015 eqs. 9 and 10).
 
-    The window center is p_t = S·σ(v_pᵀ tanh(W_p h_t)), where S is the source length and h_t the
-    decoder state. The softmax weights are multiplied by the Gaussian exp(−(s − p_t)²/2σ²), through
-    which alone gradients reach p_t. By default the products are not renormalized, as in Luong's
-    code.
+    The window center is p_t = S·σ(v_pᵀ tanh(W_p h_t)), where S is the source length, including
+    </s>, and h_t the decoder state. The softmax weights are multiplied by the Gaussian
+    exp(−(s − p_t)²/2σ²), through which alone gradients reach p_t. By default the products are not
+    renormalized, as in Luong's code.
     """
 
     sigma: float = 0.0  # standard deviation of the Gaussian; 0 means D/2, as in the paper

@@ -159,7 +159,8 @@ class BahdanauDecoder(PlainDecoder):
     """Decoder with attention before the recurrent step (Bahdanau 2015 §3.1, A.2.2).
 
     The previous state s_{i−1} gives attention weights α_i, a context vector c_i and the state s_i.
-    A maxout layer over (s_i, y_{i−1}, c_i) follows; y_{i−1} embeds the previous target token.
+    A maxout layer over (s_i, y_{i−1}, c_i) follows; y_{i−1} embeds the previous target token. The
+    maxout layer of A.2.2 reads s_{i−1} instead of s_i (docs/differences.md).
     """
 
     attention: Alignment
