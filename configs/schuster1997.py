@@ -10,7 +10,7 @@ Arguments (the first value is the default):
     data     series, or another labelling corpus of configs/datasets.py
     network  brnn, mlp, tdnn, forward, backward or merged; for music, forward is the default and
              the only valid value
-    cell     cell of the recurrent networks: elman, lstm or gru
+    cell     cell of the recurrent networks: elman, lstm, gru or gru_reset_after
     size     tiny or small
 
 --config.model.forward_delay and --config.model.backward_delay set the delays of unidirectional

@@ -112,9 +112,10 @@ def _context(
 class Local(Alignment):
     """Local attention over the source positions [p_t − D, p_t + D] (Luong 2015 §3.2).
 
-    This window is truncated at the ends of the sentence. Only the keys and values of its 2D + 1
-    positions are gathered, so a time step costs O(D) for any source length. If the caller does
-    not use the returned weights over the whole source, XLA removes their computation.
+    This window, whose center p_t is real-valued, is truncated at the ends of the sentence. Only the
+    keys and values of 2D + 1 positions are gathered, so a time step costs O(D) for any source
+    length. If the caller does not use the returned weights over the whole source, XLA removes
+    their computation.
     """
 
     D: int = 10
@@ -177,22 +178,33 @@ def _scatter(
 class LocalMonotonic(Local):
     """Monotonic local attention (local-m): the window center p_t is the target position t.
 
-    If t exceeds the source length by more than D, the window is empty and all weights are zero.
+    By default, p_t is at most the last source position, that of </s> (docs/differences.md).
+    Without this limit, the window is empty and all weights are zero if t exceeds the last source
+    position by more than D.
     """
+
+    clamp: bool = True  # limit p_t to the last source position
+
+    @classmethod
+    def from_config(cls, attention: Config, score: Score, **fields: Any) -> "Alignment":
+        return super().from_config(attention, score, clamp=attention.clamp, **fields)
 
     def center(
         self, query: Float[Array, "b t h"], source: Source, target_positions: Int[Array, "b t"]
     ) -> Float[Array, "b t"]:
-        return target_positions.astype(jnp.float32)
+        p = target_positions
+        if self.clamp:
+            p = jnp.minimum(p, source.mask.sum(axis=1)[:, None] - 1)
+        return p.astype(jnp.float32)
 
 
 class LocalPredictive(Local):
     """Predictive local attention (local-p, Luong 2015 eqs. 9 and 10).
 
-    The window center is p_t = S·σ(v_pᵀ tanh(W_p h_t)), where S is the source length and h_t the
-    decoder state. The softmax weights are multiplied by the Gaussian exp(−(s − p_t)²/2σ²), through
-    which alone gradients reach p_t. By default the products are not renormalized, as in Luong's
-    code.
+    The window center is p_t = S·σ(v_pᵀ tanh(W_p h_t)), where S is the source length, including
+    </s>, and h_t the decoder state. The softmax weights are multiplied by the Gaussian
+    exp(−(s − p_t)²/2σ²), through which alone gradients reach p_t. By default the products are not
+    renormalized, as in Luong's code.
     """
 
     sigma: float = 0.0  # standard deviation of the Gaussian; 0 means D/2, as in the paper

@@ -114,8 +114,8 @@ class GRU(Cell):
     """GRU cell without biases (Cho 2014).
 
     z, r = σ(W x + U h); h̃ = tanh(W x + U (r·h)); h = (1−z)·h + z·h̃. The reset gate r is applied
-    before the product with U, and the update gate z = 1 selects the new state h̃. In Flax's GRUCell
-    and in cuDNN, r is applied after the product with U, and z = 1 keeps the old state h.
+    before the product with U, and the update gate z = 1 selects the new state h̃. The code of the
+    paper has a bias in h̃ (docs/differences.md).
     """
 
     gates = 3
@@ -133,4 +133,34 @@ class GRU(Cell):
         return ((1 - z) * h + z * candidate,)
 
 
-CELLS: dict[str, type[Cell]] = {"elman": Elman, "lstm": LSTM, "gru": GRU}
+class ResetAfterGRU(Cell):
+    """GRU cell with biases that applies the reset gate r after the product with U (Yang 2016).
+
+    z, r = σ(W x + U h + b); h̃ = tanh(W x + r·(U h) + b); h = (1−z)·h + z·h̃ (eqs. 1 to 4). Flax,
+    PyTorch and cuDNN also add a bias to U h, and their update gate z = 1 keeps the old state h.
+    """
+
+    gates = 3
+
+    def step(
+        self, carry: Carry, x: Float[Array, "b i"] | None, fed: Float[Array, "b j"] | None
+    ) -> Carry:
+        (h,) = carry
+        projected, W, U = self.project_input(x, fed)
+        if fed is not None:
+            # W fed must not be multiplied by r, so it cannot share a matrix product with U h.
+            projected = projected + fed.astype(h.dtype) @ W
+        (gate_input, candidate_input), (gate_state, candidate_state) = (
+            jnp.split(part, [2 * self.features], axis=-1) for part in (projected, h @ U)
+        )
+        z, r = jnp.split(nn.sigmoid(gate_input + gate_state), 2, axis=-1)
+        candidate = jnp.tanh(candidate_input + r * candidate_state)
+        return ((1 - z) * h + z * candidate,)
+
+
+CELLS: dict[str, type[Cell]] = {
+    "elman": Elman,
+    "lstm": LSTM,
+    "gru": GRU,
+    "gru_reset_after": ResetAfterGRU,
+}

@@ -160,7 +160,8 @@ class BahdanauDecoder(PlainDecoder):
     """Decoder with attention before the recurrent step (Bahdanau 2015 §3.1, A.2.2).
 
     The previous state s_{i−1} gives attention weights α_i, a context vector c_i and the state s_i.
-    A maxout layer over (s_i, y_{i−1}, c_i) follows; y_{i−1} embeds the previous target token.
+    A maxout layer over (s_i, y_{i−1}, c_i) follows; y_{i−1} embeds the previous target token. The
+    maxout layer of A.2.2 reads s_{i−1} instead of s_i (docs/differences.md).
     """
 
     attention: Alignment
@@ -227,7 +228,7 @@ class BahdanauDecoder(PlainDecoder):
         def step(stack: Stack, c: Float[Array, "r k"]) -> tuple[Array, tuple[Carry, ...]]:
             return stack.step(carries, y, c, deterministic)
 
-        rngs = {"params": False, "dropout": False}
+        rngs: dict[Any, bool] = {"params": False, "dropout": False}
         mapped = nn.vmap(step, {"params": None}, split_rngs=rngs, in_axes=1, out_axes=1)
         h, all_carries = mapped(self.stack, contexts)
         return h, jax.tree.map(lambda x: x[:, 0], all_carries)

@@ -113,7 +113,8 @@ class Concat(Score):
 class Location(Score):
     """Location-based score W_a h_t, which does not depend on the source states.
 
-    Only the first `max_source` source positions have scores; later positions have weight 0.
+    Only the first `max_source` source positions have scores; later positions have weight 0. The
+    weights of the positions that are present sum to 1 (docs/differences.md).
     """
 
     max_source: int = 0

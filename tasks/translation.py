@@ -16,7 +16,6 @@ from data.pair import Pair
 from data.tokenizers import make_tokenizer
 from data.translation import TranslationCorpus
 from data.vocabulary import BOS, PAD, Vocabulary
-<<<<<<< HEAD
 from tasks.losses import (
     cross_entropy,
     doubly_stochastic,
@@ -79,7 +78,7 @@ class Translation(Task):
         sampling of hard attention. Without a key, losses of different settings can be compared.
         """
         settings, training = self.config.train, key is not None
-        rngs = {"dropout": key, "sample": jax.random.fold_in(key, 1)} if training else {}
+        rngs = {} if key is None else {"dropout": key, "sample": jax.random.fold_in(key, 1)}
         target, mask = batch["target"], batch["source"] != PAD
         penalized = training and (settings.doubly_stochastic > 0 or settings.guided.weight > 0)
 

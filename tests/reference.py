@@ -67,7 +67,22 @@ def gru(w, carry, x):
     return ((1 - z) * h + z * new,)
 
 
-CELLS = {"elman": (elman, 1), "lstm": (lstm, 2), "gru": (gru, 1)}
+def gru_reset_after(w, carry, x):
+    (h,) = carry
+    (W_z, W_r, W_h), (U_z, U_r, U_h) = (np.split(w[name], 3, axis=1) for name in ("W", "U"))
+    b_z, b_r, b_h = np.split(w["b"], 3)
+    z = sigmoid(x @ W_z + h @ U_z + b_z)
+    r = sigmoid(x @ W_r + h @ U_r + b_r)
+    new = np.tanh(x @ W_h + r * (h @ U_h) + b_h)
+    return ((1 - z) * h + z * new,)
+
+
+CELLS = {
+    "elman": (elman, 1),
+    "lstm": (lstm, 2),
+    "gru": (gru, 1),
+    "gru_reset_after": (gru_reset_after, 1),
+}
 
 
 def run(cell, w, xs, carry=None, reverse=False):
@@ -119,7 +134,7 @@ def align(settings, w, h, keys, t):
     scores = score(settings.score, w.get("score", {}), h, keys)
     if settings.align in ("global", "hard"):
         return softmax(scores)
-    p = t
+    p = min(t, length - 1) if settings.clamp else t
     if settings.align == "local_p":
         hidden = np.tanh(h @ w["W_p"]["kernel"])
         p = length * sigmoid(hidden @ w["v_p"]["kernel"])[0]

@@ -165,7 +165,7 @@ ARGUMENTS = {
     "luong2015": ["align", "score"], "bahdanau2015": ["align", "score"], "mino2017": ["keys"],
     "sutskever2014": ["reverse"], "cho2014": [], "xu2015": ["attention"],
     "toshniwal2016": ["align"], "vaswani2017": ["norm"], "schuster1997": ["network", "cell"],
-    "lin2017": ["pooling"], "yang2016": [], "cui2017": ["reader"],
+    "lin2017": ["pooling"], "yang2016": ["cell"], "cui2017": ["reader"],
 }  # fmt: skip
 ALIGN = choices("seq2seq", "model.attention.align")
 SCORE = choices("seq2seq", "model.attention.score")

@@ -38,6 +38,8 @@ VOCABULARY_FOLDER = "vocabulary"
 # Fields that may change when a run resumes, because they do not affect its results. `check_data`
 # checks that data.dir still contains the same corpus.
 PLACES = ("mesh.", "data.dir", "data.cache")
+# Values of fields in runs that are older than the field, where the default would change the model.
+_BEFORE_THE_FIELD: dict[str, Any] = {"model.attention.clamp": False}
 _ROOT = Path(__file__).parent.parent
 # OSErrors with these errno values come from a full or defective disk or from missing permissions.
 _DISK_ERRORS = {
@@ -161,7 +163,11 @@ def check_data(workdir: Path, data: str) -> None:
 
 
 def load_config(workdir: Path) -> Config:
-    """Read the config of a run; fields that newer versions have added get their default values."""
+    """Read the config of a run.
+
+    Fields that newer versions have added get their default values, or the values with which older
+    versions behave in the same way.
+    """
     path = workdir / "config.json"
     if not path.exists():
         raise UserError(
@@ -176,7 +182,11 @@ def load_config(workdir: Path) -> Config:
             f"version, which are {', '.join(MODELS)}"
         )
     config = base_config(name)
+    known = flat(config)
     try:
+        config.update_from_flattened_dict(
+            {field: old for field, old in _BEFORE_THE_FIELD.items() if field in known}
+        )
         config.update(saved)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(

@@ -84,7 +84,7 @@ _HAN: Fields = {
     "embedding": Field(200, "Width of the token embeddings.", least=1),
     "attention_features": Field(100, "Width of the context vectors u_w and u_s.", least=1),
     "dropout": dropout(0.0),
-    **recurrent("gru"),
+    **recurrent("gru_reset_after"),
 }
 
 

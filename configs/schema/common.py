@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from configs.schema.field import Config, Field, Fields
 
-CELL_NAMES = ("elman", "lstm", "gru")
+CELL_NAMES = ("elman", "lstm", "gru", "gru_reset_after")
+CELL_HELP = "gru is the GRU of Cho 2014, and gru_reset_after that of Yang 2016"
 INITIALIZER_NAMES = ("uniform", "normal", "xavier", "bahdanau")
 TOKENIZER_NAMES = ("moses", "unicode", "plain", "split", "bpe", "characters")
 
@@ -79,7 +80,7 @@ def vocabulary(tokenizer: str = "moses", lowercase: bool = False) -> Fields:
 def recurrent(cell: str, init: str = "xavier", init_scale: float = 1.0) -> Fields:
     """Return the config fields of a model whose recurrent cells are all of one type."""
     return {
-        "cell": Field(cell, "Recurrent cell.", CELL_NAMES),
+        "cell": Field(cell, f"Recurrent cell; {CELL_HELP}.", CELL_NAMES),
         **initialization(init, init_scale),
     }
 

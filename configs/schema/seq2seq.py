@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from configs.schema.common import CELL_NAMES, dropout, initialization
+from configs.schema.common import CELL_HELP, CELL_NAMES, dropout, initialization
 from configs.schema.field import Config, Field, Fields, ModelSchema
 
 
 def _stack(side: str) -> Fields:
     """Return the fields of the encoder or the decoder."""
     return {
-        "cell": Field("lstm", f"Recurrent cell of the {side}.", CELL_NAMES),
+        "cell": Field("lstm", f"Recurrent cell of the {side}; {CELL_HELP}.", CELL_NAMES),
         "layers": Field(2, "Number of recurrent layers.", least=1),
         "features": Field(
             512, "Width of a recurrent layer; if bidirectional, of each direction.", least=1
@@ -45,6 +45,11 @@ _ATTENTION: Fields = {
         10,
         "For local_m and local_p: the window is [p_t − D, p_t + D] in source positions.",
         least=1,
+    ),
+    "clamp": Field(
+        True,
+        "For local_m: limit p_t to the last source position; False: p_t = t, as in the paper, so "
+        "that the window is empty if t exceeds the last source position by more than D.",
     ),
     "sigma": Field(
         0.0,

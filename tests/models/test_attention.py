@@ -31,11 +31,11 @@ def attend(module, query, memory, mask, target_positions):
 
 
 @functools.cache
-def build(score, align, D=2, renormalize=False, max_source=9):
+def build(score, align, D=2, renormalize=False, clamp=True, max_source=9):
     model = base_config().model
     model.encoder.features = model.decoder.features = WIDTH
     model.attention.update({
-        "score": score, "align": align, "D": D, "renormalize": renormalize,
+        "score": score, "align": align, "D": D, "renormalize": renormalize, "clamp": clamp,
         "max_source": max_source,
     })  # fmt: skip
     module = make_alignment(model, XAVIER, jnp.float32)
@@ -64,9 +64,9 @@ def draw(seed, lengths, target_positions):
     )  # fmt: skip
 
 
-def check_against_equations(score, align, D, renormalize, seed, lengths, target_positions):
+def check_against_equations(score, align, D, seed, lengths, target_positions, **options):
     """Check that contexts, weights and gradients of a loss equal those of the NumPy reference."""
-    config, module, _, gradient = build(score, align, D, renormalize)
+    config, module, _, gradient = build(score, align, D, **options)
     query, memory, mask, positions = draw(seed, lengths, target_positions)
 
     def init(key, *arguments):
@@ -102,27 +102,28 @@ def check_against_equations(score, align, D, renormalize, seed, lengths, target_
 
 @pytest.mark.parametrize(("score", "align"), PAIRS, ids=str)
 def test_every_score_and_alignment_equal_their_equations(score, align):
-    check_against_equations(
-        score, align, 2, False, 0, lengths=[7, 1, 4], target_positions=[0, 3, 6, 8]
-    )
+    check_against_equations(score, align, 2, 0, lengths=[7, 1, 4], target_positions=[0, 3, 6, 8])
 
 
 # Draw few different array shapes, because JAX compiles the model again for each new shape.
 @settings(max_examples=25, deadline=None)
 @given(
-    align=st.sampled_from(["local_m", "local_p"]),
+    align_and_option=st.sampled_from([("local_m", "clamp"), ("local_p", "renormalize")]),
+    enabled=st.booleans(),
     D=st.sampled_from([1, 3, 9]),
-    renormalize=st.booleans(),
     seed=st.integers(0, 2**16),
     lengths=st.tuples(st.just(6), st.integers(1, 6), st.sampled_from([1, 2, 6])),
     start=st.integers(0, 9),
 )
 def test_windows_of_any_width_and_position_equal_their_equations(
-    align, D, renormalize, seed, lengths, start
+    align_and_option, enabled, D, seed, lengths, start
 ):
     """The source length S may be 1 or less than D; windows may be empty or truncated by an end."""
+    align, option = align_and_option
     positions = [start, start + 1, start + 5]
-    check_against_equations("general", align, D, renormalize, seed, list(lengths), positions)
+    check_against_equations(
+        "general", align, D, seed, list(lengths), positions, **{option: enabled}
+    )
 
 
 @pytest.mark.parametrize("bias", [-60.0, 60.0])
@@ -227,8 +228,25 @@ def test_location_score_gives_no_weight_beyond_max_source():
         np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("clamp", "long", "short"),
+    [
+        (True, [[0, 0.5, 0.5]] * 3, [[1, 0, 0]] * 3),
+        (False, [[0, 0.5, 0.5], [0, 0, 1], [0, 0, 0]], [[0, 0, 0]] * 3),
+    ],
+)
+def test_local_m_windows_past_the_last_source_position(clamp, long, short):
+    """Sources have 3 tokens and 1 token; a query of zeros gives equal weights in each window."""
+    _, memory, mask, positions = draw(10, [3, 1], [2, 3, 4])
+    query = jnp.zeros((2, 3, WIDTH))
+    module = LocalMonotonic(DOT, D=1, clamp=clamp)
+    _, weights = module.apply({}, query, memory, mask, positions, method=attend)
+    np.testing.assert_allclose(weights[..., :3], [long, short])
+    assert not weights[..., 3:].any()
+
+
 def test_an_empty_window_has_zero_weights_and_a_zero_context():
-    module = LocalMonotonic(DOT, D=1)
+    module = LocalMonotonic(DOT, D=1, clamp=False)
     query, memory, mask, positions = draw(9, [2], [5])
     context, weights = module.apply({}, query, memory, mask, positions, method=attend)
     assert not context.any() and not weights.any()

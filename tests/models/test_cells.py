@@ -1,3 +1,4 @@
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,8 +37,35 @@ def test_cell_equals_its_equations(name):
             np.testing.assert_allclose(ours[row], theirs, atol=2e-6)
 
 
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("shape", ["forward", "reverse", "bidirectional", "residual"])
+def test_gru_reset_after_equals_the_gru_of_flax():
+    """In Flax, z = 1 keeps the old state, so the parameters of z have opposite signs there."""
+    flax_cell, cell = nn.GRUCell(5), CELLS["gru_reset_after"](5)
+    rng = np.random.default_rng(5)
+    x, h = (jnp.array(rng.normal(size=(2, n)), jnp.float32) for n in (3, 5))
+    w = random_params(flax_cell.init, h, x)
+    w["hn"]["bias"] = jnp.zeros(5)  # a second bias, which our cell does not have
+    params = {
+        name: jnp.concatenate([-w[f"{prefix}z"][leaf], *(w[prefix + g][leaf] for g in "rn")], -1)
+        for name, prefix, leaf in (("W", "i", "kernel"), ("U", "h", "kernel"), ("b", "i", "bias"))
+    }
+    (ours,) = cell.apply({"params": params}, (h,), x, None, method="step")
+    expected, _ = flax_cell.apply({"params": w}, h, x)
+    np.testing.assert_allclose(ours, expected, atol=1e-6)
+
+
+# How a stack runs its cells does not depend on the cell, so the fast tests run one stack of the
+# second GRU.
+SHAPES = ("forward", "reverse", "bidirectional", "residual")
+_STACKS = [
+    pytest.param(
+        cell, shape, marks=[pytest.mark.slow] * (cell == "gru_reset_after" and shape != SHAPES[2])
+    )
+    for shape in SHAPES
+    for cell in CELLS
+]
+
+
+@pytest.mark.parametrize(("cell", "shape"), _STACKS)
 def test_stack_of_a_padded_batch_equals_its_equations(cell, shape):
     options = {} if shape == "forward" else {shape: True}
     stack = Stack(cell, features=4, layers=2, **options)

@@ -20,6 +20,7 @@ TARGET_IN = jnp.array([[1, 4, 5, 6], [1, 7, 0, 0]])
 def tiny(
     cell="lstm", decoder="luong", align="global", score="general", feeding=None,
     bidirectional=False, bridge="copy", residual=False, reverse=False, key_value="none",
+    clamp=True,
 ):  # fmt: skip
     model = base_config().model
     model.decoder.type, model.bridge = decoder, bridge
@@ -32,6 +33,7 @@ def tiny(
     model.decoder.maxout = 5
     model.attention.update({
         "align": align, "score": score, "max_source": 8, "D": 1, "key_value": key_value,
+        "clamp": clamp,
         "input_feeding": decoder == "luong" if feeding is None else feeding,
     })  # fmt: skip
     return model, reverse
@@ -51,11 +53,13 @@ CASES = {
     "luong-concat-bidirectional": tiny(score="concat", bidirectional=True),
     "luong-location-elman": tiny("elman", score="location", reverse=True),
     "luong-local_m": tiny(align="local_m"),
-    "luong-local_m-without-feeding": tiny("gru", align="local_m", score="concat", feeding=False),
+    "luong-local_m-without-feeding": tiny(
+        "gru", align="local_m", score="concat", feeding=False, clamp=False
+    ),
     "luong-local_p": tiny(align="local_p", residual=True),
     "luong-local_p-location": tiny(align="local_p", score="location", feeding=False),
     "luong-hard": tiny(align="hard", score="scaled_dot"),
-    "mino-split": tiny(key_value="split", score="general"),
+    "mino-split": tiny("gru_reset_after", key_value="split", score="general"),
     "mino-zero": tiny(key_value="zero", score="concat", bidirectional=True),
 }
 
