@@ -9,7 +9,8 @@ These commands take about two minutes on two CPU cores and reach an exact match 
 
 Arguments (the first value is the default):
     data     dates, or another translation corpus of configs/datasets.py
-    align    alignment: global, none (the paper's baseline), local_m, local_p or hard
+    align    alignment: global, none (the paper's baseline), local_m, local_p, hard, or marginal
+             (the exact marginal likelihood of Deng 2018, which needs feed=no)
     score    attention score: general, dot, scaled_dot, concat or location
     feed     yes, or no (without input feeding)
     size     tiny, small or paper
@@ -27,7 +28,7 @@ epochs, gradients clipped to norm 5, batches of 128 sentences, D = 10. With drop
 newstest2014 (Table 1, without replacement of unknown words).
 
 Result pages in docs/results: luong2015.table1, luong2015.table4, luong2015.table6,
-luong2015.figure6, multi30k.english, multi30k.german.
+luong2015.figure6, multi30k.english, multi30k.german, xu2015.table.
 """
 
 from configs import recipes

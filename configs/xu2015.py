@@ -13,16 +13,19 @@ Arguments (the first value is the default):
 
 The paper generates captions of images. Here its two kinds of attention are used for translation, in
 the model of bahdanau2015.py. Hard attention reads one sampled source position per time step and is
-trained with REINFORCE, with a moving-average baseline and an entropy bonus; in half of the
-sentences, the expected context replaces the sampled one. Soft attention is trained with the doubly
-stochastic penalty.
+trained with REINFORCE and an entropy bonus. Two changes to the paper make it learn on real text:
+the baseline is log p of the same token under soft attention instead of a moving average, and the
+reward of a sample is log p of the token at its time step instead of the whole sentence
+(docs/differences.md). The loss of soft attention is also a part of the training loss, in place of
+the paper's random choice between the sampled and the expected context. Soft attention is trained
+with the doubly stochastic penalty.
 
 `paper` has the sizes of the authors' captioning code (github.com/kelvinxu/arctic-captions,
 evaluate_coco.py): an LSTM of 1800 units over annotations of 512 (here a bidirectional encoder with
 256 units in each direction), embeddings of 512, 10,000 words, Adam with a learning rate of 2e-4,
 batches of 64, dropout of 0.5, λ = 1. The paper reports no score for translation.
 
-Result pages in docs/results: luong2015.table6.
+Result pages in docs/results: luong2015.table6, xu2015.table.
 """
 
 from configs import bahdanau2015, recipes

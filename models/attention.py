@@ -75,8 +75,11 @@ class Alignment(nn.Module):
         source: Source,
         target_positions: Int[Array, "b t"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "b t *n k"], Float[Array, "b t s"]]:
-        """Return context vectors and attention weights for the given target positions."""
+    ) -> tuple[Float[Array, "b #t *n k"], Float[Array, "b t s"]]:
+        """Return context vectors and attention weights for the given target positions.
+
+        An alignment may return n context vectors per target position; see `Hard` and `Marginal`.
+        """
         raise NotImplementedError
 
 
@@ -270,8 +273,9 @@ class Hard(Global):
 class Marginal(Global):
     """Latent alignment with the exact marginal likelihood (Deng 2018).
 
-    There is one context per source position s, its value h̄_s. The output distribution is their
-    mixture Σ_s α_t(s) p(y_t | h̄_s), where α_t are the attention weights of global attention.
+    There is one context per source position s: the value h̄_s, for all target positions. The output
+    distribution is the mixture Σ_s α_t(s) p(y_t | h̄_s), where α_t are the attention weights of
+    global attention.
     """
 
     def __call__(
@@ -280,10 +284,8 @@ class Marginal(Global):
         source: Source,
         target_positions: Int[Array, "b t"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "b t s k"], Float[Array, "b t s"]]:
-        weights = self.weights(query, source)
-        values = source.values[:, None]
-        return jnp.broadcast_to(values, (*weights.shape, values.shape[-1])), weights
+    ) -> tuple[Float[Array, "b 1 s k"], Float[Array, "b t s"]]:
+        return source.values[:, None], self.weights(query, source)
 
 
 ALIGNMENTS: dict[str, type[Alignment]] = {

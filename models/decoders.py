@@ -248,6 +248,26 @@ class BahdanauDecoder(PlainDecoder):
         return self.readout(h, y, c), weights
 
 
+class Combine(nn.Module):
+    """Linear layer W_c [c; h] over a context vector and a decoder state, without a bias."""
+
+    features: int
+    kernel_init: Initializer
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(
+        self, c: Float[Array, "b #t *n k"], h: Float[Array, "b t h"]
+    ) -> Float[Array, "b t *n f"]:
+        width = c.shape[-1]
+        kernel = self.param("kernel", self.kernel_init, (width + h.shape[-1], self.features))
+        kernel, c, h = kernel.astype(self.dtype), c.astype(self.dtype), h.astype(self.dtype)
+        if c.ndim == 3:
+            return jnp.concatenate([c, h], axis=-1) @ kernel
+        # With several contexts per position, the products with c and h are computed only once.
+        return c @ kernel[:width] + (h @ kernel[width:])[:, :, None]
+
+
 class LuongDecoder(PlainDecoder):
     """Decoder with attention after the recurrent step (Luong 2015 §3).
 
@@ -272,7 +292,7 @@ class LuongDecoder(PlainDecoder):
 
     def setup(self) -> None:
         stack = self.stack
-        self.W_c = nn.Dense(stack.features, False, stack.dtype, kernel_init=self.combine_init)
+        self.W_c = Combine(stack.features, self.combine_init, stack.dtype)
 
     def source(
         self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
@@ -295,9 +315,7 @@ class LuongDecoder(PlainDecoder):
     ) -> tuple[Float[Array, "b t *n h"], Float[Array, "b t s"]]:
         """Return the attentional states h̃_t and the attention weights."""
         context, weights = self.attention(h, memory.source, target_positions, deterministic)
-        if context.ndim == 4:
-            h = jnp.broadcast_to(h[:, :, None], (*context.shape[:3], h.shape[-1]))
-        return jnp.tanh(self.W_c(jnp.concatenate([context, h], axis=-1))), weights
+        return jnp.tanh(self.W_c(context, h)), weights
 
     def step(
         self,

@@ -23,8 +23,9 @@ _ATTENTION: Fields = {
     "align": Field(
         "global",
         "Alignment: attend to all source positions (global), to a window around source position t "
-        "at time step t (local_m), to a window around a predicted position (local_p), or to one "
-        "sampled position (hard); none: no attention.",
+        "at time step t (local_m), to a window around a predicted position (local_p), to one "
+        "sampled position (hard), or to one position that is summed over in p(y) (marginal); none: "
+        "no attention.",
         ("none", "global", "local_m", "local_p", "hard", "marginal"),
     ),
     "score": Field(
@@ -167,10 +168,11 @@ def _attention_rules(config: Config, width: int) -> Iterator[str]:
             "config.model.attention.key_value=zero needs decoder.type=luong and score=general or "
             f"concat, not {decoder.type} and {attention.score}: change them, or set key_value=none"
         )
-    if config.train.doubly_stochastic and attention.align == "hard":
+    if attention.align == "marginal" and (decoder.type != "luong" or attention.input_feeding):
         yield (
-            f"config.train.doubly_stochastic={config.train.doubly_stochastic} has no effect on "
-            "config.model.attention.align=hard: set config.train.doubly_stochastic=0"
+            "config.model.attention.align=marginal needs decoder.type=luong and "
+            "attention.input_feeding=False: no decoder state may depend on the source position "
+            "that is summed over"
         )
 
 
