@@ -4,13 +4,16 @@ python eval.py --workdir=runs/a --split=test
 
 Prints the scores and writes them to WORKDIR/eval/SPLIT: scores.json, hypotheses.txt or
 predictions.txt, report.html, and plots (attention-*.png, heads-*.png for a Transformer,
-prediction-*.png). An earlier report in that folder is replaced. To compare two decode settings, run
-this program twice: first with --out=FOLDER, which writes the report to FOLDER, and then with the
-other settings and --against=FOLDER, which compares the new report with the one in FOLDER.
+prediction-*.png). If a translation model has attention, hypotheses.links and references.links
+contain word links (0-0 1-2) of the hypotheses and of the references. An earlier report in that
+folder is replaced. To compare two decode settings, run this program twice: first with --out=FOLDER,
+which writes the report to FOLDER, and then with the other settings and --against=FOLDER, which
+compares the new report with the one in FOLDER.
 
 Scores for translation: perplexity, BLEU (sacreBLEU's and tokenized), chrF, TER, exact match, token
 error rate and alignment error rate. Decoding follows the run's config.decode; flags such as
---decode.beam=5 override it.
+--decode.beam=5 override it. --align_weights, --align_threshold, --reverse_workdir and --symmetrize
+choose the word links that are written and scored.
 
 Scores for other tasks: the loss (scores.json describes it), accuracy, precision, recall and F1 of
 chunks, error rate and macro F1 of classes, and, for cloze questions, the accuracy of choosing the
@@ -60,6 +63,7 @@ _AGAINST = flags.DEFINE_string(
     "folder that was its --out.",
 )
 program.define_decode()
+program.define_alignment()
 
 
 def main() -> None:
@@ -82,11 +86,14 @@ def _wanted(config: Config, workdir: Path) -> "Wanted":
     """Check the flags and return the settings of the report."""
     from evaluation.results import Wanted
 
-    if config.task != "translation" and (_BEAMS.value or _AGAINST.value):
-        raise UserError(
-            f"--beams and --against need a translation run, but this is a {config.task} run: leave "
-            "them out"
-        )
+    if config.task != "translation":
+        given = [name for name in ("beams", "against") if flags.FLAGS[name].value]
+        given += program.given_alignment()
+        if given:
+            raise UserError(
+                f"--{given[0]} needs a translation run, but this is a {config.task} run: leave it "
+                "out"
+            )
     return Wanted(
         split=_SPLIT.value,
         folder=Path(_OUT.value) if _OUT.value else workdir / "eval" / _SPLIT.value,
@@ -95,6 +102,8 @@ def _wanted(config: Config, workdir: Path) -> "Wanted":
         decode=program.decode_settings(config),
         beams=_widths(),
         against=_scored(Path(_AGAINST.value)) if _AGAINST.value else None,
+        align=program.alignment_settings(),
+        links=True,
     )
 
 

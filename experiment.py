@@ -14,7 +14,7 @@ from tasks.registry import make_task
 from training.devices import check_rows
 from training.hosts import first, together
 from training.loop import train
-from training.restore import restore_run
+from training.restore import restore_run, restore_runs
 from training.workdir import VOCABULARY_FOLDER, check_workdir, open_workdir, writing
 
 
@@ -35,9 +35,10 @@ def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str
 def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted: Wanted) -> None:
     """Score a split with one checkpoint or the mean of several checkpoints; write the report."""
     run = restore_run(config, workdir, mesh, checkpoint)
+    reverse = restore_runs(wanted.align.reverse, mesh, [checkpoint])
     with writing(wanted.folder):
         wanted.folder.mkdir(parents=True, exist_ok=True)
-        wanted = wanted._replace(checkpoints=run.steps)
+        wanted = wanted._replace(checkpoints=run.steps, reverse=reverse)
         _evaluation(config).report(run.task, run.params, mesh, wanted)
 
 
@@ -46,9 +47,10 @@ def score_ensemble(
 ) -> None:
     """Score a split with an ensemble of translation runs that differ only in their seeds."""
     runs = [restore_run(config, workdir, mesh, checkpoint) for workdir in workdirs]
+    reverse = restore_runs(wanted.align.reverse, mesh, [checkpoint])
     with writing(wanted.folder):
         wanted.folder.mkdir(parents=True, exist_ok=True)
-        wanted = wanted._replace(checkpoints=[run.steps for run in runs])
+        wanted = wanted._replace(checkpoints=[run.steps for run in runs], reverse=reverse)
         report_ensemble([run.task for run in runs], [run.params for run in runs], mesh, wanted)
 
 

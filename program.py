@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import absl.logging
 from absl import app, flags
@@ -19,6 +19,9 @@ from configs.base import Config, base_config
 from configs.check import check, check_path
 from configs.load import load_config_file
 from errors import Stopped, UserError, first_line
+
+if TYPE_CHECKING:
+    from evaluation.alignment import LinkSettings
 
 # Compiled programs are cached between runs, separately for each kind of machine.
 COMPILATIONS = Path("cache") / f"xla-{platform.machine()}"
@@ -107,6 +110,55 @@ def decode_settings(config: Config) -> Config:
     config.decode.update(changes)
     check(config)
     return config.decode
+
+
+def define_alignment() -> None:
+    """Define the flags of word links."""
+    flags.DEFINE_string(
+        "align_weights", "attention", "Word links: the attention weights to use, such as "
+        "'layer 4' (the mean over its heads) or 'layer 4 head 0'.",
+    )  # fmt: skip
+    flags.DEFINE_float(
+        "align_threshold", 0.0, "Word links: link all pairs of words with at least this attention "
+        "weight; 0 links each target word to the source word with the largest weight.",
+    )  # fmt: skip
+    flags.DEFINE_list(
+        "reverse_workdir", [], "Word links: run that translates in the reverse direction, whose "
+        "links are combined with those of --workdir; several, separated by commas, form an "
+        "ensemble. --checkpoint applies to it, too.",
+    )  # fmt: skip
+    flags.DEFINE_string(
+        "reverse_weights", "", "Word links: the attention weights of --reverse_workdir (default: "
+        "--align_weights).",
+    )  # fmt: skip
+    flags.DEFINE_string(
+        "symmetrize", "grow_diag_final_and", "Word links: how to combine both directions: "
+        "intersection, union or grow_diag_final_and.",
+    )  # fmt: skip
+    _show_in_help(*_ALIGNMENT_FLAGS)
+
+
+_ALIGNMENT_FLAGS = (
+    "align_weights", "align_threshold", "reverse_workdir", "reverse_weights", "symmetrize",
+)  # fmt: skip
+
+
+def alignment_settings() -> "LinkSettings":
+    """Check and return the values of the flags of word links."""
+    from evaluation.alignment import LinkSettings
+
+    values: Any = [flags.FLAGS[name].value for name in _ALIGNMENT_FLAGS]
+    weights, threshold, reverse, reverse_weights, method = values
+    if not reverse and {"reverse_weights", "symmetrize"}.intersection(given_alignment()):
+        raise UserError("--reverse_weights and --symmetrize have no effect: add --reverse_workdir")
+    settings = LinkSettings(weights, threshold, tuple(reverse), reverse_weights, method)
+    settings.check()
+    return settings
+
+
+def given_alignment() -> list[str]:
+    """Return the names of the flags of word links that are on the command line."""
+    return [name for name in _ALIGNMENT_FLAGS if flags.FLAGS[name].present]
 
 
 def run(main: Callable[..., None], words: int = 0) -> None:

@@ -23,10 +23,10 @@ from records import to_json
 from terminal import ask, clean, edit_lines, leave_on_interrupt
 
 if TYPE_CHECKING:  # importing JAX is slow, so functions import these modules
-    from jax.sharding import Mesh
-
     from data.vocabulary import Vocabulary
     from decoding.translator import Hypothesis, Translator
+    from evaluation.alignment import LinkSettings
+    from evaluation.links import Aligner, Bitext
 
 _WORKDIR = flags.DEFINE_list(
     "workdir", [], "Folder of a run that train.py created, or several, separated by commas."
@@ -48,6 +48,12 @@ _ATTENTION = flags.DEFINE_string(
     "",
     "File to write tokens and attention weights to, one JSON object per hypothesis.",
 )
+_ALIGNMENTS = flags.DEFINE_string(
+    "alignments",
+    "",
+    "File to write word links to, one line (0-0 1-2) per output line; with --score, the links "
+    "between the input and the given translations.",
+)
 _PICTURES = flags.DEFINE_string(
     "pictures", "", "Folder to write attention heat maps to, one per line; 0.png is the first line."
 )
@@ -58,6 +64,7 @@ _DICTIONARY = flags.DEFINE_string(
     "--decode.replace_unknown=True.",
 )
 program.define_decode()
+program.define_alignment()
 # Lines are read in blocks of this size, and batches group the lines of a block by length.
 BLOCK = 4096
 
@@ -67,22 +74,29 @@ def main() -> None:
         leave_on_interrupt()
     # Ctrl-C is handled before these modules are imported, because importing JAX takes seconds.
     from decoding.translator import Translator
+    from evaluation.links import make_aligner
     from training.devices import make_mesh
+    from training.restore import restore_runs
 
-    settings = _check_flags()
+    settings, align = _check_flags()
     mesh, dictionary = make_mesh(), _read_dictionary(_DICTIONARY.value)
-    tasks, params = _restore_all(mesh)
-    translator = Translator(tasks, mesh, settings, dictionary)
+    runs = restore_runs(_WORKDIR.value, mesh, _CHECKPOINT.value)
+    params = [run.params for run in runs]
+    translator = Translator([run.task for run in runs], mesh, settings, dictionary)
+    aligner = None
+    if _ALIGNMENTS.value:
+        reverse = restore_runs(align.reverse, mesh, _CHECKPOINT.value)
+        aligner = make_aligner(translator, params, align, reverse)
     if _SCORE.value:
-        _score_all(translator, params)
+        _score_all(translator, params, aligner)
     elif sys.stdin.isatty():
         _converse(translator, params)
     else:
-        _translate_all(translator, params)
+        _translate_all(translator, params, aligner)
 
 
-def _check_flags() -> Config:
-    """Check the command line; return the decode settings."""
+def _check_flags() -> "tuple[Config, LinkSettings]":
+    """Check the command line; return the decode settings and the settings of word links."""
     from training.workdir import load_config
 
     if not _WORKDIR.value:
@@ -103,11 +117,14 @@ def _check_flags() -> Config:
             "--score cannot be combined with --attention, --pictures or --dictionary: leave them "
             "out"
         )
-    if _ATTENTION.value and sys.stdin.isatty():
-        raise UserError(
-            "--attention cannot be used at a terminal: translate a file, with < in.txt at the end "
-            "of the command"
-        )
+    for flag in (_ATTENTION, _ALIGNMENTS):
+        if flag.value and sys.stdin.isatty():
+            raise UserError(
+                f"--{flag.name} cannot be used at a terminal: translate a file, with < in.txt at "
+                "the end of the command"
+            )
+    for name in () if _ALIGNMENTS.value else program.given_alignment():
+        raise UserError(f"--{name} has no effect: add --alignments=FILE")
     if _PICTURES.value:
         try:
             Path(_PICTURES.value).mkdir(parents=True, exist_ok=True)
@@ -115,20 +132,7 @@ def _check_flags() -> Config:
             raise UserError(
                 f"cannot create the folder --pictures={_PICTURES.value}: {error.strerror}"
             ) from None
-    return settings
-
-
-def _restore_all(mesh: "Mesh") -> tuple[list, list]:
-    """Return the task and the parameters of every checkpoint of every run."""
-    from training.restore import restore_run
-    from training.workdir import load_config
-
-    runs = [
-        restore_run(load_config(workdir), workdir, mesh, checkpoint, corpus=False)
-        for workdir in map(Path, _WORKDIR.value)
-        for checkpoint in _CHECKPOINT.value
-    ]
-    return [run.task for run in runs], [run.params for run in runs]
+    return settings, program.alignment_settings()
 
 
 def _converse(translator: "Translator", params: list) -> None:
@@ -160,8 +164,10 @@ def _tell_unknown(vocabulary: "Vocabulary", line: str) -> None:
         sys.stderr.write(f"not in the vocabulary: {', '.join(unknown)}\n")
 
 
-def _score_all(translator: "Translator", params: list) -> None:
-    """Print the log probability of each given translation."""
+def _score_all(translator: "Translator", params: list, aligner: "Aligner | None") -> None:
+    """Print the log probability of each given translation, and write its word links."""
+    from evaluation.links import bitext
+
     sources = [line for block in _blocks(sys.stdin.buffer) for line in block]
     try:
         with Path(_SCORE.value).open("rb") as file:
@@ -176,18 +182,25 @@ def _score_all(translator: "Translator", params: list) -> None:
             f"the input has {len(sources):,} lines, but {_SCORE.value} has {len(targets):,}: "
             "it must have one translation per line of the input"
         )
-    for log_p in translator.score(params, sources, targets):
-        print(f"{log_p:.4f}")
+    with _open(_ALIGNMENTS.value) if aligner else contextlib.nullcontext() as file:
+        for log_p in translator.score(params, sources, targets):
+            print(f"{log_p:.4f}")
+        pairs = zip(sources, targets, strict=True)
+        if aligner and file:
+            _write_links(file, aligner, [bitext(translator.tasks[0], *pair) for pair in pairs])
 
 
-def _translate_all(translator: "Translator", params: list) -> None:
+def _translate_all(translator: "Translator", params: list, aligner: "Aligner | None") -> None:
     """Translate all lines of the input and print the translations in input order."""
     import tqdm
 
+    from evaluation.links import hypothesis_bitext
+
     with contextlib.ExitStack() as stack:
-        record = None
-        if _ATTENTION.value:
-            record = stack.enter_context(_open(_ATTENTION.value))
+        record, links = (
+            stack.enter_context(_open(flag.value)) if flag.value else None
+            for flag in (_ATTENTION, _ALIGNMENTS)
+        )
         bar = stack.enter_context(tqdm.tqdm(unit=" lines", disable=None, mininterval=1.0))
         first, attention = 0, bool(_ATTENTION.value or _PICTURES.value)
         for block in _blocks(sys.stdin.buffer):
@@ -202,8 +215,18 @@ def _translate_all(translator: "Translator", params: list) -> None:
                     if record:
                         record.write(_record(first + i, rank, source, hypothesis))
                 _draw(first + i, source, found[i][0])
+            if aligner and links:
+                task = translator.tasks[0]
+                shown = [(text, h) for i, text in enumerate(block) for h in found[i]]
+                _write_links(links, aligner, [hypothesis_bitext(task, *pair) for pair in shown])
             sys.stdout.flush()
             first += len(block)
+
+
+def _write_links(file: TextIO, aligner: "Aligner", bitexts: "list[Bitext]") -> None:
+    from evaluation.alignment import format_links
+
+    file.writelines(format_links(links) + "\n" for links in aligner.links(bitexts))
 
 
 def _draw(line: int, source: list[str], hypothesis: "Hypothesis") -> None:

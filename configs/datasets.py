@@ -32,6 +32,46 @@ _EN_DE = {"source": "en", "target": "de"}
 _DE_EN = {"source": "de", "target": "en"}
 _FR_EN = {"source": "fr", "target": "en"}
 
+# Corpora with gold word alignments. The aligned test sentences are also training sentences: the
+# last 200 of Europarl (Lambert et al. 2005), and all verses of the Bible (the bible-alignments
+# package).
+_EUROPARL = {
+    "corpus": "text",
+    "dir": "corpora/es_en_europarl",
+    "source": "es",
+    "target": "en",
+    "splits": {"train": "corpus", "valid": "", "test": "dev"},
+    "alignment": "{split}.key",
+    "alignment_base": 1,
+    # The documentation of the corpus states the order source-target, but some links would then
+    # be out of range.
+    "alignment_order": "target-source",
+    "source_vocab": {"tokenizer": "split", "min_count": 2},
+    "target_vocab": {"tokenizer": "split", "min_count": 2},
+}
+_BIBLE = {
+    "corpus": "text",
+    "dir": "corpora/grc_en_bible",
+    "source": "grc",
+    "target": "eng",
+    "splits": {"train": "verses", "valid": "", "test": "verses"},
+    "alignment": "{split}.align",
+    "alignment_order": "source-target",
+    "source_vocab": {"tokenizer": "split", "min_count": 2},
+    "target_vocab": {"tokenizer": "split", "min_count": 2},
+}
+
+
+def _reversed(corpus: dict) -> dict:
+    """Return the settings of an aligned corpus for the reverse direction of translation."""
+    orders = ["source-target", "target-source"]
+    orders.remove(corpus["alignment_order"])
+    swapped = {"source": "target", "target": "source"}
+    swapped |= {f"{a}_vocab": f"{b}_vocab" for a, b in swapped.items()}
+    sides = {name: corpus[other] for name, other in swapped.items()}
+    return {**corpus, **sides, "alignment_order": orders[0]}
+
+
 _TRANSLATION: dict[str, dict] = {
     # The embedded corpus of CLDR dates, times, durations and numbers, which is generated.
     "dates": {
@@ -45,33 +85,10 @@ _TRANSLATION: dict[str, dict] = {
     "multi30k_de_en": {**_MULTI30K, **_DE_EN},
     "multi30k_bpe_en_de": {**_MULTI30K_BPE, **_EN_DE},
     "multi30k_bpe_de_en": {**_MULTI30K_BPE, **_DE_EN},
-    # Corpora with gold word alignments. The aligned test sentences are also training sentences: the
-    # last 200 of Europarl (Lambert et al. 2005), and all verses of the Bible (the bible-alignments
-    # package).
-    "europarl_es_en": {
-        "corpus": "text",
-        "dir": "corpora/es_en_europarl",
-        "source": "es",
-        "target": "en",
-        "splits": {"train": "corpus", "valid": "", "test": "dev"},
-        "alignment": "{split}.key",
-        "alignment_base": 1,
-        # The documentation of the corpus states the order source-target, but some links would then
-        # be out of range.
-        "alignment_order": "target-source",
-        "source_vocab": {"tokenizer": "split", "min_count": 2},
-        "target_vocab": {"tokenizer": "split", "min_count": 2},
-    },
-    "bible_grc_eng": {
-        "corpus": "text",
-        "dir": "corpora/grc_en_bible",
-        "source": "grc",
-        "target": "eng",
-        "splits": {"train": "verses", "valid": "", "test": "verses"},
-        "alignment": "{split}.align",
-        "source_vocab": {"tokenizer": "split", "min_count": 2},
-        "target_vocab": {"tokenizer": "split", "min_count": 2},
-    },
+    "europarl_es_en": _EUROPARL,
+    "europarl_en_es": _reversed(_EUROPARL),
+    "bible_grc_eng": _BIBLE,
+    "bible_eng_grc": _reversed(_BIBLE),
     "tatoeba_de_en": {**_TATOEBA, **_DE_EN, "dir": "corpora/tatoeba_de_en"},
     "tatoeba_fr_en": {**_TATOEBA, **_FR_EN, "dir": "corpora/tatoeba_fr_en"},
     # Letters to phonemes: CMUdict with the split of Chen 2003, which has 12,000 test words and no
@@ -201,3 +218,15 @@ def use_dataset(config: Config, name: str) -> None:
         known = ", ".join(DATASETS[config.task])
         raise UserError(f"there is no {config.task} corpus {name!r}: use one of {known}")
     config.data.update(DATASETS[config.task][name])
+
+
+def reverse_dataset(name: str) -> str:
+    """Return the name of a translation corpus with source and target exchanged."""
+    corpus, source, target = name.rsplit("_", 2) if name.count("_") > 1 else (name, "", "")
+    reverse = f"{corpus}_{target}_{source}"
+    if reverse not in _TRANSLATION:
+        raise UserError(
+            f"the corpus {name} has no reverse direction, which the word links of both directions "
+            "need: choose a corpus that configs/datasets.py lists for both directions"
+        )
+    return reverse

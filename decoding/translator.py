@@ -61,6 +61,7 @@ class Translator:
         # self.decode(params, batch, attention=...) returns the batch and its hypotheses.
         self.decode = compiled(mesh, self._search, static_argnames="attention")
         self._score = compiled(mesh, self._forced)
+        self._attention = compiled(mesh, self._forced_attention, static_argnames="name")
 
     def translate(
         self,
@@ -113,37 +114,66 @@ class Translator:
 
         An ensemble averages probabilities at every time step, as in decoding.
         """
-        batches = list(self._pairs(sources, targets))
-        shapes = {
-            (batch["source"].shape, batch["target"].shape): abstract(batch, self.mesh)
-            for batch in batches
-        }
-        compile_all(self._score, [(list(params), shape) for shape in shapes.values()])
         results = np.zeros(len(sources))
-        for batch in batches:
-            log_p = jax.device_get(self._score(list(params), put(batch, self.mesh)))
+        for batch, log_p in self._on_pairs(self._score, params, sources, targets):
             real = batch["index"] >= 0  # False for padding rows, which have index −1
             results[batch["index"][real]] = log_p[real]
         return results.tolist()
 
+    def attention(
+        self,
+        params: Sequence[Params],
+        sources: Sequence[str],
+        targets: Sequence[str],
+        name: str = "attention",
+    ) -> Iterator[tuple[int, Float[np.ndarray, "t s"]]]:
+        """Yield the index of every pair and its attention weights under teacher forcing.
+
+        `name` is the name of the weights in Translation.attentions. An ensemble averages weights.
+        """
+        for batch, weights in self._on_pairs(self._attention, params, sources, targets, name=name):
+            for row, i in enumerate(map(int, batch["index"])):
+                if i >= 0:
+                    t, s = ((batch[side][row] != PAD).sum() for side in ("target", "source"))
+                    yield i, weights[row, :t, :s]
+
+    def attention_names(self, params: Sequence[Params]) -> list[str]:
+        """Return the names of the attention weights of the model; [] if it has no attention."""
+        token = jax.ShapeDtypeStruct((1, 1), np.int32)
+        return [*jax.eval_shape(self.tasks[0].attentions, params[0], token, token)]
+
+    def _on_pairs(
+        self,
+        function: Any,
+        params: Sequence[Params],
+        sources: Sequence[str],
+        targets: Sequence[str],
+        **options: Any,
+    ) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
+        """Yield each batch of sentence pairs with the result of a compiled function."""
+        batches = list(self._pairs(sources, targets))
+        shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
+        compile_all(function, [(list(params), shape) for shape in shapes.values()], **options)
+        for batch in batches:
+            yield batch, jax.device_get(function(list(params), put(batch, self.mesh), **options))
+
     def _pairs(
         self, sources: Sequence[str], targets: Sequence[str]
     ) -> Iterator[dict[str, np.ndarray]]:
-        """Yield batches of sources and targets, grouped by their padded widths."""
+        """Yield batches of sources and targets, both padded to the same width."""
         sides = [
             [[*vocabulary.encode(text), EOS] for text in texts]
             for vocabulary, texts in ((self.source, sources), (self.target, targets))
         ]
-        shapes: dict[tuple[int, int], list[int]] = {}
-        for i, (x, y) in enumerate(zip(*sides, strict=True)):
-            shapes.setdefault((_width(len(x)), _width(len(y))), []).append(i)
-        for widths, members in shapes.items():
+        # A length of 1 keeps pairs of empty lines, which _groups would leave out.
+        longest = [max(len(x) - 1, len(y) - 1, 1) for x, y in zip(*sides, strict=True)]
+        for width, members in _groups(longest, self.settings.batch):
             rows = self._rows(len(members))
             for first in range(0, len(members), rows):
                 batch: dict[str, np.ndarray] = {"index": np.full(rows, -1, np.int32)}
                 chunk = members[first : first + rows]
                 batch["index"][: len(chunk)] = chunk
-                for name, side, width in zip(("source", "target"), sides, widths, strict=True):
+                for name, side in zip(("source", "target"), sides, strict=True):
                     batch[name] = np.full((rows, width), PAD, np.int32)
                     for row, i in enumerate(chunk):
                         batch[name][row, : len(side[i])] = side[i]
@@ -163,6 +193,14 @@ class Translator:
         log_p = jnp.stack([log_probability(task.model, p, source, target) for task, p in members])
         mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(self.tasks))
         return jnp.sum(mean, axis=1, where=target != PAD)
+
+    def _forced_attention(
+        self, params: list[Params], batch: dict[str, Array], name: str
+    ) -> Float[Array, "b t s"]:
+        """Return the mean over the models of the attention weights of a batch."""
+        members = zip(self.tasks, params, strict=True)
+        named = [task.attentions(p, batch["source"], batch["target"]) for task, p in members]
+        return jnp.mean(jnp.stack([weights[name] for weights in named]), axis=0)
 
     def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
         """Yield batches with few different widths; each batch has only the rows of this host."""

@@ -1,12 +1,36 @@
-"""Alignment error rate: how well attention agrees with word links that people have annotated."""
+"""Word links: their extraction from attention weights, symmetrization and alignment error rate."""
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from errors import UserError
+
 Link = tuple[int, int]  # 0-based indices of the source word and the target word
+
+
+class LinkSettings(NamedTuple):
+    """The choices of the flags that translate.py and eval.py share for word links."""
+
+    weights: str = "attention"  # name of the attention weights, as in Translation.attentions
+    threshold: float = 0.0  # smallest weight of a link; 0: one link per target word, by arg max
+    reverse: tuple[str, ...] = ()  # workdirs of the runs of the reverse direction
+    reverse_weights: str = ""  # name of the attention weights of the reverse runs; "": `weights`
+    symmetrize: str = "grow_diag_final_and"  # a name in SYMMETRIZATIONS; unused without `reverse`
+
+    def check(self) -> None:
+        """Raise a UserError if a value is invalid."""
+        if not 0 <= self.threshold <= 1:
+            raise UserError(
+                f"--align_threshold={self.threshold:g} is invalid: attention weights are between 0 "
+                "and 1, and 0 links each target word to the source word with the largest weight"
+            )
+        if self.symmetrize not in SYMMETRIZATIONS:
+            known = ", ".join(SYMMETRIZATIONS)
+            raise UserError(f"--symmetrize={self.symmetrize} is unknown: use one of {known}")
 
 
 class Gold(NamedTuple):
@@ -27,24 +51,78 @@ def parse_links(text: str) -> Gold:
     return Gold(sure, possible)
 
 
-def attention_links(
-    attention: Float[np.ndarray, "t s"], source_words: list[int], target_words: list[int]
-) -> set[Link]:
-    """Link each target word to the source word that it attends to most.
+def format_links(links: Iterable[Link]) -> str:
+    """Return links in Pharaoh notation, sorted by source word."""
+    return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
+
+def attention_links(
+    attention: Float[np.ndarray, "t s"],
+    source_words: list[int],
+    target_words: list[int],
+    threshold: float = 0.0,
+) -> set[Link]:
+    """Link all pairs of words whose attention weight is at least `threshold`.
+
+    If `threshold` is 0, link each target word to the source word that it attends to most.
     `source_words` and `target_words` contain the word index of every token before </s>. The
-    token </s> is never linked. The attention weight between two words is the sum over all pairs of
-    their tokens.
+    token </s> is never linked. The attention weight between two words is the sum over the tokens of
+    the source word, averaged over the tokens of the target word.
     """
     end = max(source_words, default=-1) + 1  # index of </s>, which follows the last source word
     words = sorted(set(target_words))
     tokens = np.equal.outer(words, target_words).astype(float)  # 1 if token j is in target word i
     of_word = np.eye(end + 1)[[*source_words, end]]  # 1 if token i is in source word j
     sums = tokens @ attention[: len(target_words), : len(of_word)] @ of_word
-    heaviest = sums.argmax(axis=1)
-    return {
-        (int(s), t) for s, t, row in zip(heaviest, words, sums, strict=True) if s < end and row[s]
-    }
+    means = sums / tokens.sum(axis=1, keepdims=True)
+    if threshold:
+        chosen = np.argwhere(means[:, :end] >= threshold)
+    else:
+        heaviest = enumerate(means.argmax(axis=1))
+        chosen = [(row, s) for row, s in heaviest if s < end and means[row, s]]
+    return {(int(s), words[row]) for row, s in chosen}
+
+
+def _grow_diag_final_and(forward: set[Link], reverse: set[Link]) -> set[Link]:
+    """Start from the links of both directions and add links of one direction.
+
+    Grow-diag adds neighbors, also diagonal ones, of existing links if they link a word without
+    links. Final-and then adds the links between two words without links.
+    """
+    links, union = forward & reverse, forward | reverse
+    sources, targets = {s for s, _ in links}, {t for _, t in links}
+
+    def add(link: Link) -> None:
+        links.add(link)
+        sources.add(link[0])
+        targets.add(link[1])
+
+    growing = True
+    while growing:
+        growing = False
+        for (s, t), (ds, dt) in itertools.product(sorted(links), _NEIGHBORS):
+            link = s + ds, t + dt
+            if link in union - links and not (link[0] in sources and link[1] in targets):
+                add(link)
+                growing = True
+    for link in (*sorted(forward), *sorted(reverse)):
+        if link[0] not in sources and link[1] not in targets:
+            add(link)
+    return links
+
+
+_NEIGHBORS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+# Functions that combine the links of two directions (Och & Ney 2003, Koehn et al. 2003 and 2005).
+SYMMETRIZATIONS: dict[str, Callable[[set[Link], set[Link]], set[Link]]] = {
+    "intersection": set.intersection,
+    "union": set.union,
+    "grow_diag_final_and": _grow_diag_final_and,
+}
+
+
+def symmetrize(forward: set[Link], reverse: set[Link], method: str) -> set[Link]:
+    """Combine the links of both directions; `reverse` has (target word, source word) pairs."""
+    return SYMMETRIZATIONS[method](forward, {(s, t) for t, s in reverse})
 
 
 def alignment_error_rate(guesses: Iterable[set[Link]], golds: Iterable[Gold]) -> float:

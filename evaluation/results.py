@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from configs.base import Config
+from evaluation.alignment import LinkSettings
 from evaluation.explorer import opening_example
 from evaluation.metrics import describe_scores, print_scores
 from evaluation.page import ReportPage, inline_picture, write_report_page
 from records import to_json
+from training.restore import RestoredRun
 
 
 class Wanted(NamedTuple):
@@ -29,6 +31,9 @@ class Wanted(NamedTuple):
     beams: Sequence[int] = ()  # beam widths whose scores are compared
     ter: bool = True  # whether to compute TER, which is slow
     against: Path | None = None  # report folder of the run to compare with
+    align: LinkSettings = LinkSettings()  # how attention weights become word links
+    reverse: Sequence[RestoredRun] = ()  # the runs in `align.reverse`
+    links: bool = False  # whether to write the word links of hypotheses, which is slow
 
 
 def corpus_name(data: Config) -> str:

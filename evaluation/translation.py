@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 
 from data.vocabulary import EOS, UNK
 from decoding.translator import Hypothesis, Translator
+from evaluation.alignment import Link, LinkSettings, format_links
 from evaluation.charts import chart_groups, position_chart
 from evaluation.comparison import check_same_split, compare_runs, comparison_rows, read_hypotheses
 from evaluation.curves import Part, by_length, by_unknown
@@ -24,6 +25,7 @@ from evaluation.evaluator import (
 )
 from evaluation.explorer import focus_token, opening_example
 from evaluation.forced_attention import ForcedAttention, readable
+from evaluation.links import Aligner, hypothesis_bitext, make_aligner
 from evaluation.metrics import METRICS, describe_scores, print_scores
 from evaluation.page import ReportPage, write_report_page
 from evaluation.pictures import heat_map
@@ -71,18 +73,21 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     others = read_hypotheses(wanted.against) if wanted.against else []
     if wanted.against:
         check_same_split(len(references(task, wanted.split)), len(others))
+    aligner = _aligner(evaluator.translator, [params], wanted)
     translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
     scores = evaluator.losses(params, wanted.split) | all_scores(task, translated, wanted.ter)
     drawn = [t.pair for t in translated[: wanted.pictures]]
-    forced = ForcedAttention(task, task.pairs(wanted.split), drawn)
+    forced = ForcedAttention(task, task.pairs(wanted.split), drawn, wanted.align)
     for i, named in evaluator.forced_attention(params, wanted.split):
         forced.add(i, named)
     parts = lengths(task, translated) | beams(task, params, mesh, wanted)
-    result = _result(task, wanted, translated, scores, forced, parts)
+    links = forced.links(aligner.reverse if aligner else None)
+    result = _result(task, wanted, translated, scores, forced, parts, links)
     if wanted.against:
         result["against"] = compare_runs(task, translated, others, wanted.against)
     folder = wanted.folder
     _keep(folder, result, translated)
+    _keep_links(task, wanted, translated, links, aligner)
     _print(task, translated, result)
     # Delete an earlier report, whose pictures and page would not match the new scores.
     for pattern in ("attention-*.png", "heads-*.png", "report.html"):
@@ -103,8 +108,9 @@ def report_ensemble(
     The attention weights of the ensemble are the mean over its models.
     """
     task, translator = tasks[0], Translator(tasks, mesh, wanted.decode)
+    aligner = _aligner(translator, params, wanted)
     translated = translate_split(translator, params, task, wanted.split)
-    forced = ForcedAttention(task, task.pairs(wanted.split))
+    forced = ForcedAttention(task, task.pairs(wanted.split), settings=wanted.align)
     attentions = [
         Evaluator(member, mesh, wanted.decode).forced_attention(p, wanted.split)
         for member, p in zip(tasks, params, strict=True)
@@ -116,8 +122,17 @@ def report_ensemble(
         }
         forced.add(i, named)
     parts, scores = lengths(task, translated), all_scores(task, translated, wanted.ter)
-    result = _result(task, wanted, translated, scores, forced, parts)
+    links = forced.links(aligner.reverse if aligner else None)
+    result = _result(task, wanted, translated, scores, forced, parts, links)
     _keep(wanted.folder, result, translated)
+    _keep_links(task, wanted, translated, links, aligner)
+
+
+def _aligner(translator: Translator, params: list[Params], wanted: Wanted) -> Aligner | None:
+    """Return the aligner; None for a model without attention, unless settings are given for it."""
+    if wanted.align == LinkSettings() and not translator.attention_names(params):
+        return None
+    return make_aligner(translator, params, wanted.align, wanted.reverse)
 
 
 def _result(
@@ -127,11 +142,12 @@ def _result(
     scores: dict[str, float],
     forced: ForcedAttention,
     parts: Parts,
+    links: list[set[Link]],
 ) -> dict[str, Any]:
-    """Return the content of scores.json."""
-    errors = forced.alignment_errors()
-    if errors:
-        scores["alignment_error"] = errors["attention"]
+    """Return the content of scores.json; `links` are those of the references."""
+    error = forced.alignment_error(dict(enumerate(links)))
+    if error is not None:
+        scores["alignment_error"] = error
     made = signatures(task.lowercase, max(len(t.references) for t in translated))
     result = {
         "split": wanted.split, "checkpoints": list(wanted.checkpoints),
@@ -139,7 +155,7 @@ def _result(
         "decode": wanted.decode.to_dict(), "scores": scores,
         "signatures": {name: text for name, text in made.items() if name in scores},
         "curves": {name: [part._asdict() for part in some] for name, some in parts.items()},
-        "alignment_error": errors,
+        "align": wanted.align._asdict(), "alignment_error": forced.alignment_errors(),
         "attention": {name: s.overall()._asdict() for name, s in forced.statistics.items()},
         "attention_by_position": forced.by_position(),
     }  # fmt: skip
@@ -151,6 +167,25 @@ def _keep(folder: Path, result: dict[str, Any], translated: list[Translated]) ->
     (folder / "scores.json").write_text(to_json(result, indent=2) + "\n", "utf-8")
     lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
     (folder / "hypotheses.txt").write_text(lines, "utf-8")
+
+
+def _keep_links(
+    task: Translation,
+    wanted: Wanted,
+    translated: list[Translated],
+    links: list[set[Link]],
+    aligner: Aligner | None,
+) -> None:
+    """Write word links of the references and, if wanted, of the best hypotheses."""
+    found = {"references.links": links, "hypotheses.links": []}
+    if wanted.links and aligner:
+        bitexts = [hypothesis_bitext(task, t.pair.source, t.best) for t in translated]
+        found["hypotheses.links"] = aligner.links(bitexts)
+    for name, lines in found.items():
+        path = wanted.folder / name
+        path.unlink(missing_ok=True)  # an earlier report may have been of another model
+        if lines:
+            path.write_text("".join(format_links(line) + "\n" for line in lines), "utf-8")
 
 
 def all_scores(task: Translation, translated: list[Translated], ter: bool) -> dict[str, float]:

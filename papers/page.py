@@ -118,15 +118,15 @@ def mean_and_deviation(measured: Sequence[float], form: str) -> str:
 def _cost(row: Row, runs: Sequence[Facts]) -> list[str]:
     """Return the number of parameters, the number of training tokens and the training minutes.
 
-    Tokens and minutes are means over seeds. For an ensemble, they are sums over its models. Tasks
-    without tokens use another unit, such as texts.
+    Tokens and minutes are means over seeds. For an ensemble, they are sums over its models, and a
+    row of both directions has two models. Tasks without tokens use another unit, such as texts.
     """
     if not runs:
         return ["–", "–", "–"]
-    models = len(runs) if row.ensemble else 1
+    models = (len(runs) if row.ensemble else 1) * (2 if row.reverse else 1)
     parameters = f"{runs[0].parameters:,}"
     return [
-        f"{models} × {parameters}" if row.ensemble else parameters,
+        f"{models} × {parameters}" if models > 1 else parameters,
         f"{models * statistics.mean(run.count for run in runs):,.0f}",
         f"{models * statistics.mean(run.seconds for run in runs) / 60:.1f}",
     ]

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from configs.base import Config
 from configs.check import check
+from configs.datasets import reverse_dataset
 from errors import UserError
 from papers.table import Row, Table
 from sweeping.points import Base, Point, label
@@ -45,9 +46,13 @@ class Plan(NamedTuple):
         """Folder of the page and its plots."""
         return self.folder / self.name
 
+    def corpus(self, row: Row) -> str:
+        """Return the name of a row's corpus."""
+        return reverse_dataset(self.data) if row.reversed else self.data
+
     def base(self, row: Row) -> Base:
         """Return the config of a row before `row.changes` are applied."""
-        arguments = {"size": self.size, **row.arguments, "data": self.data}
+        arguments = {"size": self.size, **row.arguments, "data": self.corpus(row)}
         file = CONFIGS / f"{row.config or self.table.config}.py"
         return Base(str(file), dict(arguments), self.overrides)
 
@@ -63,7 +68,7 @@ class Plan(NamedTuple):
         known = {name: value for name, value in fields if not name.startswith(PLACES)}
         text = json.dumps(known, sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-        return f"{row.config or self.table.config},{self.data},{digest}"
+        return f"{row.config or self.table.config},{self.corpus(row)},{digest}"
 
     def run_folder(self, row: Row, seed: int) -> Path:
         """Return the folder of a row's training run with one seed."""
@@ -72,10 +77,15 @@ class Plan(NamedTuple):
     def runs(self) -> dict[str, list[Row]]:
         """Map each run name to the rows that use the run, which differ only in decoding."""
         found: dict[str, list[Row]] = {}
+        for row in self.trained_rows():
+            found.setdefault(self.run_name(row), []).append(row)
+        return found
+
+    def trained_rows(self) -> Iterator[Row]:
+        """Yield the rows that have training runs, each followed by its reverse direction."""
         for row in self.table.rows:
             if not row.merges:
-                found.setdefault(self.run_name(row), []).append(row)
-        return found
+                yield from filter(None, (row, row.reverse))
 
     def untrained(self) -> list[tuple[str, int]]:
         """Return the name and the seed of every run that is not trained yet."""
@@ -103,7 +113,8 @@ class Plan(NamedTuple):
 
     def report_folder(self, row: Row, seed: int) -> Path:
         """Return the folder of a row's report on one run, or on the ensemble of all seeds."""
-        decoding = label({"checkpoint": row.checkpoint, **row.decode})
+        align = {f"align.{name}": value for name, value in row.align.items()}
+        decoding = label({"checkpoint": row.checkpoint, **row.decode, **align})
         if row.ensemble:
             return self.run_folder(row, 0).parent / f"ensemble of {self.seeds}" / decoding
         return self.run_folder(row, seed) / "reports" / decoding
@@ -113,6 +124,10 @@ class Plan(NamedTuple):
         if row.merges:
             return [self.run_folder(self.table.row(name), seed) for name in row.merges]
         return [self.run_folder(row, s) for s in (range(self.seeds) if row.ensemble else [seed])]
+
+    def reverse_folders(self, row: Row, seed: int) -> list[Path]:
+        """Return the folders of the runs of the reverse direction, whose links are combined."""
+        return self.run_folders(row.reverse, seed) if row.reverse else []
 
     def trained_config(self, run: Path) -> Config:
         """Return the config of a trained run, with the current corpus folder as data.dir."""
@@ -139,9 +154,8 @@ def make_plan(
             raise UserError(f"--{name}={value} is not available for {target}: {advice}")
     overrides = {"data.dir": corpus} if corpus else {}
     plan = Plan(target, table, data, size, folder, seeds, overrides)
-    for row in table.rows:
-        if not row.merges:
-            check(with_decoding(plan.config(row), row))
+    for row in plan.trained_rows():
+        check(with_decoding(plan.config(row), row))
     return plan
 
 

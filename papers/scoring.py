@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 import absl.logging
 import jax
@@ -21,6 +22,7 @@ import numpy as np
 
 from data.labelling import LabellingCorpus
 from errors import Stopped, UserError, first_line, stop_signals
+from evaluation.alignment import LinkSettings
 from evaluation.results import Wanted
 from experiment import score_ensemble, score_run
 from papers.measures import Report
@@ -44,7 +46,7 @@ def score_plan(plan: Plan, workers: int) -> list[str]:
         (row, seed)
         for row, seed in plan.rows_to_score()
         if not (row.merges or plan.report_folder(row, seed).exists())
-        and all(map(is_done, plan.run_folders(row, seed)))
+        and all(map(is_done, plan.run_folders(row, seed) + plan.reverse_folders(row, seed)))
     ]
     if not wanted:
         return []
@@ -122,8 +124,11 @@ def score_row(plan: Plan, row: Row, seed: int) -> str:
     # Write to a temporary folder first, so that no incomplete report is ever read.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as part:
         complete, decode = Path(part) / "report", config.get("decode")
-        pictures = int(seed == 0)
-        wanted = Wanted("test", complete, pictures=pictures, page=0, decode=decode, ter=False)
+        pictures, settings = int(seed == 0), dict[str, Any](row.align)
+        align = LinkSettings(reverse=tuple(map(str, plan.reverse_folders(row, seed))), **settings)
+        wanted = Wanted(
+            "test", complete, pictures=pictures, page=0, decode=decode, ter=False, align=align
+        )
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # suppress the printed scores
                 if row.ensemble:

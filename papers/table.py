@@ -2,7 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Self
 
+from evaluation.alignment import LinkSettings
 from papers.measures import MEASURES
 
 FieldValue = bool | int | float | str
@@ -26,6 +28,17 @@ class Row:
     checkpoint: str = "best"
     ensemble: bool = False  # score the models of all seeds as one ensemble
     merges: tuple[str, ...] = ()  # names of the rows whose predictions this row averages
+    # Values of LinkSettings, which define the word links that are scored. If "symmetrize" is given,
+    # the model is also trained in the reverse direction, and its links are combined.
+    align: Mapping[str, str | float] = dataclasses.field(default_factory=dict)
+    reversed: bool = False  # whether source and target of the corpus are exchanged
+
+    @property
+    def reverse(self) -> Self | None:
+        """The row of the reverse direction, whose runs are paired by seed; None if not needed."""
+        if "symmetrize" not in self.align:
+            return None
+        return dataclasses.replace(self, align={}, reversed=not self.reversed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +71,13 @@ class Table:
         mentioned = {name for pair in self.claims for name in pair}
         mentioned |= {name for row in self.rows for name in row.merges}
         published = {name for row in self.rows for name in row.published}
+        align = {name for row in self.rows for name in row.align}
         for wrong, what in (
             ({name for name in names if names.count(name) > 1}, "several rows have the same name"),
             (mentioned - set(names), "`claims` or `merges` refer to rows that do not exist"),
             (set(self.measures) - set(MEASURES), "measures are not in papers/measures.py"),
             (published - set(self.measures), "measures of `published` are not in `measures`"),
+            (align - set(LinkSettings._fields), "`align` has fields that LinkSettings lacks"),
         ):
             if wrong:
                 raise ValueError(f"{self.title}: {what}: {', '.join(sorted(wrong))}")

@@ -98,13 +98,16 @@ def test_eval_scores_draws_and_compares(run, tmp_path):
     (other / "hypotheses.txt").write_text("Mai\n" * 8)
     done = call(
         "eval.py", f"--workdir={workdir}", "--split=test", "--pictures=1", f"--out={folder}",
-        f"--against={other}",
+        f"--against={other}", "--align_threshold=0.2",
     )  # fmt: skip
     for name in ("Perplexity", "BLEU", "chrF", "Exact match", "version:"):
         assert name in done.stdout
     kept = json.loads((folder / "scores.json").read_text())
     assert kept["sentences"] == 8 and kept["against"]
     assert (folder / "attention-0.png").exists() and (folder / "hypotheses.txt").exists()
+    assert kept["align"]["threshold"] == 0.2 and kept["scores"]["alignment_error"] <= 1
+    for name in ("hypotheses.links", "references.links"):
+        assert (folder / name).read_text().count("\n") == 8
     assert not (workdir / "eval").exists()
     assert done.stdout.splitlines()[-1] == f"Report: {folder}/report.html"
     assert (folder / "report.html").exists()
@@ -280,7 +283,7 @@ def test_lines_are_translated_in_input_order(run, tmp_path):
     _, workdir, _ = run
     text = b"May 3, 2020\n\nMonday, January 30, 2023, 4:21 PM\n\xff bad\n4:21 PM\n"
     files = f"--attention={tmp_path}/a.jsonl", f"--pictures={tmp_path}/pictures"
-    done = translate(workdir, *files, text=text)
+    done = translate(workdir, *files, f"--alignments={tmp_path}/links", text=text)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.decode().splitlines()
     assert len(lines) == 5 and lines[1] == lines[3] == ""
@@ -290,6 +293,19 @@ def test_lines_are_translated_in_input_order(run, tmp_path):
     assert np.shape(records[0]["attention"]) == (len(records[0]["target"]), 8)
     drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert drawn == {f"{r['line']}.png" for r in records if r["target"]}
+    links = [line.split() for line in (tmp_path / "links").read_text().split("\n")[:-1]]
+    assert len(links) == 5 and links[1] == links[3] == []
+    for some, line, source in zip(links, lines, text.split(b"\n"), strict=False):
+        counts = len(source.split()), len(line.split())
+        for link in some:
+            assert all(int(end) < n for end, n in zip(link.split("-"), counts, strict=True))
+    # Scoring the output gives the same links.
+    (tmp_path / "out.txt").write_bytes(done.stdout)
+    scored = translate(
+        workdir, f"--score={tmp_path}/out.txt", f"--alignments={tmp_path}/scored", text=text
+    )
+    assert scored.returncode == 0 and len(scored.stdout.splitlines()) == 5, scored.stderr
+    assert (tmp_path / "scored").read_text() == (tmp_path / "links").read_text()
 
 
 def test_terminal_input_with_redirected_output_writes_translations_only(run, tmp_path):
@@ -406,6 +422,8 @@ def test_two_runs_form_an_ensemble_and_give_several_hypotheses(run):
         (["--dictionary=nowhere.tsv", "--decode.replace_unknown=True"], ["cannot", "nowhere.tsv"]),
         (["--decode.bem=5"], ["'bem'", "beam"]),
         (["--attention=nowhere/a.jsonl"], ["cannot write", "nowhere/a.jsonl"]),
+        (["--alignments=nowhere/links"], ["cannot write", "nowhere/links"]),
+        (["--align_threshold=0.5"], ["--align_threshold", "--alignments"]),
         (["--pictures=README.md/a"], ["cannot create", "README.md/a"]),
         (["--score=README.md"], ["1 lines", "README.md"]),
     ],

@@ -1,6 +1,7 @@
 """Restore a trained run: its task and the parameters of a checkpoint."""
 
 import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from tasks.registry import make_task
 from training.checkpoints import Checkpoints
 from training.devices import fit_rows
 from training.state import Params
-from training.workdir import VOCABULARY_FOLDER, check_data
+from training.workdir import VOCABULARY_FOLDER, check_data, load_config
 
 
 class RestoredRun(NamedTuple):
@@ -40,3 +41,14 @@ def restore_run(
     with contextlib.closing(checkpoints):
         steps = checkpoints.find(checkpoint)
         return RestoredRun(task, checkpoints.restore_params(task, config, mesh, steps), steps)
+
+
+def restore_runs(
+    workdirs: Iterable[Path | str], mesh: Mesh, checkpoints: Iterable[str]
+) -> list[RestoredRun]:
+    """Restore every checkpoint of every run, without their corpora."""
+    return [
+        restore_run(load_config(workdir), workdir, mesh, checkpoint, corpus=False)
+        for workdir in map(Path, workdirs)
+        for checkpoint in checkpoints
+    ]

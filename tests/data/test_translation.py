@@ -390,7 +390,12 @@ def test_error_for_a_folder_without_vocabularies(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "folder", "links"),
-    [("europarl_es_en", "es_en_europarl", 5921), ("bible_grc_eng", "grc_en_bible", 189_473)],
+    [
+        ("europarl_es_en", "es_en_europarl", 5921),
+        ("europarl_en_es", "es_en_europarl", 5921),
+        ("bible_grc_eng", "grc_en_bible", 189_473),
+        ("bible_eng_grc", "grc_en_bible", 189_473),
+    ],
 )
 def test_all_links_of_real_alignments_are_read(name: str, folder: str, links: int) -> None:
     path = SHARED / "alignment" / folder

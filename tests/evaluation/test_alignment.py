@@ -4,11 +4,15 @@ import numpy as np
 import pytest
 
 from data.links import words_of_tokens
+from errors import UserError
 from evaluation.alignment import (
     Gold,
+    LinkSettings,
     alignment_error_rate,
     attention_links,
+    format_links,
     parse_links,
+    symmetrize,
 )
 
 
@@ -34,6 +38,69 @@ def test_subwords_are_merged_into_words():
         [0.0, 0.0, 0.0, 1.0],  # the target token is </s>: no link
     ])  # fmt: skip
     assert attention_links(attention, [0, 1, 1], [0, 0, 1]) == {(1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("threshold", "expected"),
+    [(0.3, {(0, 0), (1, 0), (1, 1)}), (0.5, {(0, 0), (1, 1)}), (0.56, {(1, 1)}), (0.9, set())],
+)
+def test_a_threshold_links_every_pair_of_words_with_enough_weight(threshold, expected):
+    attention = np.array([
+        [0.6, 0.2, 0.2, 0.0],  # first subword of the first target word, which has two
+        [0.5, 0.1, 0.2, 0.2],  # second subword: the means of the source words are 0.55 and 0.35
+        [0.1, 0.3, 0.5, 0.1],  # second target word: 0.1 and 0.8
+        [0.0, 0.0, 0.0, 1.0],  # the target token is </s>: no link
+    ])  # fmt: skip
+    assert attention_links(attention, [0, 1, 1], [0, 0, 1], threshold) == expected
+
+
+FORWARD = {(0, 0), (1, 1), (1, 2), (3, 3), (5, 6)}
+REVERSE = {(0, 0), (2, 1), (3, 3), (4, 4), (4, 6), (6, 1)}
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("intersection", {(0, 0), (3, 3)}),
+        ("union", FORWARD | REVERSE),
+        # (1, 1) and (4, 4) are neighbors of the intersection. (1, 2) is a neighbor of (1, 1), and
+        # (2, 1) of (1, 1) and (1, 2): each links one word that has no link yet. At the end, (5, 6)
+        # links two words without links. (4, 6) and (6, 1) have no neighbor, and link a word that
+        # is linked already.
+        ("grow_diag_final_and",
+         {(0, 0), (3, 3), (1, 1), (4, 4), (1, 2), (2, 1), (5, 6)}),
+    ],
+)  # fmt: skip
+def test_both_directions_are_symmetrized(method, expected):
+    swapped = {(target, source) for source, target in REVERSE}
+    assert symmetrize(FORWARD, swapped, method) == expected
+    # All methods are symmetric on this example.
+    assert symmetrize(REVERSE, {(t, s) for s, t in FORWARD}, method) == expected
+
+
+def test_growing_does_not_link_two_words_that_are_both_linked():
+    forward, reverse = {(0, 0), (1, 1), (0, 1)}, {(0, 0), (1, 1), (1, 0)}
+    swapped = {(target, source) for source, target in reverse}
+    assert symmetrize(forward, swapped, "grow_diag_final_and") == {(0, 0), (1, 1)}
+
+
+def test_links_are_written_in_pharaoh_notation():
+    links = {(10, 0), (2, 3), (2, 1)}
+    assert format_links(links) == "2-1 2-3 10-0"
+    assert parse_links(format_links(links)).sure == links and format_links(set()) == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (LinkSettings(threshold=1.5), "--align_threshold=1.5 is invalid"),
+        (LinkSettings(threshold=float("nan")), "between 0 and 1"),
+        (LinkSettings(symmetrize="both"), "both is unknown: use one of intersection, union"),
+    ],
+)
+def test_a_mistake_in_the_settings_is_a_user_error(settings, message):
+    with pytest.raises(UserError, match=message):
+        settings.check()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from configs.load import load_config_file
 from evaluation import translation
+from evaluation.alignment import LinkSettings
 from evaluation.evaluator import Evaluator
 from evaluation.results import Wanted
 from tasks.translation import Translation
@@ -78,6 +79,8 @@ def test_a_run_from_training_to_report(name, cache, tmp_path, monkeypatch):
     )
     decode = task.config.decode
     wanted = Wanted("test", tmp_path, pictures=1, page=2, checkpoints=[2], decode=decode, ter=False)
+    if name == "transformer":
+        wanted = wanted._replace(align=LinkSettings("layer 0 head 1", 0.1), links=True)
     translation.report(task, state.params, alone, wanted)
     attends = name not in ("cho", "sutskever")
     hypotheses = [h for translated in decoded[0][:2] for h in translated.hypotheses]
@@ -105,6 +108,7 @@ def check_report(folder, name, attends):
     assert ("alignment_error" in kept["scores"]) == attends == bool(kept["attention"])
     assert (folder / "attention-0.png").exists() == attends
     assert (folder / "heads-0.png").exists() == (name == "transformer")
+    assert (folder / "references.links").exists() == attends
     page = (folder / "report.html").read_text("utf-8")
     assert "/*DATA*/" not in page
     if name == "transformer":
@@ -115,3 +119,7 @@ def check_report(folder, name, attends):
         # "attention" is the mean over the heads of the last layer, which is layer 1 here.
         assert errors["attention"] == errors["layer 1"]
         assert all(head in page for head in heads)
+        assert kept["scores"]["alignment_error"] == errors["layer 0 head 1"] != errors["attention"]
+        for file in ("hypotheses.links", "references.links"):
+            links = (folder / file).read_text().splitlines()
+            assert len(links) == kept["sentences"] and any(links)

@@ -104,8 +104,13 @@ def test_heads_are_drawn_for_the_chosen_sentences(tiny_task, tmp_path, monkeypat
     pairs, drawn = [pair._replace(alignment="") for pair in tiny_task.pairs("test")], []
     monkeypatch.setattr(forced_attention, "heat_maps", lambda *given: drawn.append(given))
     attention = ForcedAttention(tiny_task, pairs, [pairs[0], pairs[2], pairs[0]])
-    for i in range(len(pairs)):
-        attention.add(i, {"attention": np.eye(2), "layer 0 head 0": np.full((2, 2), float(i))})
+    for i, pair in enumerate(pairs):
+        tokens = (
+            len(tiny_task.target.tokens(pair.target)),
+            len(tiny_task.source.tokens(pair.source)),
+        )
+        weights = np.full((tokens[0] + 1, tokens[1] + 1), float(i))
+        attention.add(i, {"attention": weights, "layer 0 head 0": weights})
     attention.draw_heads(tmp_path)
     assert [path.name for *_, path in drawn] == ["heads-0.png", "heads-1.png", "heads-2.png"]
     assert [given[0]["layer 0 head 0"][0, 0] for given in drawn] == [0, 2, 0]

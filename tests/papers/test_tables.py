@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from errors import UserError
 from papers import tables
 from papers.figures import FIGURES
 from papers.plan import make_plan
@@ -69,6 +70,24 @@ def test_tables_share_runs_with_equal_configs():
     assert one.run_name(row) != one._replace(overrides={"train.epochs": 3.0}).run_name(row)
 
 
+def test_a_row_of_both_directions_adds_runs_on_the_reversed_corpus():
+    rows = Row("one"), Row("both", align={"symmetrize": "union"})
+    table = Table("T", "s", "luong2015", ("aer",), rows, ("europarl_es_en", "dates"), 1.0)
+    plan = make_plan("t", table, "", "", Path("results"), 2, "")
+    forward, backward = plan.runs()
+    assert forward.startswith("luong2015,europarl_es_en,")
+    assert backward.startswith("luong2015,europarl_en_es,")
+    assert [row.name for row in plan.runs()[forward]] == ["one", "both"]
+    assert "data=europarl_en_es" in plan.flags({"name": backward}, 1)[0]
+    data = plan.config(plan.runs()[backward][0]).data
+    assert (data.source, data.target, data.alignment_order) == ("en", "es", "source-target")
+    assert plan.reverse_folders(rows[0], 1) == []
+    assert plan.reverse_folders(rows[1], 1) == [Path("results/runs") / backward / "seed1"]
+    assert plan.report_folder(rows[0], 1) != plan.report_folder(rows[1], 1)
+    with pytest.raises(UserError, match="dates has no reverse direction"):
+        make_plan("t", table, "dates", "", Path("results"), 2, "")
+
+
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
@@ -76,6 +95,7 @@ def test_tables_share_runs_with_equal_configs():
         ({"claims": (("a", "b"),)}, "do not exist: b"),
         ({"measures": ("bleau",)}, "measures.*: bleau"),
         ({"rows": (Row("a", published={"wer": 2.0}),)}, "published.*: wer"),
+        ({"rows": (Row("a", align={"treshold": 0.2}),)}, "align.*: treshold"),
     ],
 )
 def test_a_mistake_in_a_table_is_reported_when_it_is_defined(mistake, message):

@@ -1,0 +1,129 @@
+"""Word links of sentence pairs, from the attention weights of a run, an ensemble or two directions.
+
+The decoder reads the target sentence by teacher forcing, so any pair of texts can be linked.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from data.links import words_of_tokens
+from data.vocabulary import SPECIALS, UNK, UNKNOWN
+from decoding.translator import Hypothesis, Translator
+from errors import UserError
+from evaluation.alignment import (
+    Link,
+    LinkSettings,
+    attention_links,
+    symmetrize,
+)
+from tasks.task import Params
+from tasks.translation import Translation
+from training.restore import RestoredRun
+
+
+class Bitext(NamedTuple):
+    """A sentence pair to link: two lines as in the files of a corpus, and their words."""
+
+    source: str
+    target: str
+    source_words: list[str]
+    target_words: list[str]
+
+
+def bitext(task: Translation, source: str, target: str) -> Bitext:
+    """Return two lines with the words that spaces separate after subwords are joined."""
+    words = task.source.surface(source).split(), task.target.surface(target).split()
+    return Bitext(source, target, *words)
+
+
+def hypothesis_bitext(task: Translation, source: str, hypothesis: Hypothesis) -> Bitext:
+    """Return a source line and its hypothesis; its words are those of the hypothesis text."""
+    tokens = [t for t in hypothesis.tokens if t != "</s>"]
+    # Subwords of the tokenizer bpe must stay apart, because this tokenizer cannot split words.
+    line = " ".join(UNKNOWN if token == SPECIALS[UNK] else token for token in tokens)
+    same = task.target.surface(line) == hypothesis.text
+    return bitext(task, source, line if same else hypothesis.text)
+
+
+class Aligner:
+    """Links the words of sentence pairs by the attention weights of one run or an ensemble.
+
+    `reverse` aligns in the other direction; its links are combined by `settings.symmetrize`.
+    """
+
+    def __init__(
+        self,
+        translator: Translator,
+        params: Sequence[Params],
+        settings: LinkSettings,
+        reverse: "Aligner | None" = None,
+    ):
+        _check_weights(translator.attention_names(params), settings.weights)
+        self._translator, self._params, self._settings = translator, params, settings
+        self.reverse = reverse
+
+    def links(self, bitexts: Sequence[Bitext]) -> list[set[Link]]:
+        """Return the word links of every sentence pair."""
+        links: list[set[Link]] = [set() for _ in bitexts]
+        source, target = self._translator.source, self._translator.target
+        texts = [b.source for b in bitexts], [b.target for b in bitexts]
+        weights = self._translator.attention(self._params, *texts, name=self._settings.weights)
+        for i, attention in weights:
+            links[i] = attention_links(
+                attention,
+                words_of_tokens(source.tokens(bitexts[i].source), bitexts[i].source_words),
+                words_of_tokens(target.tokens(bitexts[i].target), bitexts[i].target_words),
+                self._settings.threshold,
+            )
+        if self.reverse is None:
+            return links
+        return symmetrize_all(links, self.reverse, bitexts, self._settings.symmetrize)
+
+
+def symmetrize_all(
+    links: list[set[Link]], reverse: Aligner, bitexts: Sequence[Bitext], method: str
+) -> list[set[Link]]:
+    """Combine the links of every sentence pair with those of the reverse direction."""
+    swapped = [Bitext(b.target, b.source, b.target_words, b.source_words) for b in bitexts]
+    both = zip(links, reverse.links(swapped), strict=True)
+    return [symmetrize(forward, backward, method) for forward, backward in both]
+
+
+def make_aligner(
+    translator: Translator,
+    params: Sequence[Params],
+    settings: LinkSettings,
+    reverse: Sequence[RestoredRun],
+) -> Aligner:
+    """Return the aligner of a translator's models; `reverse` are the runs in `settings.reverse`."""
+    if not reverse:
+        return Aligner(translator, params, settings)
+    data = translator.tasks[0].config.data
+    for config in (run.task.config for run in reverse):
+        given = f"is a {config.task} run"
+        if config.task == "translation":
+            given = f"translates {config.data.source} to {config.data.target}"
+        wanted = f"translates {data.target} to {data.source}"
+        if given != wanted:
+            raise UserError(
+                f"--reverse_workdir={','.join(settings.reverse)} {given}: name a run that {wanted},"
+                " the reverse of --workdir"
+            )
+    reverse_translator = Translator(
+        [run.task for run in reverse], translator.mesh, translator.settings
+    )
+    changed = LinkSettings(settings.reverse_weights or settings.weights, settings.threshold)
+    backward = Aligner(reverse_translator, [run.params for run in reverse], changed)
+    return Aligner(translator, params, settings, backward)
+
+
+def _check_weights(names: Sequence[str], weights: str) -> None:
+    """Raise a UserError if a model does not have the attention weights with the name `weights`."""
+    if not names:
+        raise UserError(
+            "a run without attention has no word links: name the run of a model with attention"
+        )
+    if weights not in names:
+        raise UserError(
+            f"the model has no attention weights {weights!r}: use one of {', '.join(names)}"
+        )
