@@ -38,9 +38,9 @@ def make_step(seed, width):
     return step
 
 
-def settings(**changes):
+def settings(beam=4, **changes):
     decode = base_config().decode
-    decode.update({"beam": 4, **changes})
+    decode.update({"beam": beam, "nbest": beam, **changes})
     return decode
 
 
