@@ -1,12 +1,13 @@
 """Beam search over a step function, independent of the model.
 
-The search keeps the decode.nbest finished hypotheses with the best scores. The search for a sentence
-ends when no active hypothesis can still enter them, or at the maximum length of the sentence, where
+The search keeps the decode.nbest finished hypotheses with the best scores. It ends for a sentence
+when no active hypothesis can still enter them, or at the maximum length of the sentence, where
 active hypotheses count as finished. A growing hypothesis can improve its score, because the length
-penalty grows with the length and the coverage penalty decreases. The search therefore compares the
-worst of the nbest finished scores with an upper bound of the scores that active hypotheses can
-reach (`upper_bound`). This early stop is exact: it returns the same hypotheses as a search to the
-maximum length.
+penalty grows with the length and the coverage term grows with the coverage. The search therefore
+compares the worst of the nbest scores with an upper bound of the scores that active hypotheses can
+reach (`upper_bound`). This early stop is exact: the result is that of a search to the maximum
+length. The bound cannot be tighter without knowledge of the model, because all further tokens of
+an active hypothesis might have a probability of 1.
 
 A hypothesis finishes only if </s> is among the `width` (decode.beam) most probable continuations,
 so a beam of width 1 equals greedy decoding for any penalties.
