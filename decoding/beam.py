@@ -6,8 +6,8 @@ active hypotheses count as finished. A growing hypothesis can improve its score,
 penalty grows with the length and the coverage term grows with the coverage. The search therefore
 compares the worst of the nbest scores with an upper bound of the scores that active hypotheses can
 reach (`upper_bound`). This early stop is exact: the result is that of a search to the maximum
-length. The bound cannot be tighter without knowledge of the model, because all further tokens of
-an active hypothesis might have a probability of 1.
+length. For a length penalty, the bound is as tight as possible, because all further tokens of a
+hypothesis may have a probability near 1 (docs/performance.md#exact-early-stop-of-beam-search).
 
 A hypothesis finishes only if </s> is among the `width` (decode.beam) most probable continuations,
 so a beam of width 1 equals greedy decoding for any penalties.
@@ -85,12 +85,11 @@ def beam_search(
         log_p = mask_invalid(jax.nn.log_softmax(logits.astype(jnp.float32)), too_short)
         parent, token, best = _continuations(active.log_p, log_p.reshape(batch, width, -1))
         grown = _append(active, parent, token, t, best, weights)
-        # Only the `width` most probable continuations may finish, and they are sorted by log p.
-        candidates = jax.tree.map(lambda x: x[:, :width], grown)
-        ends = (token[:, :width] == EOS) | (t + 1 >= max_length)[:, None]
-        score = penalized(candidates, t + 1, settings, source_mask)
-        score = jnp.where(ends & ~search.done[:, None], score, -jnp.inf)
-        finished = _best(search.finished, candidates._replace(score=score))
+        ends = (token == EOS) | (t + 1 >= max_length)[:, None]
+        accepted = ends & (jnp.arange(2 * width)[None] < width) & ~search.done[:, None]
+        score = penalized(grown, t + 1, settings, source_mask)
+        candidates = grown._replace(score=jnp.where(accepted, score, -jnp.inf))
+        finished = _best(search.finished, candidates)
         active_log_p, slots = jax.lax.top_k(jnp.where(token == EOS, -jnp.inf, best), width)
         active = _take(grown, slots)._replace(log_p=active_log_p)
         state = _reorder(state, jnp.take_along_axis(parent, slots, axis=1))
@@ -115,7 +114,9 @@ def _continuations(
     least `width` continuations remain active.
     """
     count = 2 * prefix_log_p.shape[1]
-    best_log_p, tokens = blocked_top_k(log_p, min(count, log_p.shape[-1]))
+    # Blocks save time only on GPUs (docs/performance.md#decisions-and-their-measurements).
+    top_k = jax.lax.top_k if jax.default_backend() == "cpu" else blocked_top_k
+    best_log_p, tokens = top_k(log_p, min(count, log_p.shape[-1]))
     total = prefix_log_p[..., None] + best_log_p
     best, index = jax.lax.top_k(total.reshape(len(total), -1), count)
     tokens = jnp.take_along_axis(tokens.reshape(len(total), -1), index, axis=1)
@@ -125,7 +126,7 @@ def _continuations(
 def blocked_top_k(
     x: Float[Array, "*b v"], count: int, block: int = 64
 ) -> tuple[Float[Array, "*b n"], Int[Array, "*b n"]]:
-    """Compute `jax.lax.top_k(x, count)` faster if the rows are long.
+    """Compute `jax.lax.top_k(x, count)` faster on GPUs if the rows are long.
 
     The largest values are in the blocks with the largest maxima, so only these blocks are searched
     (docs/performance.md#decisions-and-their-measurements).
@@ -218,9 +219,9 @@ def upper_bound(
 ) -> Float[Array, " b"]:
     """Return an upper bound of the scores that hypotheses with this log p can reach by growing.
 
-    log p only decreases, and it is negative. The length penalty, by which it is divided, is largest
-    at `max_length`, because decode.alpha is not negative. The coverage term is at most 0, its value
-    if every source position has received a total attention weight of 1 or more.
+    log p is at most 0 and only decreases. The length penalty, by which it is divided, is largest at
+    `max_length`, because decode.alpha is not negative. The coverage term is at most 0, its value if
+    every source position has received a total attention weight of 1 or more.
     """
     longest = jnp.maximum(max_length, 1)  # padding rows have max_length 0
     return log_p / LENGTH_PENALTIES[settings.length_penalty](longest, settings.alpha)

@@ -121,30 +121,37 @@ def penalized_scores(log_p, weights, mask, penalty, alpha, coverage):
     [("none", 0.0), ("gnmt", 0.0), ("average", 0.0), ("none", 2.0), ("average", 2.0)],
 )
 def test_a_beam_that_holds_all_hypotheses_finds_the_best(penalty, coverage):
-    (logits, weights), longest = table(0), (LONGEST, 2, 3)
     mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]], bool)
+    longest = (LONGEST, 2, 3)
     # The search stops early: it returns fewer hypotheses than it keeps active.
     run = compiled(penalty, coverage, ALL, 3, LONGEST)
-    found = [run(logits, weights, mask, jnp.array(longest), alpha) for alpha in ALPHAS]
-    for row in range(BATCH):
-        log_p = all_hypotheses(float64_logits(0, row), longest[row])
-        for alpha, result in zip(ALPHAS, found, strict=True):
-            scores = penalized_scores(
-                log_p, np.asarray(weights[row]), mask[row], penalty, alpha, coverage
-            )
-            best = sorted(scores, key=scores.get, reverse=True)[:3]
-            for rank, expected in enumerate(best):
-                tokens = result.tokens[row, rank]
-                assert tuple(tokens[tokens != PAD].tolist()) == expected
-                np.testing.assert_allclose(result.score[row, rank], scores[expected], rtol=1e-5)
-                np.testing.assert_allclose(result.log_p[row, rank], log_p[expected], rtol=1e-5)
+    for seed in range(6):
+        logits, weights = table(seed)
+        found = [run(logits, weights, mask, jnp.array(longest), alpha) for alpha in ALPHAS]
+        for row in range(BATCH):
+            log_p = all_hypotheses(float64_logits(seed, row), longest[row])
+            for alpha, result in zip(ALPHAS, found, strict=True):
+                scores = penalized_scores(
+                    log_p, np.asarray(weights[row]), mask[row], penalty, alpha, coverage
+                )
+                check_best(jax.tree.map(lambda x, row=row: x[row], result), scores, log_p)
+
+
+def check_best(found, scores, log_p):
+    """Check that the hypotheses found for a sentence are those with the best scores, in order."""
+    best = sorted(scores, key=scores.get, reverse=True)
+    for rank, expected in enumerate(best[: len(found.score)]):
+        tokens = np.asarray(found.tokens[rank])
+        assert tuple(tokens[tokens != PAD].tolist()) == expected
+        np.testing.assert_allclose(found.score[rank], scores[expected], rtol=1e-5)
+        np.testing.assert_allclose(found.log_p[rank], log_p[expected], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
     "penalty, coverage, beam, nbest",
     [
         ("none", 0.0, 3, 2), ("gnmt", 0.0, 2, 1), ("gnmt", 0.0, 4, 3), ("average", 0.0, 2, 1),
-        ("average", 0.0, 4, 3), ("none", 1.0, 4, 3), ("average", 0.2, 2, 1),
+        ("average", 0.0, 4, 3), ("none", 5.0, 2, 1), ("average", 0.2, 4, 3),
     ],
 )  # fmt: skip
 def test_the_early_stop_does_not_change_the_result(penalty, coverage, beam, nbest):
