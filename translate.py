@@ -74,7 +74,6 @@ def main() -> None:
         leave_on_interrupt()
     # Ctrl-C is handled before these modules are imported, because importing JAX takes seconds.
     from decoding.translator import Translator
-    from evaluation.links import make_aligner
     from training.devices import make_mesh
     from training.restore import restore_runs
 
@@ -85,6 +84,8 @@ def main() -> None:
     translator = Translator([run.task for run in runs], mesh, settings, dictionary)
     aligner = None
     if _ALIGNMENTS.value:
+        from evaluation.links import make_aligner
+
         reverse = restore_runs(align.reverse, mesh, _CHECKPOINT.value)
         aligner = make_aligner(translator, params, align, reverse)
     if _SCORE.value:

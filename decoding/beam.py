@@ -1,10 +1,16 @@
 """Beam search over a step function, independent of the model.
 
-The search for a sentence ends when `width` hypotheses (decode.beam) are finished and no active
-hypothesis has a better score than the worst finished one, or at the maximum length of the sentence,
-where active hypotheses count as finished. Without penalties, continuing could not improve the
-result, because log p only decreases. A hypothesis finishes only if </s> is among the `width`
-most probable continuations, so a beam of width 1 equals greedy decoding for any penalties.
+The search keeps the decode.nbest finished hypotheses with the best scores. It ends for a sentence
+when no active hypothesis can still enter them, or at the maximum length of the sentence, where
+active hypotheses count as finished. A growing hypothesis can improve its score, because the length
+penalty grows with the length and the coverage term grows with the coverage. The search therefore
+compares the worst of the nbest scores with an upper bound of the scores that active hypotheses can
+reach (`upper_bound`). This early stop is exact: the result is that of a search to the maximum
+length. For a length penalty, the bound is as tight as possible, because all further tokens of a
+hypothesis may have a probability near 1 (docs/performance.md#exact-early-stop-of-beam-search).
+
+A hypothesis finishes only if </s> is among the `width` (decode.beam) most probable continuations,
+so a beam of width 1 equals greedy decoding for any penalties.
 """
 
 from typing import Any, NamedTuple
@@ -34,7 +40,7 @@ class _Search(NamedTuple):
     t: Int[Array, ""]
     state: Any  # model state, with one row per active hypothesis
     last: Int[Array, "b k"]  # last token of each active hypothesis
-    active: Hypotheses
+    active: Hypotheses  # sorted by decreasing log_p; their scores are not used
     finished: Hypotheses
     done: Bool[Array, " b"]  # whether the search of a sentence has ended, so its result is final
 
@@ -49,11 +55,11 @@ def beam_search(
     min_length: Int[Array, " b"] | None = None,
     source_mask: Bool[Array, "b s"] | None = None,
 ) -> Hypotheses:
-    """Return the hypotheses with the best scores for each sentence.
+    """Return the decode.nbest hypotheses with the best scores for each sentence.
 
     `step` and `state` have batch × beam rows: one row per hypothesis, grouped by sentence.
     `length` is a static upper bound of `max_length`. `settings` is config.decode, of which beam,
-    length_penalty, alpha and coverage are used. The coverage penalty needs `source_mask`.
+    nbest, length_penalty, alpha and coverage are used. The coverage penalty needs `source_mask`.
     """
     width = settings.beam
     shapes = jax.eval_shape(step, state, jnp.full(batch * width, BOS))
@@ -61,15 +67,16 @@ def beam_search(
     if shapes[2] is not None:
         attention = jnp.zeros((batch, width, length, shapes[2].shape[-1]))
     tokens, worst = jnp.full((batch, width, length), PAD), jnp.full((batch, width), -jnp.inf)
+    empty = Hypotheses(tokens, worst, worst, attention)
+    finished = jax.tree.map(lambda x: x[:, : settings.nbest], empty)
     # Start with one empty hypothesis: `width` identical ones would fill the beam with copies.
-    first = worst.at[:, 0].set(0)
-    active, finished = (Hypotheses(tokens, p, p, attention) for p in (first, worst))
+    active = empty._replace(log_p=worst.at[:, 0].set(0))
     shortest = jnp.zeros(batch, int) if min_length is None else min_length
 
     def is_done(active: Hypotheses, finished: Hypotheses, t: Int[Array, ""]) -> Bool[Array, " b"]:
+        reachable = upper_bound(active.log_p[:, 0], max_length, settings)
         worst = finished.score[:, -1]  # the last score is the lowest, because hypotheses are sorted
-        better = active.score.max(axis=1) > worst
-        return ((worst > -jnp.inf) & ~better) | (t >= max_length)
+        return (worst >= reachable) | (t >= max_length)
 
     def advance(search: _Search) -> _Search:
         t, active = search.t, search.active
@@ -84,8 +91,7 @@ def beam_search(
         candidates = grown._replace(score=jnp.where(accepted, score, -jnp.inf))
         finished = _best(search.finished, candidates)
         active_log_p, slots = jax.lax.top_k(jnp.where(token == EOS, -jnp.inf, best), width)
-        active = _take(grown._replace(score=score), slots)._replace(log_p=active_log_p)
-        active = active._replace(score=jnp.where(active_log_p > -jnp.inf, active.score, -jnp.inf))
+        active = _take(grown, slots)._replace(log_p=active_log_p)
         state = _reorder(state, jnp.take_along_axis(parent, slots, axis=1))
         last = jnp.take_along_axis(token, slots, axis=1)
         done = search.done | is_done(active, finished, t + 1)
@@ -108,7 +114,9 @@ def _continuations(
     least `width` continuations remain active.
     """
     count = 2 * prefix_log_p.shape[1]
-    best_log_p, tokens = blocked_top_k(log_p, min(count, log_p.shape[-1]))
+    # Blocks save time only on GPUs (docs/performance.md#decisions-and-their-measurements).
+    top_k = jax.lax.top_k if jax.default_backend() == "cpu" else blocked_top_k
+    best_log_p, tokens = top_k(log_p, min(count, log_p.shape[-1]))
     total = prefix_log_p[..., None] + best_log_p
     best, index = jax.lax.top_k(total.reshape(len(total), -1), count)
     tokens = jnp.take_along_axis(tokens.reshape(len(total), -1), index, axis=1)
@@ -118,7 +126,7 @@ def _continuations(
 def blocked_top_k(
     x: Float[Array, "*b v"], count: int, block: int = 64
 ) -> tuple[Float[Array, "*b n"], Int[Array, "*b n"]]:
-    """Compute `jax.lax.top_k(x, count)` faster if the rows are long.
+    """Compute `jax.lax.top_k(x, count)` faster on GPUs if the rows are long.
 
     The largest values are in the blocks with the largest maxima, so only these blocks are searched
     (docs/performance.md#decisions-and-their-measurements).
@@ -206,7 +214,21 @@ def penalized(
     return score
 
 
-# Length penalties lp(length) by name; log p is divided by them, and `alpha` is decode.alpha.
+def upper_bound(
+    log_p: Float[Array, " b"], max_length: Int[Array, " b"], settings: Config
+) -> Float[Array, " b"]:
+    """Return an upper bound of the scores that hypotheses with this log p can reach by growing.
+
+    log p is at most 0 and only decreases. The length penalty, by which it is divided, is largest at
+    `max_length`, because decode.alpha is not negative. The coverage term is at most 0, its value if
+    every source position has received a total attention weight of 1 or more.
+    """
+    longest = jnp.maximum(max_length, 1)  # padding rows have max_length 0
+    return log_p / LENGTH_PENALTIES[settings.length_penalty](longest, settings.alpha)
+
+
+# Length penalties lp(length) by name; log p is divided by them, and `alpha` is decode.alpha. They
+# must not decrease with the length (`upper_bound`).
 LENGTH_PENALTIES = {
     "none": lambda length, alpha: 1.0,
     "gnmt": lambda length, alpha: ((5 + length) / 6) ** alpha,  # of Wu 2016; Vaswani 2017: α = .6

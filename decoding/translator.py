@@ -231,10 +231,9 @@ class Translator:
         min_length = (source_length * settings.min_ratio).astype(int)
         step, state = self._start(params, source, length, attention or settings.coverage > 0)
         if settings.beam > 1:
-            beam = beam_search(
+            return batch, beam_search(
                 step, state, len(source), max_length, length, settings, min_length, source != PAD
             )
-            return batch, jax.tree.map(lambda x: x[:, : settings.nbest], beam)
         choose = most_probable
         if settings.temperature:
             key = jax.random.key(settings.seed)

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from unittest import mock
 
 import hypothesis
 import jax
@@ -9,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from ml_collections import FrozenConfigDict
 
 from configs.base import base_config
 from data.vocabulary import BOS, EOS, PAD
-from decoding.beam import beam_search, blocked_top_k
+from decoding.beam import beam_search, blocked_top_k, upper_bound
 from decoding.greedy import greedy
 
 VOCABULARY = 6  # PAD, BOS, EOS, UNK and two other tokens
@@ -38,9 +38,9 @@ def make_step(seed, width):
     return step
 
 
-def settings(**changes):
+def settings(beam=4, **changes):
     decode = base_config().decode
-    decode.update({"beam": 4, **changes})
+    decode.update({"beam": beam, "nbest": beam, **changes})
     return decode
 
 
@@ -76,42 +76,99 @@ def all_hypotheses(logits, longest):
     return hypotheses
 
 
-@pytest.mark.parametrize("penalty", ["none", "gnmt", "average"])
-def test_a_beam_that_holds_all_hypotheses_finds_the_best(penalty):
-    decode = settings(beam=45, length_penalty=penalty, alpha=0.8)
-    found = search(0, [4, 2, 3], decode)
-    lengths = {
-        "none": lambda n: 1, "gnmt": lambda n: ((5 + n) / 6) ** 0.8, "average": lambda n: n**0.8,
-    }  # fmt: skip
-    for row, longest in enumerate((4, 2, 3)):
-        scores = {
-            tokens: log_p / lengths[penalty](len(tokens))
-            for tokens, log_p in all_hypotheses(float64_logits(0, row), longest).items()
-        }
-        best = sorted(scores, key=scores.get, reverse=True)[:3]
-        for rank, expected in enumerate(best):
-            tokens = found.tokens[row, rank]
-            assert tuple(tokens[tokens != PAD].tolist()) == expected
-            np.testing.assert_allclose(found.score[row, rank], scores[expected], rtol=1e-5)
-            log_p = all_hypotheses(float64_logits(0, row), longest)[expected]
-            np.testing.assert_allclose(found.log_p[row, rank], log_p, rtol=1e-5)
-
-
-ALL = 45  # beam width that keeps all hypotheses, so the search is exhaustive
+ALPHAS = (0.0, 0.6, 1.0, 1.5)
+ALL = 108  # beam width that keeps all hypotheses of LONGEST tokens, so the search is exhaustive
+LONGEST = 4
 
 
 @functools.cache
-def compiled(decode):
-    """Return a search function that is compiled once for all examples that Hypothesis draws."""
+def compiled(penalty, coverage, beam, nbest, longest):
+    """Return a search function that is compiled once for all fake models and values of alpha."""
+    decode = settings(beam=beam, nbest=nbest, length_penalty=penalty, coverage=coverage)
 
-    def run(logits, longest):
+    def run(logits, weights, mask, max_length, alpha, early_stop=True):
+        rows = jnp.repeat(jnp.arange(len(logits)), beam)
+
         def step(state, tokens):
-            rows = jnp.repeat(logits, ALL, axis=0)
-            return rows[jnp.arange(len(tokens)), tokens], state, None
+            return logits[rows, tokens], state, weights[rows, tokens]
 
-        return beam_search(step, jnp.zeros(BATCH * ALL), BATCH, longest, 4, decode)
+        def bound(*arguments):
+            return jnp.where(early_stop, upper_bound(*arguments), jnp.inf)
+
+        with decode.ignore_type(), mock.patch("decoding.beam.upper_bound", bound):
+            decode.alpha = alpha
+            return beam_search(
+                step, jnp.zeros(len(rows)), len(logits), max_length, longest, decode,
+                source_mask=mask,
+            )  # fmt: skip
 
     return jax.jit(run)
+
+
+def penalized_scores(log_p, weights, mask, penalty, alpha, coverage):
+    """Return the scores of the hypotheses of a sentence, given a dict of their log p."""
+    scores = {}
+    for tokens, value in log_p.items():
+        n = len(tokens)
+        lp = {"none": 1, "gnmt": ((5 + n) / 6) ** alpha, "average": n**alpha}[penalty]
+        covered = weights[[BOS, *tokens[:-1]]].sum(axis=0)[mask]
+        scores[tokens] = value / lp + coverage * np.log(np.minimum(covered, 1)).sum()
+    return scores
+
+
+@pytest.mark.parametrize(
+    "penalty, coverage",
+    [("none", 0.0), ("gnmt", 0.0), ("average", 0.0), ("none", 2.0), ("average", 2.0)],
+)
+def test_a_beam_that_holds_all_hypotheses_finds_the_best(penalty, coverage):
+    mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]], bool)
+    longest = (LONGEST, 2, 3)
+    # The search stops early: it returns fewer hypotheses than it keeps active.
+    run = compiled(penalty, coverage, ALL, 3, LONGEST)
+    for seed in range(6):
+        logits, weights = table(seed)
+        found = [run(logits, weights, mask, jnp.array(longest), alpha) for alpha in ALPHAS]
+        for row in range(BATCH):
+            log_p = all_hypotheses(float64_logits(seed, row), longest[row])
+            for alpha, result in zip(ALPHAS, found, strict=True):
+                scores = penalized_scores(
+                    log_p, np.asarray(weights[row]), mask[row], penalty, alpha, coverage
+                )
+                check_best(jax.tree.map(lambda x, row=row: x[row], result), scores, log_p)
+
+
+def check_best(found, scores, log_p):
+    """Check that the hypotheses found for a sentence are those with the best scores, in order."""
+    best = sorted(scores, key=scores.get, reverse=True)
+    for rank, expected in enumerate(best[: len(found.score)]):
+        tokens = np.asarray(found.tokens[rank])
+        assert tuple(tokens[tokens != PAD].tolist()) == expected
+        np.testing.assert_allclose(found.score[rank], scores[expected], rtol=1e-5)
+        np.testing.assert_allclose(found.log_p[rank], log_p[expected], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "penalty, coverage, beam, nbest",
+    [
+        ("none", 0.0, 3, 2), ("gnmt", 0.0, 2, 1), ("gnmt", 0.0, 4, 3), ("average", 0.0, 2, 1),
+        ("average", 0.0, 4, 3), ("none", 5.0, 2, 1), ("average", 0.2, 4, 3),
+    ],
+)  # fmt: skip
+def test_the_early_stop_does_not_change_the_result(penalty, coverage, beam, nbest):
+    """Compare with a search to the maximum length, for many random fake models."""
+    rng, rows = np.random.default_rng(0), 200
+    # The next token is almost certain after some tokens, so a long hypothesis can still win.
+    scale = rng.choice([0.5, 2, 8], (rows, VOCABULARY, 1))
+    logits = jnp.array(scale * rng.normal(size=(rows, VOCABULARY, VOCABULARY)), jnp.float32)
+    # As in local attention, the attention weights of a time step may have a sum below 1.
+    weights = rng.dirichlet(np.ones(SOURCE), (rows, VOCABULARY)) * rng.random((rows, 1, 1))
+    mask = np.arange(SOURCE) < rng.integers(1, SOURCE + 1, (rows, 1))
+    run = compiled(penalty, coverage, beam, nbest, 12)
+    for alpha in ALPHAS:
+        model = logits, jnp.array(weights, jnp.float32), mask, jnp.arange(rows) % 13, alpha
+        found, expected = (run(*model, early_stop) for early_stop in (True, False))
+        np.testing.assert_array_equal(found.tokens, expected.tokens)
+        np.testing.assert_array_equal(found.score, expected.score)
 
 
 @hypothesis.settings(max_examples=25, deadline=None)
@@ -122,8 +179,9 @@ def compiled(decode):
 )
 def test_a_wide_beam_finds_the_result_of_exhaustive_search(values, longest):
     logits = np.array(values, np.float32).reshape(BATCH, VOCABULARY, VOCABULARY)
-    decode = FrozenConfigDict(settings(beam=ALL))
-    found = compiled(decode)(logits, jnp.array(longest))
+    weights, mask = jnp.ones((BATCH, VOCABULARY, SOURCE)), jnp.ones((BATCH, SOURCE), bool)
+    run = compiled("none", 0.0, ALL, 3, LONGEST)
+    found = run(logits, weights, mask, jnp.array(longest), 0.0)
     for row in range(BATCH):
         if longest[row] == 0:
             assert (found.tokens[row] == PAD).all()
@@ -192,22 +250,6 @@ def test_no_hypothesis_is_shorter_than_min_length():
     assert (lengths[0] >= 4).all() and (lengths[2] == 6).all()
 
 
-def test_the_coverage_penalty_equals_its_equation():
-    mask = jnp.array([[True] * 4, [True, True, False, False], [True] * 4])
-    decode = settings(beam=45, coverage=2.0)
-    found = search(5, [3, 3, 3], decode, source_mask=mask)
-    for row in range(BATCH):
-        scores = {}
-        for tokens, log_p in all_hypotheses(float64_logits(5, row), 3).items():
-            coverage = np.asarray(table(5)[1][row])[[BOS, *tokens[:-1]]].sum(axis=0)
-            penalty = np.log(np.minimum(coverage, 1))[np.asarray(mask[row])].sum()
-            scores[tokens] = log_p + 2.0 * penalty
-        best = max(scores, key=scores.get)
-        tokens = found.tokens[row, 0]
-        assert tuple(tokens[tokens != PAD].tolist()) == best
-        np.testing.assert_allclose(found.score[row, 0], scores[best], rtol=1e-5)
-
-
 def test_the_search_stops_when_all_sentences_are_done():
     calls = []
 
@@ -235,7 +277,7 @@ def test_short_hypotheses_do_not_displace_a_more_probable_long_one():
 
 
 def test_results_do_not_depend_on_the_other_sentences_of_the_batch():
-    """The result of a finished sentence is final, even if an active hypothesis could still win."""
+    """The result of a sentence is final when its search has ended."""
     decode = settings(beam=2, length_penalty="average", alpha=1.0)
     for seed in range(4):
         together = search(seed, [6, 6, 6], decode)

@@ -169,32 +169,22 @@ def test_the_mean_of_hard_attention_samples_is_the_soft_context():
     repeated = [jnp.repeat(x, 20_000, axis=0) for x in (query, memory, mask, positions)]
 
     def sample(module, query, memory, mask, positions):
-        source = module.source(memory, mask, False)
-        source = source.replace(use_expectation=jnp.zeros(len(query), bool))
-        return module(query, source, positions, False)
+        return module(query, module.source(memory, mask, False), positions, False)
 
     rngs = {"sample": jax.random.key(0)}
-    (context, alpha), sown = module.apply(
-        {}, *repeated, method=sample, rngs=rngs, mutable=["reinforce"]
+    (contexts, alpha), sown = module.apply(
+        {}, *repeated, method=sample, rngs=rngs, mutable=["auxiliary"]
     )
     states, a = map(reference.as_float64, (memory[0], alpha[0, 0]))
     spread = np.sqrt(a @ states**2 - (a @ states) ** 2)
-    error = np.abs(np.mean(context[:, 0], axis=0) - a @ states)
+    error = np.abs(np.mean(contexts[:, 0, 0], axis=0) - a @ states)
     assert (error < 5 * spread / np.sqrt(20_000)).all()
-    (log_p,), (entropy,) = sown["reinforce"]["log_p"], sown["reinforce"]["entropy"]
+    assert (np.abs(contexts[:20, 0, 0][:, None] - states).max(axis=-1).min(axis=-1) < 1e-6).all()
+    np.testing.assert_allclose(contexts[0, 0, 1], a @ states, rtol=1e-5)
+    (log_p,), (entropy,) = sown["auxiliary"]["sampled_log_p"], sown["auxiliary"]["entropy"]
     expected_entropy = -np.sum(a[:4] * np.log(a[:4]))
     np.testing.assert_allclose(entropy[0, 0], expected_entropy, rtol=1e-5)
     assert abs(-np.mean(log_p) - expected_entropy) < 0.02
-
-
-def test_hard_attention_uses_the_expectation_for_half_of_the_sentences():
-    _, module, _, _ = build("dot", "hard")
-    _, memory, mask, _ = draw(4, [3], [0])
-    source = module.apply(
-        {}, jnp.repeat(memory, 4000, axis=0), jnp.repeat(mask, 4000, axis=0), False,
-        method="source", rngs={"sample": jax.random.key(0)},
-    )  # fmt: skip
-    assert 0.45 < float(source.use_expectation.mean()) < 0.55
 
 
 def test_equal_keys_and_values_after_a_split_equal_plain_attention():

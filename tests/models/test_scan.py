@@ -201,7 +201,7 @@ def test_gradients_of_models_equal_those_of_jaxs_scan(name, monkeypatch):
 
         rngs = {"dropout": jax.random.key(1), "sample": jax.random.key(2)}
         (features, weights), sown = model.apply(
-            {"params": params}, method=forward, rngs=rngs, mutable="reinforce"
+            {"params": params}, method=forward, rngs=rngs, mutable="auxiliary"
         )
         terms = [jnp.sum(x**2) for x in jax.tree.leaves((features, weights, sown))]
         return sum(terms)
