@@ -19,7 +19,9 @@ Arguments (the first value is the default):
              no: unidirectional encoder, source in its original order
     dropout  yes, or no (dropout rate of 0)
 
---config.model.attention.D sets the half-width D of the window of local attention.
+--config.model.attention.D sets the half-width D of the window of local attention. With
+--config.model.attention.clamp=False, local_m uses the paper's p_t = t for all target positions;
+docs/differences.md lists the differences from the paper.
 
 `paper` is the paper's recipe: a 4 × 1000 LSTM, reversed source, dropout of 0.2, initial parameters
 from U(−0.1, 0.1), SGD with a learning rate of 1 that is halved every epoch after the eighth, 12
