@@ -190,7 +190,7 @@ def posterior(
     return _by_position(joint, features, weights, target)
 
 
-def _by_position(function: Callable[..., Any], *args: Shaped[Array, "b t *f"]) -> Any:
+def _by_position(function: Callable[..., Any], *args: Shaped[Array, "b t ..."]) -> Any:
     """Apply a function to one target position after the other; the results have shape [b, t, ...].
 
     The backward pass computes the function again instead of storing intermediate values.

@@ -132,7 +132,7 @@ def align(settings, w, h, keys, t):
     """Return the attention weights of decoder state h at target position t, counted from 0."""
     length, D = len(keys), settings.D
     scores = score(settings.score, w.get("score", {}), h, keys)
-    if settings.align in ("global", "hard"):
+    if settings.align in ("global", "hard", "marginal"):
         return softmax(scores)
     p = min(t, length - 1) if settings.clamp else t
     if settings.align == "local_p":
@@ -190,6 +190,13 @@ def step(w, dec, carries, x):
     return x, new
 
 
+def marginal(W_c, params, h, memory, weights):
+    """Return the mixture Σ_s α_s p(y | h̄_s) over the target vocabulary."""
+    features = [np.tanh(np.concatenate([state, h]) @ W_c) for state in memory]
+    p = [softmax(feature @ params["output"]["kernel"]) for feature in features]
+    return sum(a * distribution for a, distribution in zip(weights, p, strict=True))
+
+
 def translator(params, model, source, target_in, reverse_source=False):
     """Return the logits and attention weights of a translation model for one sentence pair."""
     enc, dec, attention = model.encoder, model.decoder, model.attention
@@ -218,8 +225,11 @@ def translator(params, model, source, target_in, reverse_source=False):
             x = np.concatenate([y, feed]) if attention.input_feeding else y
             h, carries = step(w["stack"], dec, carries, x)
             context, a = attend(attention, w.get("attention", {}), h, memory, t)
-            h = feed = np.tanh(np.concatenate([context, h]) @ w["W_c"]["kernel"])
             weights.append(a)
+            if attention.align == "marginal":
+                logits.append(np.log(marginal(w["W_c"]["kernel"], params, h, memory, a)))
+                continue
+            h = feed = np.tanh(np.concatenate([context, h]) @ w["W_c"]["kernel"])
         logits.append(h @ params["output"]["kernel"])
     return np.array(logits), np.array(weights)
 

@@ -23,7 +23,8 @@ from tests.models.test_cells import random_params
 
 WIDTH = 4
 DOT = SCORES["dot"](query_width=WIDTH, key_width=WIDTH)
-PAIRS = list(itertools.product(SCORES, ALIGNMENTS))
+# Marginal attention has many contexts per target position; tests/models/test_seq2seq.py tests it.
+PAIRS = list(itertools.product(SCORES, [name for name in ALIGNMENTS if name != "marginal"]))
 
 
 def attend(module, query, memory, mask, target_positions):
@@ -179,7 +180,8 @@ def test_the_mean_of_hard_attention_samples_is_the_soft_context():
     spread = np.sqrt(a @ states**2 - (a @ states) ** 2)
     error = np.abs(np.mean(contexts[:, 0, 0], axis=0) - a @ states)
     assert (error < 5 * spread / np.sqrt(20_000)).all()
-    assert (np.abs(contexts[:20, 0, 0][:, None] - states).max(axis=-1).min(axis=-1) < 1e-6).all()
+    distances = np.abs(np.asarray(contexts)[:20, 0, 0, None] - states).max(axis=-1)
+    assert (distances.min(axis=-1) < 1e-6).all()  # every sampled context is one of the states
     np.testing.assert_allclose(contexts[0, 0, 1], a @ states, rtol=1e-5)
     (log_p,), (entropy,) = sown["auxiliary"]["sampled_log_p"], sown["auxiliary"]["entropy"]
     expected_entropy = -np.sum(a[:4] * np.log(a[:4]))

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from configs.base import base_config
-from models.output import logits
+from models.output import output_scores
 from models.seq2seq import make_seq2seq
 from tests import reference
 from tests.models.test_cells import random_params
@@ -59,6 +59,7 @@ CASES = {
     "luong-local_p": tiny(align="local_p", residual=True),
     "luong-local_p-location": tiny(align="local_p", score="location", feeding=False),
     "luong-hard": tiny(align="hard", score="scaled_dot"),
+    "luong-marginal": tiny(align="marginal", feeding=False),
     "mino-split": tiny("gru_reset_after", key_value="split", score="general"),
     "mino-zero": tiny(key_value="zero", score="concat", bidirectional=True),
 }
@@ -82,7 +83,8 @@ def build(name):
         features, attention = model.apply(
             variables, memory, target_in, attention=True, method="decode"
         )
-        outputs = logits(features, model.apply(variables, method="output_kernel"))
+        kernel = model.apply(variables, method="output_kernel")
+        outputs = output_scores(features, attention, kernel)
         real = (target_in != 0)[..., None]
         loss = jnp.sum(jnp.sin(outputs), where=real)
         if attention is not None:

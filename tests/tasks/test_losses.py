@@ -1,3 +1,5 @@
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -6,10 +8,12 @@ import pytest
 from configs.base import base_config
 from data.vocabulary import EOS, PAD
 from tasks.losses import (
-    MIN_WEIGHT,
     cross_entropy,
     doubly_stochastic,
     guided_alignment,
+    hard_cross_entropy,
+    mixture_cross_entropy,
+    posterior,
     reinforce,
 )
 from tests import reference
@@ -110,7 +114,7 @@ def test_guided_alignment_equals_its_equation(unlinked):
     wanted = {(0, 0): [0], (0, 1): [0, 1], (1, 0): [0]}
     if unlinked == "end":
         wanted |= {(0, 2): [3], (0, 3): [3], (1, 1): [1]}
-    log = np.log(np.maximum(attention, MIN_WEIGHT))
+    log = np.log(np.maximum(attention, 1e-30))
     expected = -sum(np.mean([log[row, t, s] for s in ends]) for (row, t), ends in wanted.items())
 
     def loss(attention):
@@ -146,43 +150,134 @@ def test_guided_alignment_moves_attention_to_the_links(align):
     assert sum(moved[i] for i in linked) > sum(weights[i] for i in linked)
 
 
-def test_the_reward_of_a_sample_sums_the_advantages_of_this_and_later_tokens():
-    target = jnp.array([[5, 6, EOS], [7, EOS, PAD]])
-    nll = jnp.array([[1.0, 2.0, 3.0], [4.0, 1.0, 9.0]])
-    settings = base_config().train.reinforce
-    settings.update({"weight": 0.5, "entropy": 0.25})
+class ToyAttention:
+    """Three target tokens and two source positions, small enough to enumerate all samples.
 
-    def loss(log_p, entropy):
-        return reinforce(nll, jnp.array(2.0), target, settings, log_p, entropy)
-
-    gradient = jax.grad(loss, argnums=(0, 1))(jnp.zeros((2, 3)), jnp.ones((2, 3)))
-    # With a baseline of 2, the advantages are [1, 0, −1] and [−2, 1].
-    rewards = np.array([[0.0, -1.0, -1.0], [-1.0, 1.0, 0.0]])
-    np.testing.assert_allclose(gradient[0], -0.5 * rewards, atol=1e-6)
-    np.testing.assert_allclose(gradient[1], -0.25 * (target != PAD), atol=1e-6)
-
-
-def test_the_mean_reinforce_gradient_approaches_the_exact_gradient():
-    """With two source positions s and one target token y, the exact loss is −Σ_s α(s) log p(y|s).
-
-    The baseline does not change the expectation of the gradient.
+    α_t = softmax(logits_t). −log p of target token t depends on the sampled positions s_1, ..., s_t
+    or, if `independent`, on s_t only, as in a decoder without input feeding.
     """
-    alpha_logit, log_p = jnp.array(0.3), jnp.array([-0.2, -1.7])
 
-    def exact(logit):
-        alpha = jax.nn.softmax(jnp.array([logit, 0.0]))
-        return -jnp.sum(alpha * log_p)
+    def __init__(self, independent=False):
+        rng = np.random.default_rng(0)
+        self.logits = jnp.array(rng.normal(size=(3, 2)), jnp.float32)
+        self.samples = np.array(list(itertools.product(range(2), repeat=3)))
+        self.nll, self.baseline = np.zeros((2, 8, 3))
+        for t in range(3):
+            table = rng.uniform(0.2, 3, (2,) * (t + 1))
+            if independent:
+                table = np.broadcast_to(table[(0,) * t], table.shape)
+            p = jax.nn.softmax(self.logits[t]) @ np.exp(-table).reshape(-1, 2).T
+            for i, sample in enumerate(self.samples):
+                self.nll[i, t] = table[tuple(sample[: t + 1])]
+                # The probability under soft attention depends on earlier samples only.
+                self.baseline[i, t] = -np.log(np.ravel(p)[_index(sample[:t])])
 
-    settings = base_config().train.reinforce
-    settings.update({"weight": 1.0, "entropy": 0.0})
-    samples = 40_000
-    chosen = jax.random.bernoulli(jax.random.key(0), jax.nn.sigmoid(-0.3), (samples,)).astype(int)
+    def log_alpha(self, logits):
+        """Return log α_t(s_t) for every sample [8, 3]."""
+        return jax.nn.log_softmax(logits)[jnp.arange(3), self.samples]
 
-    def sampled(logit):
-        log_alpha = jax.nn.log_softmax(jnp.array([logit, 0.0]))[chosen][:, None]
-        nll, target = -log_p[chosen][:, None], jnp.full((samples, 1), EOS)
-        zeros = jnp.zeros((samples, 1))
-        return reinforce(nll, jnp.array(0.9), target, settings, log_alpha, zeros) / samples
+    def moments(self, estimate):
+        """Return mean and variance of the gradient of `estimate(log_alpha, i)` over samples i."""
+        gradient = jax.grad(lambda logits, i: estimate(self.log_alpha(logits), i))
+        gradients = np.stack([gradient(self.logits, i) for i in range(8)])
+        p = np.exp(self.log_alpha(self.logits).sum(axis=1))
+        mean = np.tensordot(p, gradients, axes=1)
+        return mean, np.tensordot(p, (gradients - mean) ** 2, axes=1).sum()
 
-    estimate, truth = jax.grad(sampled)(alpha_logit), jax.grad(exact)(alpha_logit)
-    np.testing.assert_allclose(estimate, truth, atol=0.01)
+
+def _index(bits):
+    return int("0" + "".join(map(str, bits)), 2)
+
+
+TOKENS = jnp.array([[5, 6, EOS]])
+
+
+def soft_baseline(toy):
+    def estimate(log_alpha, i):
+        rows = (jnp.array(x[i : i + 1]) for x in (toy.nll, toy.baseline))
+        return reinforce(*rows, TOKENS, log_alpha[i : i + 1])
+
+    return estimate
+
+
+def test_the_reinforce_estimate_is_unbiased_for_each_token_given_earlier_samples():
+    toy = ToyAttention()
+
+    def exact(logits):
+        alpha = jnp.exp(toy.log_alpha(logits))
+        before = jnp.cumprod(jnp.pad(alpha, ((0, 0), (1, 0)), constant_values=1), axis=1)[:, :3]
+        # The weight of a sample of s_1, ..., s_t is divided by its number of continuations.
+        weights = jax.lax.stop_gradient(before) * alpha / jnp.array([[4, 2, 1]])
+        return jnp.sum(weights * toy.nll)
+
+    mean, _ = toy.moments(soft_baseline(toy))
+    np.testing.assert_allclose(mean, jax.grad(exact)(toy.logits), atol=1e-6)
+
+
+@pytest.mark.parametrize("independent", [True, False])
+def test_the_reinforce_estimate_for_whole_sentences(independent):
+    """Without an effect on later tokens, the estimate is unbiased; with one, it is biased."""
+    toy = ToyAttention(independent)
+
+    def exact(logits):
+        return jnp.sum(jnp.exp(toy.log_alpha(logits).sum(axis=1)) * toy.nll.sum(axis=1))
+
+    mean, _ = toy.moments(soft_baseline(toy))
+    difference = np.abs(mean - jax.grad(exact)(toy.logits)).max()
+    assert difference < 1e-6 if independent else difference > 0.01
+
+
+def test_the_reinforce_estimate_has_less_variance_than_that_of_xu():
+    """In Xu 2015, the reward is log p of the sentence, and the baseline is a moving average."""
+    toy = ToyAttention(independent=True)
+    average = np.exp(toy.log_alpha(toy.logits).sum(axis=1)) @ toy.nll.mean(axis=1)
+
+    def whole_sentence(log_alpha, i):
+        reward = jnp.cumsum((average - toy.nll[i])[::-1])[::-1]
+        return -jnp.sum(reward * log_alpha[i])
+
+    (mean, variance), (xu_mean, xu_variance) = map(
+        toy.moments, (soft_baseline(toy), whole_sentence)
+    )
+    np.testing.assert_allclose(mean, xu_mean, atol=1e-6)
+    assert variance < 0.75 * xu_variance
+
+
+def test_hard_cross_entropy_adds_only_the_gradient_of_the_surrogate():
+    rng = np.random.default_rng(3)
+    draw_features = rng.normal(size=(1, 3, 2, 4))
+    features, kernel = jnp.array(draw_features, jnp.float32), jnp.array(rng.normal(size=(4, 8)))
+    log_p = jnp.array([[-0.5, -1.0, -2.0]])
+    settings = base_config().train
+    settings.reinforce.update({"weight": 2.0, "expected": 0.6, "entropy": 0.1})
+
+    def loss(log_p):
+        sown = {"sampled_log_p": log_p, "entropy": -log_p}
+        sums = hard_cross_entropy(features, kernel, TOKENS, 0.0, settings, sown)
+        return sums["loss"], sums
+
+    (value, sums), gradient = jax.value_and_grad(loss, has_aux=True)(log_p)
+    np.testing.assert_allclose(value, 0.4 * sums["nll"] + 0.6 * sums["soft_nll"], rtol=1e-5)
+    nll, soft_nll = (cross_entropy(features[:, :, i], kernel, TOKENS, 0.0)[0] for i in range(2))
+    np.testing.assert_allclose(sums["surrogate"], jnp.sum((nll - soft_nll) * log_p), rtol=1e-5)
+    np.testing.assert_allclose(gradient, 0.4 * (2 * (nll - soft_nll) + 0.1), rtol=1e-4)
+
+
+def test_mixture_and_posterior_equal_their_equations():
+    rng = np.random.default_rng(4)
+    features, kernel = rng.normal(size=(2, 3, 5, 4)), rng.normal(size=(4, 8))
+    weights = rng.dirichlet(np.ones(5), (2, 3))
+    weights[0, 0] = [0, 0.5, 0.5, 0, 0]  # padding has weight 0
+    target = np.array([[5, 6, EOS], [7, EOS, PAD]])
+    p = np.exp(features @ kernel)
+    p /= p.sum(axis=-1, keepdims=True)
+    chosen = np.take_along_axis(p, target[..., None, None], axis=-1)[..., 0]
+    joint = weights * chosen
+    arguments = (jnp.array(x, jnp.float32) for x in (features, weights, kernel))
+    features, weights, kernel = arguments
+    found = posterior(features, weights, kernel, jnp.array(target))
+    np.testing.assert_allclose(found, joint / joint.sum(axis=-1, keepdims=True), rtol=1e-4)
+    sums = mixture_cross_entropy(features, weights, kernel, jnp.array(target), 0.0)
+    expected = -np.log(joint.sum(axis=-1))[target != PAD].sum()
+    np.testing.assert_allclose([sums["loss"], sums["nll"]], [expected] * 2, rtol=1e-5)
+    assert (sums["count"], sums["examples"]) == (5, 2)
