@@ -38,7 +38,7 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
 
 def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
     """Return the facts (such as parameters and training time) of all training runs of a row."""
-    if row.merges:
+    if not row.trained:
         return []
     runs = [run for seed in reports.get(row.name, ()) for run in plan.run_folders(row, seed)]
     return [facts(run) for run in runs]
@@ -318,7 +318,7 @@ def _content(
     """Return the content of results.json."""
     rows = {
         row.name: {
-            "run": None if row.merges else plan.run_name(row),
+            "run": plan.run_name(row) if row.trained else None,
             "published": dict(row.published),
             "measured": {n: values(reports, row, MEASURES[n]) for n in plan.table.measures},
             "p": p.get(row.name),

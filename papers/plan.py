@@ -84,7 +84,7 @@ class Plan(NamedTuple):
     def trained_rows(self) -> Iterator[Row]:
         """Yield the rows that have training runs, each followed by its reverse direction."""
         for row in self.table.rows:
-            if not row.merges:
+            if row.trained:
                 yield from filter(None, (row, row.reverse))
 
     def untrained(self) -> list[tuple[str, int]]:
@@ -109,7 +109,9 @@ class Plan(NamedTuple):
     def rows_to_score(self) -> Iterator[tuple[Row, int]]:
         """Yield the row and seed of every report; an ensemble has one report for all seeds."""
         for row in self.table.rows:
-            yield from ((row, seed) for seed in range(1 if row.ensemble else self.seeds))
+            yield from (
+                (row, seed) for seed in range(1 if row.ensemble or row.links else self.seeds)
+            )
 
     def report_folder(self, row: Row, seed: int) -> Path:
         """Return the folder of a row's report on one run, or on the ensemble of all seeds."""

@@ -21,8 +21,16 @@ import jax
 import numpy as np
 
 from data.labelling import LabellingCorpus
+from data.pair import Pair
+from data.translation import TranslationCorpus
 from errors import Stopped, UserError, first_line, stop_signals
-from evaluation.alignment import LinkSettings
+from evaluation.alignment import (
+    SYMMETRIZATIONS,
+    Link,
+    LinkSettings,
+    alignment_error_rate,
+    parse_links,
+)
 from evaluation.results import Wanted
 from experiment import score_ensemble, score_run
 from papers.measures import Report
@@ -45,7 +53,8 @@ def score_plan(plan: Plan, workers: int) -> list[str]:
     wanted = [
         (row, seed)
         for row, seed in plan.rows_to_score()
-        if not (row.merges or plan.report_folder(row, seed).exists())
+        if row.trained
+        and not plan.report_folder(row, seed).exists()
         and all(map(is_done, plan.run_folders(row, seed) + plan.reverse_folders(row, seed)))
     ]
     if not wanted:
@@ -152,6 +161,8 @@ def read_reports(plan: Plan) -> Reports:
     for row, seed in plan.rows_to_score():
         if row.merges:
             report = _merged(plan, row, seed)
+        elif row.links:
+            report = _linked(plan, row)
         else:
             path = plan.report_folder(row, seed) / "scores.json"
             report = json.loads(path.read_text("utf-8")) if path.exists() else None
@@ -172,3 +183,28 @@ def _merged(plan: Plan, row: Row, seed: int) -> Report | None:
     gold = np.concatenate([x["label"][:, 0] for x in split.examples(np.arange(len(split)))])
     values = np.array([part.read_text().split() for part in parts], float)
     return {"scores": {"loss": float(np.mean((values.mean(axis=0) - gold) ** 2))}}
+
+
+def _linked(plan: Plan, row: Row) -> Report | None:
+    """Score the word links of another program, whose files `row.links` hold both directions.
+
+    The files have the links of the training split, which must contain the test sentences.
+    """
+    assert row.links is not None
+    data, read = plan.config(row).data, TranslationCorpus.readers["text"]
+
+    def links(pattern: str) -> dict[Pair, set[Link]]:
+        data.links = pattern
+        pairs = read(data, data.splits.train)
+        return {pair._replace(links=""): parse_links(pair.links).sure for pair in pairs}
+
+    try:
+        directions = [links(pattern) for pattern in row.links]
+    except UserError:  # a copy of the corpus need not contain such files
+        return None
+    test = [pair for pair in read(data, data.splits.test) if pair.alignment]
+    keys = [pair._replace(alignment="") for pair in test]
+    method = SYMMETRIZATIONS[str(row.align["symmetrize"])]
+    found = [method(*(direction[key] for direction in directions)) for key in keys]
+    error = alignment_error_rate(found, [parse_links(pair.alignment) for pair in test])
+    return {"scores": {"alignment_error": error}}
