@@ -21,7 +21,6 @@ import jax
 import numpy as np
 
 from data.labelling import LabellingCorpus
-from data.pair import Pair
 from data.translation import TranslationCorpus
 from errors import Stopped, UserError, first_line, stop_signals
 from evaluation.alignment import (
@@ -193,18 +192,17 @@ def _linked(plan: Plan, row: Row) -> Report | None:
     assert row.links is not None
     data, read = plan.config(row).data, TranslationCorpus.readers["text"]
 
-    def links(pattern: str) -> dict[Pair, set[Link]]:
+    def links(pattern: str) -> dict[tuple[str, str], set[Link]]:
         data.links = pattern
         pairs = read(data, data.splits.train)
-        return {pair._replace(links=""): parse_links(pair.links).sure for pair in pairs}
+        return {(pair.source, pair.target): parse_links(pair.links).sure for pair in pairs}
 
     try:
         directions = [links(pattern) for pattern in row.links]
     except UserError:  # a copy of the corpus need not contain such files
         return None
     test = [pair for pair in read(data, data.splits.test) if pair.alignment]
-    keys = [pair._replace(alignment="") for pair in test]
     method = SYMMETRIZATIONS[str(row.align["symmetrize"])]
-    found = [method(*(direction[key] for direction in directions)) for key in keys]
+    found = [method(*(links[pair.source, pair.target] for links in directions)) for pair in test]
     error = alignment_error_rate(found, [parse_links(pair.alignment) for pair in test])
     return {"scores": {"alignment_error": error}}
