@@ -126,7 +126,7 @@ def _cost(row: Row, runs: Sequence[Facts]) -> list[str]:
     models = (len(runs) if row.ensemble else 1) * (2 if row.reverse else 1)
     parameters = f"{runs[0].parameters:,}"
     return [
-        f"{models} × {parameters}" if models > 1 else parameters,
+        f"{models} × {parameters}" if row.ensemble or row.reverse else parameters,
         f"{models * statistics.mean(run.count for run in runs):,.0f}",
         f"{models * statistics.mean(run.seconds for run in runs) / 60:.1f}",
     ]
