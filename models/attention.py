@@ -225,14 +225,13 @@ class LocalPredictive(Local):
         init, dtype, width = self.score.initializers.score, self.score.dtype, query.shape[-1]
         hidden = jnp.tanh(nn.Dense(width, False, dtype, kernel_init=init, name="W_p")(query))
         logit = nn.Dense(1, False, dtype, kernel_init=init, name="v_p")(hidden)[..., 0]
-        return source.mask.sum(axis=1)[:, None] * nn.sigmoid(logit.astype(jnp.float32))
+        relative = nn.sigmoid(logit.astype(jnp.float32))
+        self.sow("auxiliary", "relative_center", relative)
+        return source.mask.sum(axis=1)[:, None] * relative
 
     def reweight(
         self, weights: Float[Array, "b t w"], distance: Float[Array, "b t w"]
     ) -> Float[Array, "b t w"]:
-        # Only p_t receives the gradient of this value, because the distances are positions − p_t.
-        offset = jnp.sum(jax.lax.stop_gradient(weights) * distance, axis=-1)
-        self.sow("auxiliary", "center_error", (offset / self.D) ** 2)
         sigma = self.sigma or self.D / 2
         weights = weights * jnp.exp(-(distance**2) / (2 * sigma**2))
         if self.renormalize:

@@ -285,6 +285,18 @@ def guided_alignment(
     return -jnp.sum(wanted * log_weights(attention))
 
 
+def diagonal_distance(centers: Float[Array, "b t"], target: Int[Array, "b t"]) -> Float[Array, ""]:
+    """Return the squared distance of the window centers of local attention from the diagonal.
+
+    The `centers` are fractions of the source length, p_t / S. On the diagonal, this fraction equals
+    that of the target position: (t + ½) / T for t = 0, ..., T − 1.
+    """
+    real = target != PAD
+    positions = jnp.arange(target.shape[1])[None] + 0.5
+    diagonal = positions / jnp.maximum(real.sum(axis=1, keepdims=True), 1)
+    return jnp.sum((centers - diagonal) ** 2, where=real)
+
+
 def penalty(hops: Float[Array, "b r t"]) -> Float[Array, " b"]:
     """Return the penalty ‖AAᵀ − I‖²_F of the attention weights A (Lin 2017 eq. 8).
 

@@ -18,6 +18,7 @@ from data.translation import TranslationCorpus
 from data.vocabulary import BOS, PAD, Vocabulary
 from tasks.losses import (
     cross_entropy,
+    diagonal_distance,
     doubly_stochastic,
     guided_alignment,
     hard_cross_entropy,
@@ -109,8 +110,9 @@ class Translation(Task):
     ) -> Iterator[tuple[str, float, Array]]:
         """Yield name, weight and value of each term that is added to the loss of training."""
         settings, target, mask = self.config.train, batch["target"], batch["source"] != PAD
-        if "center_error" in sown and settings.center > 0:
-            yield "center", settings.center, jnp.sum(sown["center_error"], where=target != PAD)
+        if "relative_center" in sown and settings.diagonal > 0:
+            value = diagonal_distance(sown["relative_center"], target)
+            yield "diagonal", settings.diagonal, value
         if attention is None:
             return
         if settings.guided.weight > 0:

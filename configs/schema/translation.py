@@ -91,10 +91,11 @@ _TRAIN: Fields = {
             ("end", "ignore"),
         ),
     },
-    "center": Field(
-        0.3,
-        "For local_p: weight of the squared distance, in units of D, between p_t and the center of "
-        "the attention weights in its window; 0: only the Gaussian trains p_t, as in the paper.",
+    "diagonal": Field(
+        1.0,
+        "For local_p: weight of the squared distance between the window center, p_t / S, and the "
+        "diagonal, t / T, where S and T are the lengths of source and target; 0: only the Gaussian "
+        "trains p_t, as in the paper.",
         least=0,
     ),
     "reinforce": {
