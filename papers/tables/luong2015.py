@@ -159,8 +159,9 @@ TABLE6 = Table(
     "the New Testament's 7,936 verses, all but 17 have gold links. As is usual for word aligners, "
     "the test sentences, on which links and BLEU are measured, are also training sentences; only "
     "sentences of more than 100 words (50 for marginal attention), and one in 50 sentences, which "
-    "is held out for validation, are not used for training. Recurrent models are trained for 2,000 training steps with batches "
-    "of 64 sentences, and the Transformer for 4,000 training steps with batches of 4,096 tokens. "
+    "is held out for validation, are not used for training. Recurrent models are trained for 2,000 "
+    "training steps with batches of 64 sentences, and the Transformer for 4,000 training steps "
+    "with batches of 4,096 tokens. "
     "The statistical aligner is eflomal 2.0; guided models are trained towards the union of its "
     "links in both directions.",
     rows=(
