@@ -12,8 +12,8 @@ compares the new report with the one in FOLDER.
 
 Scores for translation: perplexity, BLEU (sacreBLEU's and tokenized), chrF, TER, exact match, token
 error rate and alignment error rate. Decoding follows the run's config.decode; flags such as
---decode.beam=5 override it. --align_weights, --align_threshold, --reverse_workdir and --symmetrize
-choose the word links that are written and scored.
+--decode.beam=5 override it. --align_weights, --align_threshold, --reverse_workdir,
+--reverse_weights and --symmetrize choose the word links that are written and scored.
 
 Scores for other tasks: the loss (scores.json describes it), accuracy, precision, recall and F1 of
 chunks, error rate and macro F1 of classes, and, for cloze questions, the accuracy of choosing the

@@ -113,19 +113,20 @@ def decode_settings(config: Config) -> Config:
 
 
 def define_alignment() -> None:
-    """Define the flags of word links."""
+    """Define the flags that choose and combine word links."""
     flags.DEFINE_string(
-        "align_weights", "attention", "Word links: the attention weights to use, such as "
-        "'layer 4' (the mean over its heads) or 'layer 4 head 0'.",
+        "align_weights", "attention", "Word links: name of the attention weights: 'attention', "
+        "'layer 4' (mean over its heads) or 'layer 4 head 0' of a Transformer, or 'posterior' of "
+        "marginal attention.",
     )  # fmt: skip
     flags.DEFINE_float(
         "align_threshold", 0.0, "Word links: link all pairs of words with at least this attention "
-        "weight; 0 links each target word to the source word with the largest weight.",
+        "weight; 0: link each target word to the source word with the largest weight.",
     )  # fmt: skip
     flags.DEFINE_list(
-        "reverse_workdir", [], "Word links: run that translates in the reverse direction, whose "
-        "links are combined with those of --workdir; several, separated by commas, form an "
-        "ensemble. --checkpoint applies to it, too.",
+        "reverse_workdir", [], "Word links: folder of a run of the reverse direction, whose links "
+        "are combined with those of --workdir; several, separated by commas, form an ensemble. "
+        "--checkpoint also applies to these runs.",
     )  # fmt: skip
     flags.DEFINE_string(
         "reverse_weights", "", "Word links: the attention weights of --reverse_workdir (default: "
@@ -133,7 +134,8 @@ def define_alignment() -> None:
     )  # fmt: skip
     flags.DEFINE_string(
         "symmetrize", "grow_diag_final_and", "Word links: how to combine both directions: "
-        "intersection, union or grow_diag_final_and.",
+        "intersection (links of both), union (links of either), or grow_diag_final_and (the "
+        "intersection and some links of the union, see docs/decoding.md).",
     )  # fmt: skip
     _show_in_help(*_ALIGNMENT_FLAGS)
 

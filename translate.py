@@ -4,8 +4,9 @@ python translate.py --workdir=runs/a < in.txt > out.txt
 
 At a terminal, the program asks for one sentence at a time. Several runs (--workdir=runs/a,runs/b)
 or checkpoints form an ensemble. Decoding follows the run's config.decode; flags such as
---decode.beam=5 override it. Terminal escape sequences and control characters in the input are
-ignored.
+--decode.beam=5 override it. --alignments=FILE writes word links of the output or, with
+--score=FILE, of given translations. Terminal escape sequences and control characters in the
+input are ignored.
 """
 
 import contextlib
@@ -51,7 +52,7 @@ _ATTENTION = flags.DEFINE_string(
 _ALIGNMENTS = flags.DEFINE_string(
     "alignments",
     "",
-    "File to write word links to, one line (0-0 1-2) per output line; with --score, the links "
+    "File to write word links (0-0 1-2) to, one line per hypothesis; with --score, the links "
     "between the input and the given translations.",
 )
 _PICTURES = flags.DEFINE_string(

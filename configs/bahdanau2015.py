@@ -29,10 +29,12 @@ from configs.datasets import DATASETS, use_dataset
 
 def get_config(arguments: str = "") -> Config:
     """Return the config for the arguments listed above."""
+    aligns = choices("seq2seq", "model.attention.align")
     args = parse(
         arguments,
         data=DATASETS["translation"],
-        align=[name for name in choices("seq2seq", "model.attention.align") if name != "none"],
+        # Marginal attention needs attention after the recurrent step.
+        align=[name for name in aligns if name not in ("none", "marginal")],
         score=choices("seq2seq", "model.attention.score", first="concat"),
         size=SIZES,
     )

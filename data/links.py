@@ -69,7 +69,7 @@ def _words(ends: Sequence[str], base: int, order: str) -> tuple[int, int]:
 def add_gold(
     pairs: Iterator[Pair], path: Path, base: int, order: str, surfaces: Surfaces
 ) -> Iterator[Pair]:
-    """Yield the pairs of the test split with their gold links, from a file for `read_gold`."""
+    """Yield the pairs of the test split with the gold links of a file (see `read_gold`)."""
     gold, number = read_gold(path, base, order), 0
     hint = (
         "check data.alignment_order and data.alignment_base, and that the file belongs to this text"
@@ -88,7 +88,7 @@ def add_gold(
 
 
 def add_links(pairs: Iterator[Pair], path: Path, surfaces: Surfaces) -> Iterator[Pair]:
-    """Yield the pairs of the training split; add the links of a file to the links they have.
+    """Yield the pairs of the training split with the additional links of a file.
 
     Line n of the file contains the links of pair n in Pharaoh format, such as `0-0 1-2`: source
     word and target word, counted from 0.

@@ -8,8 +8,8 @@ class Pair(NamedTuple):
 
     `alignment` is the gold word alignment in Pharaoh notation, or empty if the corpus has none:
     `2-3` is a sure link and `2?3` a possible link between token 2 of the source and token 3 of the
-    target, counted from 0. `links` are the links `2-3` with which attention is trained
-    (data.links), or empty.
+    target, counted from 0. `links` are links such as `2-3` for guided
+    alignment (data.links), or empty.
     """
 
     source: str

@@ -1,7 +1,7 @@
 """Corpora of sentence pairs: the embedded dates corpus, parallel text, TSV files and TFDS.
 
-A prepared pair consists of two sequences of token ids, each ending in </s>. With data.links, it
-also has the links between its tokens (`data.links.token_links`), which only training pairs use.
+A prepared pair consists of two sequences of token ids, each ending in </s>. With data.links, a
+training pair also has the links between its tokens (`data.links.token_links`).
 """
 
 import functools

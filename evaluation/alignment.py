@@ -13,7 +13,7 @@ Link = tuple[int, int]  # 0-based indices of the source word and the target word
 
 
 class LinkSettings(NamedTuple):
-    """The choices of the flags that translate.py and eval.py share for word links."""
+    """How attention weights become word links: values of flags of translate.py and eval.py."""
 
     weights: str = "attention"  # name of the attention weights, as in Translation.attentions
     threshold: float = 0.0  # smallest weight of a link; 0: one link per target word, by arg max
@@ -84,10 +84,10 @@ def attention_links(
 
 
 def _grow_diag_final_and(forward: set[Link], reverse: set[Link]) -> set[Link]:
-    """Start from the links of both directions and add links of one direction.
+    """Start from the links that both directions have, and add links that one direction has.
 
-    Grow-diag adds neighbors, also diagonal ones, of existing links if they link a word without
-    links. Final-and then adds the links between two words without links.
+    Grow-diag adds links that are neighbors (also diagonal ones) of present links, and in which at
+    least one word has no link yet. Final-and then adds links in which neither word has a link.
     """
     links, union = forward & reverse, forward | reverse
     sources, targets = {s for s, _ in links}, {t for _, t in links}

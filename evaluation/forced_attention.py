@@ -26,7 +26,7 @@ class ForcedAttention:
     """Accumulates statistics of a split's attention under teacher forcing with the references.
 
     The attention of the sentence pairs in `drawn` is kept, so that `draw_heads` can draw it.
-    `settings` define the word links.
+    `settings` determine how attention weights become word links.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class Bitext(NamedTuple):
 
 
 def bitext(task: Translation, source: str, target: str) -> Bitext:
-    """Return two lines with the words that spaces separate after subwords are joined."""
+    """Return a pair of lines; its words are separated by spaces, after subwords are joined."""
     words = task.source.surface(source).split(), task.target.surface(target).split()
     return Bitext(source, target, *words)
 
@@ -48,7 +48,8 @@ def hypothesis_bitext(task: Translation, source: str, hypothesis: Hypothesis) ->
 class Aligner:
     """Links the words of sentence pairs by the attention weights of one run or an ensemble.
 
-    `reverse` aligns in the other direction; its links are combined by `settings.symmetrize`.
+    `reverse` links words in the reverse direction. `settings.symmetrize` names the method that
+    combines the links of both directions.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
     against: Path | None = None  # report folder of the run to compare with
     align: LinkSettings = LinkSettings()  # how attention weights become word links
     reverse: Sequence[RestoredRun] = ()  # the runs in `align.reverse`
-    links: bool = False  # whether to write the word links of hypotheses, which is slow
+    links: bool = False  # whether to write hypotheses.links, which takes a second pass
 
 
 def corpus_name(data: Config) -> str:

@@ -264,7 +264,7 @@ class Combine(nn.Module):
         kernel, c, h = kernel.astype(self.dtype), c.astype(self.dtype), h.astype(self.dtype)
         if c.ndim == 3:
             return jnp.concatenate([c, h], axis=-1) @ kernel
-        # With several contexts per position, the products with c and h are computed only once.
+        # h is the same for all n contexts of a position, so its product is computed only once.
         return c @ kernel[:width] + (h @ kernel[width:])[:, :, None]
 
 

@@ -53,8 +53,8 @@ class Seq2Seq(nn.Module):
         if features.ndim == 3:
             features = self.drop(features, deterministic=deterministic)
             return features, weights if attention else None
-        # All contexts of a target position have the same dropout mask, so that only the contexts
-        # make a difference.
+        # All contexts of a target position share a dropout mask, so that their outputs differ only
+        # because of the contexts.
         mask = self.drop(jnp.ones_like(features[:, :, :1]), deterministic=deterministic)
         return features * mask, weights
 
@@ -73,7 +73,10 @@ class Seq2Seq(nn.Module):
         tokens: Int[Array, " r"],
         attention: bool = False,
     ) -> tuple[Float[Array, "r v"], RecurrentState, Float[Array, "r s"] | None]:
-        """Read one token per hypothesis; return logits, the new state and attention weights."""
+        """Read one token per hypothesis; return its scores, the new state and attention weights.
+
+        The scores are logits or log-probabilities of the next token (`output_scores`).
+        """
         features, state, weights = self.decoder.step(memory, state, tokens)
         scores = output_scores(features, weights, self.output.kernel)
         return scores, state, weights if attention else None

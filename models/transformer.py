@@ -252,7 +252,7 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b t s"] | None]:
         """Run the decoder on whole target sentences (teacher forcing).
 
-        Return the features that predict each next token, and attention weights if `attention`.
+        Return features, which predict the next tokens, and the weights if `attention` is set.
         """
 
         def body(layer: DecoderLayer, x: Array, source: KeysValues) -> tuple[Array, Any]:

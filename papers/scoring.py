@@ -185,9 +185,10 @@ def _merged(plan: Plan, row: Row, seed: int) -> Report | None:
 
 
 def _linked(plan: Plan, row: Row) -> Report | None:
-    """Score the word links of another program, whose files `row.links` hold both directions.
+    """Score the word links of another program; `row.links` names one file per direction.
 
-    The files have the links of the training split, which must contain the test sentences.
+    The files contain the links of the training split, in which all test sentences must occur.
+    Return None if the corpus has no such files.
     """
     assert row.links is not None
     data, read = plan.config(row).data, TranslationCorpus.readers["text"]

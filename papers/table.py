@@ -28,8 +28,8 @@ class Row:
     checkpoint: str = "best"
     ensemble: bool = False  # score the models of all seeds as one ensemble
     merges: tuple[str, ...] = ()  # names of the rows whose predictions this row averages
-    # File name patterns of the links that another word aligner made for the training split, one per
-    # direction. Such a row has no model; it is scored if these files exist.
+    # File name patterns of the training split's word links, which another program has written: one
+    # pattern per direction. Such a row has no model, and is scored only if these files exist.
     links: tuple[str, str] | None = None
     # Values of LinkSettings, which define the word links that are scored. If "symmetrize" is given,
     # the model is also trained in the reverse direction, and its links are combined.
@@ -38,7 +38,7 @@ class Row:
 
     @property
     def trained(self) -> bool:
-        """Whether the row has training runs of its own, rather than predictions of others."""
+        """Whether models are trained for this row; other rows use existing predictions or links."""
         return not (self.merges or self.links)
 
     @property

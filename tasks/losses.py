@@ -162,8 +162,8 @@ def mixture_cross_entropy(
 ) -> dict[str, Float[Array, ""]]:
     """Return the sums of `cross_entropy` for the mixture p(y) = Σ_n weights_n p(y | features_n).
 
-    To save memory, the logits of one target position at a time are computed, and the backward pass
-    computes them again.
+    To save memory, logits are computed for one target position at a time, and again in the backward
+    pass.
     """
 
     def values(features: Array, weights: Array, target: Array) -> dict[str, Array]:

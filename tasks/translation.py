@@ -75,8 +75,9 @@ class Translation(Task):
     ) -> dict[str, Array]:
         """Return the loss and metrics of a batch, summed over target tokens.
 
-        A `key` selects the loss of training, with dropout, label smoothing, penalties and the
-        sampling of hard attention. Without a key, losses of different settings can be compared.
+        A `key` selects the training loss, with dropout, label smoothing, penalties and the sampling
+        of hard attention. The loss without a key has none of them, so that it can be compared
+        between runs with different settings.
         """
         settings, training = self.config.train, key is not None
         rngs = {} if key is None else {"dropout": key, "sample": jax.random.fold_in(key, 1)}
@@ -108,7 +109,7 @@ class Translation(Task):
     def _penalties(
         self, batch: dict[str, Array], attention: Array | None, sown: dict[str, Array]
     ) -> Iterator[tuple[str, float, Array]]:
-        """Yield name, weight and value of each term that is added to the loss of training."""
+        """Yield the name, weight and value of each term that is added to the training loss."""
         settings, target, mask = self.config.train, batch["target"], batch["source"] != PAD
         if "relative_center" in sown and settings.diagonal > 0:
             value = diagonal_distance(sown["relative_center"], target)
@@ -130,9 +131,9 @@ class Translation(Task):
         """Return attention weights [b, t, s] under teacher forcing, by name.
 
         The entry "attention" contains the weights that decoding also returns. Models with several
-        layers and heads have the additional entries "layer 0", "layer 0 head 0" and so on. A model
-        with marginal attention has the entry "posterior": p(s | y_t), the attention weights after
-        target token y_t is known.
+        layers and heads have the additional entries "layer 0", "layer 0 head 0" and so on. With
+        marginal attention, "posterior" contains p(s | y_t), the attention weights given the target
+        token y_t.
         """
 
         def forward(model: Any) -> tuple[Array, Array, Array | None]:

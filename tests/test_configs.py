@@ -184,13 +184,16 @@ def test_every_config_file_is_in_the_table():
 def points():
     """Yield each config file with all combinations of its ARGUMENTS, and with every model size.
 
-    bahdanau2015 needs attention, so combinations with align=none are omitted.
+    Combinations with an alignment that a config file does not offer are omitted, and marginal
+    attention has no input feeding.
     """
+    omitted = {"bahdanau2015": {"none", "marginal"}, "toshniwal2016": {"marginal"}}
     for name, arguments in ARGUMENTS.items():
         for values in itertools.product(*(VALUES[a] for a in arguments)):
-            if name == "bahdanau2015" and "none" in values:
+            if omitted.get(name, set()).intersection(values):
                 continue
-            yield name, ",".join(f"{a}={v}" for a, v in zip(arguments, values, strict=True))
+            given = ",".join(f"{a}={v}" for a, v in zip(arguments, values, strict=True))
+            yield name, f"{given},feed=no" if "marginal" in values else given
         for size in getattr(importlib.import_module(f"configs.{name}"), "SIZES", ()):
             yield name, f"size={size}"
 

@@ -24,8 +24,8 @@ _ATTENTION: Fields = {
         "global",
         "Alignment: attend to all source positions (global), to a window around source position t "
         "at time step t (local_m), to a window around a predicted position (local_p), to one "
-        "sampled position (hard), or to one position that is summed over in p(y) (marginal); none: "
-        "no attention.",
+        "sampled position (hard), or to one unknown position, over which p(y) is summed "
+        "(marginal); none: no attention.",
         ("none", "global", "local_m", "local_p", "hard", "marginal"),
     ),
     "score": Field(
@@ -171,8 +171,8 @@ def _attention_rules(config: Config, width: int) -> Iterator[str]:
     if attention.align == "marginal" and (decoder.type != "luong" or attention.input_feeding):
         yield (
             "config.model.attention.align=marginal needs decoder.type=luong and "
-            "attention.input_feeding=False: no decoder state may depend on the source position "
-            "that is summed over"
+            "attention.input_feeding=False (luong2015.py:feed=no), because no decoder state may "
+            "depend on the source position: set them"
         )
 
 

@@ -93,9 +93,9 @@ _TRAIN: Fields = {
     },
     "diagonal": Field(
         1.0,
-        "For local_p: weight of the squared distance between the window center, p_t / S, and the "
-        "diagonal, t / T, where S and T are the lengths of source and target; 0: only the Gaussian "
-        "trains p_t, as in the paper.",
+        "For local_p: weight of the squared distance between the relative window center, p_t / S, "
+        "and the diagonal, (t + ½) / T, where S and T are the lengths of source and target; 0: "
+        "only the Gaussian trains p_t, as in the paper.",
         least=0,
     ),
     "reinforce": {
@@ -103,7 +103,8 @@ _TRAIN: Fields = {
         "expected": Field(
             0.75,
             "For hard attention: weight of the loss with the expected context of soft attention; "
-            "the loss with sampled contexts has the remaining weight.",
+            "the loss with sampled contexts, including the REINFORCE term and the entropy bonus, "
+            "has the remaining weight.",
             least=0,
             most=1,
         ),

@@ -53,8 +53,8 @@ def test_gru_reset_after_equals_the_gru_of_flax():
     np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
-# How a stack runs its cells does not depend on the cell, so the fast tests run one stack of the
-# second GRU.
+# Stacks run all types of cells in the same way, so the fast tests run only one stack of the second
+# GRU.
 SHAPES = ("forward", "reverse", "bidirectional", "residual")
 _STACKS = [
     pytest.param(
