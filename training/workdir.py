@@ -38,9 +38,6 @@ VOCABULARY_FOLDER = "vocabulary"
 # Fields that may change when a run resumes, because they do not affect its results. `check_data`
 # checks that data.dir still contains the same corpus.
 PLACES = ("mesh.", "data.dir", "data.cache")
-# Values that fields get in runs that are older than the field. They differ from the defaults, which
-# would change the model of such a run.
-_VALUES_IN_OLDER_RUNS: dict[str, Any] = {"model.attention.clamp": False}
 _ROOT = Path(__file__).parent.parent
 # OSErrors with these errno values come from a full or defective disk or from missing permissions.
 _DISK_ERRORS = {
@@ -164,11 +161,7 @@ def check_data(workdir: Path, data: str) -> None:
 
 
 def load_config(workdir: Path) -> Config:
-    """Read the config of a run.
-
-    Fields that were added after the run was trained get their default values, or the values in
-    `_VALUES_IN_OLDER_RUNS`.
-    """
+    """Read the config of a run; fields that newer versions have added get their default values."""
     path = workdir / "config.json"
     if not path.exists():
         raise UserError(
@@ -183,11 +176,7 @@ def load_config(workdir: Path) -> Config:
             f"version, which are {', '.join(MODELS)}"
         )
     config = base_config(name)
-    known = flat(config)
     try:
-        config.update_from_flattened_dict(
-            {field: old for field, old in _VALUES_IN_OLDER_RUNS.items() if field in known}
-        )
         config.update(saved)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from configs.base import base_config
 from errors import UserError
 from tests.conftest import tiny_config
 from tests.programs import ROOT
@@ -66,16 +65,6 @@ def test_a_config_of_another_version_is_refused(config, tmp_path):
         (tmp_path / "config.json").write_text(json.dumps(changed))
         with pytest.raises(UserError, match=r"config.json .*another version of this program"):
             load_config(tmp_path)
-
-
-def test_a_run_of_an_older_version_keeps_the_windows_that_it_was_trained_with(config, tmp_path):
-    saved = json.loads(config.to_json())
-    assert saved["model"]["attention"].pop("clamp") is True
-    del saved["train"]["log_every"]  # another field that the older version did not have
-    (tmp_path / "config.json").write_text(json.dumps(saved))
-    loaded = load_config(tmp_path)
-    assert loaded.model.attention.clamp is False
-    assert loaded.train.log_every == base_config().train.log_every
 
 
 def test_a_run_is_done_while_its_final_checkpoint_exists(tmp_path):
