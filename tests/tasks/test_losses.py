@@ -276,7 +276,7 @@ def test_mixture_and_posterior_equal_their_equations():
     arguments = (jnp.array(x, jnp.float32) for x in (features, weights, kernel))
     features, weights, kernel = arguments
     found = posterior(features, weights, kernel, jnp.array(target))
-    np.testing.assert_allclose(found, joint / joint.sum(axis=-1, keepdims=True), rtol=1e-4)
+    np.testing.assert_allclose(found, joint / joint.sum(axis=-1, keepdims=True), atol=1e-6)
     sums = mixture_cross_entropy(features, weights, kernel, jnp.array(target), 0.0)
     expected = -np.log(joint.sum(axis=-1))[target != PAD].sum()
     np.testing.assert_allclose([sums["loss"], sums["nll"]], [expected] * 2, rtol=1e-5)
