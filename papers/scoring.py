@@ -20,6 +20,7 @@ import absl.logging
 import jax
 import numpy as np
 
+from data.files import find
 from data.labelling import LabellingCorpus
 from data.translation import TranslationCorpus
 from errors import Stopped, UserError, first_line, stop_signals
@@ -187,20 +188,23 @@ def _merged(plan: Plan, row: Row, seed: int) -> Report | None:
 def _linked(plan: Plan, row: Row) -> Report | None:
     """Score the word links of another program, whose files `row.links` hold both directions.
 
-    The files have the links of the training split, which must contain the test sentences.
+    The files have the links of the training split, which must contain the test sentences. Return
+    None if the corpus folder has no such files.
     """
     assert row.links is not None
     data, read = plan.config(row).data, TranslationCorpus.readers["text"]
+    try:
+        for pattern in row.links:
+            find(data, data.splits.train, pattern=pattern)
+    except UserError:
+        return None
 
     def links(pattern: str) -> dict[tuple[str, str], set[Link]]:
         data.links = pattern
         pairs = read(data, data.splits.train)
         return {(pair.source, pair.target): parse_links(pair.links).sure for pair in pairs}
 
-    try:
-        directions = [links(pattern) for pattern in row.links]
-    except UserError:  # a copy of the corpus need not contain such files
-        return None
+    directions = [links(pattern) for pattern in row.links]
     test = [pair for pair in read(data, data.splits.test) if pair.alignment]
     method = SYMMETRIZATIONS[str(row.align["symmetrize"])]
     found = [method(*(links[pair.source, pair.target] for links in directions)) for pair in test]

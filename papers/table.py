@@ -38,7 +38,7 @@ class Row:
 
     @property
     def trained(self) -> bool:
-        """Whether the row has training runs of its own, rather than predictions of others."""
+        """Whether models are trained for the row."""
         return not (self.merges or self.links)
 
     @property
