@@ -22,15 +22,10 @@ import numpy as np
 
 from data.files import find
 from data.labelling import LabellingCorpus
+from data.links import Link, parse_links
 from data.translation import TranslationCorpus
 from errors import Stopped, UserError, first_line, stop_signals
-from evaluation.alignment import (
-    SYMMETRIZATIONS,
-    Link,
-    LinkSettings,
-    alignment_error_rate,
-    parse_links,
-)
+from evaluation.alignment import SYMMETRIZATIONS, LinkSettings, alignment_error_rate
 from evaluation.results import Wanted
 from experiment import score_ensemble, score_run
 from papers.measures import Report
