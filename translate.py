@@ -226,7 +226,7 @@ def _translate_all(translator: "Translator", params: list, aligner: "Aligner | N
 
 
 def _write_links(file: TextIO, aligner: "Aligner", bitexts: "list[Bitext]") -> None:
-    from evaluation.alignment import format_links
+    from data.links import format_links
 
     file.writelines(format_links(links) + "\n" for links in aligner.links(bitexts))
 

@@ -33,10 +33,10 @@ Encoded = tuple[Mapping[str, Any], Mapping[str, Any]]  # an example: arrays by f
 
 # These fields of `config.data` are not part of the cache key, because they do not change the
 # prepared corpus: they set where files are, how batches are made, or how a model and its evaluation
-# use the examples.
+# use the examples. The files that "links" names are part of the key.
 NOT_IN_CACHE_KEY = (
     "dir", "cache", "buckets", "batch_size", "batch_unit", "batch_multiple", "several_references",
-    "reverse_source",
+    "reverse_source", "links",
 )  # fmt: skip
 
 

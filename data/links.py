@@ -1,4 +1,4 @@
-"""Word links of sentence pairs: read and check files of links, and map words to tokens."""
+"""Word links of sentence pairs: their text format, files of links, and links between tokens."""
 
 import collections
 import itertools
@@ -16,7 +16,31 @@ from data.tokenizers import JOINER
 from errors import UserError
 
 Surfaces = tuple[Callable[[str], str], Callable[[str], str]]  # join the subwords of either side
+Link = tuple[int, int]  # 0-based indices of the source word and the target word
 _PHARAOH = re.compile(r"(\d+)-(\d+)")
+
+
+class Gold(NamedTuple):
+    """The annotated links of one sentence pair."""
+
+    sure: set[Link]
+    possible: set[Link]  # all links: the sure links and those marked with "?"
+
+
+def parse_links(text: str) -> Gold:
+    """Parse links in Pharaoh notation: `2-3` is a sure link, `2?3` a possible one."""
+    sure, possible = set(), set()
+    for item in text.split():
+        source, target = map(int, item.replace("?", "-").split("-"))
+        possible.add((source, target))
+        if "?" not in item:
+            sure.add((source, target))
+    return Gold(sure, possible)
+
+
+def format_links(links: Iterable[Link]) -> str:
+    """Return links in Pharaoh notation, sorted by source word."""
+    return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
 class GoldFile(NamedTuple):
@@ -174,7 +198,6 @@ def token_links(links: str, source_words: list[int], target_words: list[int]) ->
         for token, word in enumerate(words, 1):
             tokens[word].append(token)
     found = []
-    for link in dict.fromkeys(links.split()):
-        source, target = map(int, link.split("-"))
+    for source, target in sorted(parse_links(links).sure):
         found += itertools.product(target_tokens[target], source_tokens[source])
     return np.array(found, np.int32).reshape(-1, 2)

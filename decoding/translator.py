@@ -129,7 +129,7 @@ class Translator:
     ) -> Iterator[tuple[int, Float[np.ndarray, "t s"]]]:
         """Yield the index of every pair and its attention weights under teacher forcing.
 
-        `name` is the name of the weights in Translation.attentions. An ensemble averages weights.
+        `name` is one of `attention_names`. An ensemble averages the weights of its models.
         """
         for batch, weights in self._on_pairs(self._attention, params, sources, targets, name=name):
             for row, i in enumerate(map(int, batch["index"])):
@@ -138,9 +138,15 @@ class Translator:
                     yield i, weights[row, :t, :s]
 
     def attention_names(self, params: Sequence[Params]) -> list[str]:
-        """Return the names of the attention weights of the model; [] if it has no attention."""
+        """Return the names of attention weights that all models with attention have.
+
+        They are the names in Translation.attentions; [] if no model has attention.
+        """
         token = jax.ShapeDtypeStruct((1, 1), np.int32)
-        return [*jax.eval_shape(self.tasks[0].attentions, params[0], token, token)]
+        members = zip(self.tasks, params, strict=True)
+        named = [jax.eval_shape(task.attentions, p, token, token) for task, p in members]
+        first, *others = [weights for weights in named if weights] or [{}]
+        return [name for name in first if all(name in other for other in others)]
 
     def _on_pairs(
         self,
@@ -197,10 +203,10 @@ class Translator:
     def _forced_attention(
         self, params: list[Params], batch: dict[str, Array], name: str
     ) -> Float[Array, "b t s"]:
-        """Return the mean over the models of the attention weights of a batch."""
+        """Return the attention weights of a batch: the mean over the models with attention."""
         members = zip(self.tasks, params, strict=True)
         named = [task.attentions(p, batch["source"], batch["target"]) for task, p in members]
-        return jnp.mean(jnp.stack([weights[name] for weights in named]), axis=0)
+        return jnp.mean(jnp.stack([weights[name] for weights in named if weights]), axis=0)
 
     def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
         """Yield batches with few different widths; each batch has only the rows of this host."""

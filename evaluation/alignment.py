@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from data.links import Gold, Link
 from errors import UserError
-
-Link = tuple[int, int]  # 0-based indices of the source word and the target word
 
 
 class LinkSettings(NamedTuple):
@@ -31,29 +30,6 @@ class LinkSettings(NamedTuple):
         if self.symmetrize not in SYMMETRIZATIONS:
             known = ", ".join(SYMMETRIZATIONS)
             raise UserError(f"--symmetrize={self.symmetrize} is unknown: use one of {known}")
-
-
-class Gold(NamedTuple):
-    """The annotated links of one sentence pair."""
-
-    sure: set[Link]
-    possible: set[Link]  # all links: the sure links and those marked with "?"
-
-
-def parse_links(text: str) -> Gold:
-    """Parse links in Pharaoh notation: `2-3` is a sure link, `2?3` a possible one."""
-    sure, possible = set(), set()
-    for item in text.split():
-        source, target = map(int, item.replace("?", "-").split("-"))
-        possible.add((source, target))
-        if "?" not in item:
-            sure.add((source, target))
-    return Gold(sure, possible)
-
-
-def format_links(links: Iterable[Link]) -> str:
-    """Return links in Pharaoh notation, sorted by source word."""
-    return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
 def attention_links(

@@ -5,16 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from data.links import words_of_tokens
+from data.links import Link, parse_links, words_of_tokens
 from data.pair import Pair
 from data.tokenizers import JOINER
-from evaluation.alignment import (
-    Link,
-    LinkSettings,
-    alignment_error_rate,
-    attention_links,
-    parse_links,
-)
+from evaluation.alignment import LinkSettings, alignment_error_rate, attention_links
 from evaluation.evaluator import Attentions
 from evaluation.links import Aligner, Bitext, symmetrize_all
 from evaluation.pictures import heat_maps

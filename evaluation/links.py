@@ -6,16 +6,11 @@ The decoder reads the target sentence by teacher forcing, so any pair of texts c
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from data.links import words_of_tokens
+from data.links import Link, words_of_tokens
 from data.vocabulary import SPECIALS, UNK, UNKNOWN
 from decoding.translator import Hypothesis, Translator
 from errors import UserError
-from evaluation.alignment import (
-    Link,
-    LinkSettings,
-    attention_links,
-    symmetrize,
-)
+from evaluation.alignment import LinkSettings, attention_links, symmetrize
 from tasks.task import Params
 from tasks.translation import Translation
 from training.restore import RestoredRun

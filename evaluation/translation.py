@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
+from data.links import Link, format_links
 from data.vocabulary import EOS, UNK
 from decoding.translator import Hypothesis, Translator
-from evaluation.alignment import Link, LinkSettings, format_links
+from evaluation.alignment import LinkSettings
 from evaluation.charts import chart_groups, position_chart
 from evaluation.comparison import check_same_split, compare_runs, comparison_rows, read_hypotheses
 from evaluation.curves import Part, by_length, by_unknown

@@ -90,7 +90,7 @@ class Seq2Seq(nn.Module):
     ) -> Float[Array, "b t v"]:
         """Return logits under teacher forcing; used to initialize all parameters."""
         memory = self.encode(source, mask)
-        features, weights = self.decode(memory, tokens, attention=True)
+        features, weights = self.decode(memory, tokens)
         return output_scores(features, weights, self.output.kernel)
 
 

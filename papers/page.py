@@ -37,11 +37,16 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
 
 
 def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
-    """Return the facts (such as parameters and training time) of all training runs of a row."""
+    """Return the facts (such as parameters and training time) of all training runs of a row.
+
+    The runs of the reverse direction, if the row needs them, are the last ones.
+    """
     if not row.trained:
         return []
-    runs = [run for seed in reports.get(row.name, ()) for run in plan.run_folders(row, seed)]
-    return [facts(run) for run in runs]
+    seeds = reports.get(row.name, ())
+    forward = [run for seed in seeds for run in plan.run_folders(row, seed)]
+    reverse = [run for seed in seeds for run in plan.reverse_folders(row, seed)]
+    return [facts(run) for run in forward + reverse]
 
 
 def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
@@ -123,7 +128,7 @@ def _cost(row: Row, runs: Sequence[Facts]) -> list[str]:
     """
     if not runs:
         return ["–", "–", "–"]
-    models = (len(runs) if row.ensemble else 1) * (2 if row.reverse else 1)
+    models = len(runs) if row.ensemble else 2 if row.reverse else 1
     parameters = f"{runs[0].parameters:,}"
     return [
         f"{models} × {parameters}" if row.ensemble or row.reverse else parameters,

@@ -20,16 +20,12 @@ import absl.logging
 import jax
 import numpy as np
 
+from data.files import find
 from data.labelling import LabellingCorpus
+from data.links import Link, parse_links
 from data.translation import TranslationCorpus
 from errors import Stopped, UserError, first_line, stop_signals
-from evaluation.alignment import (
-    SYMMETRIZATIONS,
-    Link,
-    LinkSettings,
-    alignment_error_rate,
-    parse_links,
-)
+from evaluation.alignment import SYMMETRIZATIONS, LinkSettings, alignment_error_rate
 from evaluation.results import Wanted
 from experiment import score_ensemble, score_run
 from papers.measures import Report
@@ -192,16 +188,18 @@ def _linked(plan: Plan, row: Row) -> Report | None:
     """
     assert row.links is not None
     data, read = plan.config(row).data, TranslationCorpus.readers["text"]
+    try:
+        for pattern in row.links:
+            find(data, data.splits.train, pattern=pattern)
+    except UserError:
+        return None
 
     def links(pattern: str) -> dict[tuple[str, str], set[Link]]:
         data.links = pattern
         pairs = read(data, data.splits.train)
         return {(pair.source, pair.target): parse_links(pair.links).sure for pair in pairs}
 
-    try:
-        directions = [links(pattern) for pattern in row.links]
-    except UserError:  # a copy of the corpus need not contain such files
-        return None
+    directions = [links(pattern) for pattern in row.links]
     test = [pair for pair in read(data, data.splits.test) if pair.alignment]
     method = SYMMETRIZATIONS[str(row.align["symmetrize"])]
     found = [method(*(links[pair.source, pair.target] for links in directions)) for pair in test]

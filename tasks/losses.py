@@ -159,19 +159,19 @@ def mixture_cross_entropy(
     kernel: Float[Array, "d v"],
     target: Int[Array, "b t"],
     smoothing: float,
-) -> dict[str, Float[Array, ""]]:
-    """Return the sums of `cross_entropy` for the mixture p(y) = Σ_n weights_n p(y | features_n).
+) -> tuple[Float[Array, "b t"], dict[str, Float[Array, ""]]]:
+    """Return the results of `cross_entropy` for the mixture p(y) = Σ_n weights_n p(y | features_n).
 
     To save memory, logits are computed for one target position at a time, and again in the backward
     pass.
     """
 
-    def values(features: Array, weights: Array, target: Array) -> dict[str, Array]:
+    def one_position(features: Array, weights: Array, target: Array) -> dict[str, Array]:
         return class_values(output_scores(features, weights, kernel), target, smoothing)
 
-    real = target != PAD
-    sums = summed(_by_position(values, features, weights, target), real)
-    return sums | {"examples": jnp.sum(real.any(axis=1), dtype=jnp.float32)}
+    values, real = _by_position(one_position, features, weights, target), target != PAD
+    examples = jnp.sum(real.any(axis=1), dtype=jnp.float32)
+    return jnp.where(real, values["nll"], 0), summed(values, real) | {"examples": examples}
 
 
 def posterior(
@@ -272,10 +272,13 @@ def guided_alignment(
     is "end", target tokens without links are linked to </s>, the last source token, in sentences
     with at least one link; if it is "ignore", they have no loss.
     """
-    rows = jnp.arange(len(target))[:, None]
-    # Padding becomes a link between the tokens 0, which do not exist.
-    linked = jnp.zeros((len(target), target.shape[1] + 1, source_mask.shape[1] + 1))
-    linked = linked.at[rows, links[..., 0], links[..., 1]].set(1)[:, 1:, 1:]
+
+    def matrix(pairs: Int[Array, "n 2"]) -> Float[Array, "t s"]:
+        # Padding becomes a link between the tokens 0, which do not exist.
+        empty = jnp.zeros((target.shape[1] + 1, source_mask.shape[1] + 1))
+        return empty.at[pairs[:, 0], pairs[:, 1]].set(1)[1:, 1:]
+
+    linked = jax.vmap(matrix)(links)  # unlike indices of rows, vmap keeps rows on their device
     if unlinked == "end":
         end = jax.nn.one_hot(source_mask.sum(axis=1) - 1, source_mask.shape[1])[:, None]
         none = (target != PAD) & linked.any(axis=(1, 2))[:, None] & ~linked.any(axis=2)

@@ -98,7 +98,7 @@ class Translation(Task):
             sums = hard_cross_entropy(features, kernel, target, smoothing, settings, sown)
         elif features.ndim == 4:
             assert attention is not None
-            sums = mixture_cross_entropy(features, attention, kernel, target, smoothing)
+            _, sums = mixture_cross_entropy(features, attention, kernel, target, smoothing)
         else:
             _, sums = cross_entropy(features, kernel, target, smoothing)
         for name, weight, value in self._penalties(batch, attention, sown) if training else ():

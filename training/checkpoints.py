@@ -93,7 +93,7 @@ class Checkpoints:
         # Copy the state, because the next training step donates it while a thread still saves it.
         state = jax.tree.map(jnp.copy, state)
         args = ocp.args.Composite(
-            state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)
+            state=ocp.args.PyTreeSave(state), record=ocp.args.JsonSave(record)
         )
         try:
             self._manager.save(int(state.step), args=args)
@@ -108,7 +108,11 @@ class Checkpoints:
                 f"{self._describe(step)} does not fit this model, because another version of this "
                 "program wrote it: use the commit that run.json in the same workdir records"
             )
-        args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
+        # A partial restore ignores empty dictionaries, which older versions had in the state. The
+        # structure digest above covers all arrays.
+        restore_args = ocp.checkpoint_utils.construct_restore_args(like)
+        item = ocp.args.PyTreeRestore(like, restore_args, partial_restore=True)
+        args = ocp.args.Composite(state=item)
         state = self._read(step, lambda: self._manager.restore(step, args=args)["state"])
         # All hosts compute the checksum together, so every host must have read the state first.
         self._read(step, lambda: _expect(int(checksum(state)) == record["checksum"]))

@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 
-from data.links import words_of_tokens
+from data.links import Gold, format_links, parse_links, words_of_tokens
 from errors import UserError
 from evaluation.alignment import (
-    Gold,
     LinkSettings,
     alignment_error_rate,
     attention_links,
-    format_links,
-    parse_links,
     symmetrize,
 )
 

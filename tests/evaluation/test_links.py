@@ -2,6 +2,7 @@
 
 import copy
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -84,6 +85,24 @@ def test_two_directions_are_symmetrized(directions):
     assert links("intersection") == {(0, 0), (1, 1)}
     assert links("union") == links("grow_diag_final_and") == {(0, 0), (1, 1), (2, 1)}
     assert used[1] == (["Mai 20"], ["May May May"], names[1])
+
+
+def test_an_ensemble_averages_the_weights_that_its_models_have_in_common(tiny_task, mesh):
+    def member(**weights):
+        task = copy.copy(tiny_task)
+        task.attentions = lambda params, source, target: {
+            name: jnp.full((*target.shape, source.shape[1]), value)
+            for name, value in weights.items()
+        }
+        return task
+
+    tasks = [member(), member(posterior=0.5, attention=0.2), member(attention=0.4)]
+    translator = Translator(tasks, mesh, tiny_task.config.decode)
+    assert translator.attention_names([{}] * 3) == ["attention"]
+    ((i, weights),) = translator.attention([{}] * 3, ["May 3"], ["Mai"])
+    assert i == 0 and weights.shape == (2, 3)
+    np.testing.assert_allclose(weights, 0.3, rtol=1e-6)
+    assert Translator(tasks[:1], mesh, tiny_task.config.decode).attention_names([{}]) == []
 
 
 def test_mistakes_are_user_errors(directions):

@@ -224,3 +224,22 @@ def test_dropout_is_applied_in_every_layer():
     )
     for layer in range(2):
         assert (first[layer][-1] != second[layer][-1]).any()
+
+
+@pytest.mark.parametrize("name", ["bahdanau-hard", "luong-hard"])
+def test_the_contexts_of_hard_attention_share_dropout_masks(name):
+    """If the source has one token, the sampled and the expected context are equal."""
+    config, params = CASES[name][0].copy_and_resolve_references(), build(name)[2]
+    config.dropout = 0.5
+    model = make_seq2seq(config, 10, 10, False)
+
+    def features(module, source):
+        return module.decode(module.encode(source, source != 0, False), TARGET_IN, False)[0]
+
+    keys = {"dropout": jax.random.key(0), "sample": jax.random.key(1)}
+    run = jax.jit(
+        lambda source: model.apply({"params": params}, source, method=features, rngs=keys)
+    )
+    sampled, expected = jnp.moveaxis(run(jnp.array([[2, 0, 0], [7, 8, 2]])), 2, 0)
+    np.testing.assert_allclose(sampled[0], expected[0], atol=1e-6)
+    assert (expected[0] == 0).any() and jnp.abs(sampled[1] - expected[1]).max() > 1e-3

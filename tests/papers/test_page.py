@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from data.labelling import LabellingCorpus
-from papers.page import comparisons, legend, mean_and_deviation, order, write_page
+from errors import UserError
+from papers.page import _cost, _facts, comparisons, legend, mean_and_deviation, order, write_page
 from papers.plan import Plan, facts
 from papers.scoring import read_reports
 from papers.significance import significance, welch
@@ -198,3 +199,37 @@ def test_a_merged_row_averages_the_predictions_of_other_rows(tmp_path):
         (folder / "predictions.txt").write_text("\n".join([*numbers[:3], "", *numbers[3:], ""]))
     (report,) = read_reports(plan)["merged"].values()
     assert report["scores"]["loss"] == pytest.approx(0.2**2, rel=1e-3)
+
+
+def make_links_plan(folder, row):
+    table = Table("T", "s", "luong2015", ("aer",), (row,), ("europarl_es_en",), 1.0)
+    return Plan("t", table, "europarl_es_en", "small", folder, 2, {"data.dir": str(folder)})
+
+
+def test_the_cost_of_a_row_includes_the_runs_of_the_reverse_direction(tmp_path):
+    row = Row("both", align={"symmetrize": "union"})
+    plan = make_links_plan(tmp_path, row)
+    for folder in (*plan.run_folders(row, 0), *plan.reverse_folders(row, 0)):
+        write_run(folder)
+    runs = _facts(plan, {"both": {0: {}}}, row)
+    assert _cost(row, runs) == ["2 × 7", "200", "1.4"]
+
+
+def test_the_links_of_another_aligner_are_scored(tmp_path):
+    files = ("{split}.links.fwd", "{split}.links.rev")
+    row = Row("aligner", links=files, align={"symmetrize": "grow_diag_final_and"})
+    plan = make_links_plan(tmp_path, row)
+    texts = {
+        "corpus.es": "a b\nc d e\n", "corpus.en": "A B\nC D E\n", "dev.es": "c d e\n",
+        "dev.en": "C D E\n", "dev.key": "1 1 1\n1 2 2\n1 3 2\n",
+        "corpus.links.fwd": "\n0-0 1-1 2-2\n", "corpus.links.rev": "\n0-0 1-1\n",
+    }  # fmt: skip
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (report,) = read_reports(plan)["aligner"].values()
+    assert report["scores"]["alignment_error"] == pytest.approx(1 - (2 + 2) / (3 + 3))
+    (tmp_path / "corpus.links.fwd").write_text("\n0-3\n")
+    with pytest.raises(UserError, match=r"corpus\.links\.fwd, line 2: the link 0-3"):
+        read_reports(plan)
+    (tmp_path / "corpus.links.rev").unlink()  # the corpus need not have such files
+    assert read_reports(plan) == {}

@@ -9,6 +9,7 @@ from configs.base import base_config
 from data.vocabulary import EOS, PAD
 from tasks.losses import (
     cross_entropy,
+    diagonal_distance,
     doubly_stochastic,
     guided_alignment,
     hard_cross_entropy,
@@ -98,6 +99,14 @@ def test_doubly_stochastic_penalty_equals_its_equation():
     np.testing.assert_allclose(doubly_stochastic(attention, target, mask), expected, rtol=1e-6)
     padding_row = jnp.full((1, 3), PAD)
     assert doubly_stochastic(attention, padding_row, mask) == 0
+
+
+def test_the_distance_from_the_diagonal_equals_its_equation():
+    target = jnp.array([[5, 6, 7, EOS], [5, EOS, PAD, PAD], [PAD] * 4])
+    diagonal = jnp.array([[1 / 8, 3 / 8, 5 / 8, 7 / 8], [1 / 4, 3 / 4, 9, 9], [9] * 4])
+    assert diagonal_distance(diagonal, target) == 0
+    moved = diagonal.at[0, 1].add(0.5).at[1, 0].add(-0.25)
+    np.testing.assert_allclose(diagonal_distance(moved, target), 0.5**2 + 0.25**2, rtol=1e-6)
 
 
 @pytest.mark.parametrize("unlinked", ["end", "ignore"])
@@ -276,8 +285,10 @@ def test_mixture_and_posterior_equal_their_equations():
     arguments = (jnp.array(x, jnp.float32) for x in (features, weights, kernel))
     features, weights, kernel = arguments
     found = posterior(features, weights, kernel, jnp.array(target))
-    np.testing.assert_allclose(found, joint / joint.sum(axis=-1, keepdims=True), atol=1e-6)
-    sums = mixture_cross_entropy(features, weights, kernel, jnp.array(target), 0.0)
-    expected = -np.log(joint.sum(axis=-1))[target != PAD].sum()
-    np.testing.assert_allclose([sums["loss"], sums["nll"]], [expected] * 2, rtol=1e-5)
+    expected = joint / joint.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-20)
+    nll, sums = mixture_cross_entropy(features, weights, kernel, jnp.array(target), 0.0)
+    expected = np.where(target == PAD, 0, -np.log(joint.sum(axis=-1)))
+    np.testing.assert_allclose(nll, expected, rtol=1e-5)
+    np.testing.assert_allclose([sums["loss"], sums["nll"]], [expected.sum()] * 2, rtol=1e-5)
     assert (sums["count"], sums["examples"]) == (5, 2)

@@ -308,6 +308,15 @@ def test_a_checkpoint_of_another_model_is_not_reported_as_corrupt(saved):
     assert list(committed(saved)) == [2, 4, 5]
 
 
+def test_a_checkpoint_with_an_empty_dictionary_of_an_older_version_is_restored(tmp_path):
+    older = state_at(3, w=3)
+    older = older.replace(params=older.params | {"averages": {}})
+    with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
+        checkpoints.save(older, Progress())
+    state, _ = restored(tmp_path, 3)
+    assert state.params == {"b": 1, "w": 3}
+
+
 def test_a_device_error_is_not_reported_as_a_corrupt_checkpoint(saved, monkeypatch):
     """Checkpoints are not quarantined if, for example, another program uses all device memory."""
 
