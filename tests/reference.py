@@ -24,8 +24,11 @@ def as_float64(tree):
     return np.asarray(tree, np.float64)
 
 
-def check_gradient(loss, tree, gradient, rng, eps=1e-6):
-    """Check that `gradient` matches a finite difference of `loss` along a random direction."""
+def check_gradient(loss, tree, gradient, rng, eps=1e-8):
+    """Check that `gradient` matches a finite difference of `loss` along a random direction.
+
+    A small eps makes it unlikely that the difference spans the kink of a ReLU or of a maximum.
+    """
     leaves, structure = jax.tree.flatten(tree)
     direction = [rng.normal(size=leaf.shape) for leaf in leaves]
 
