@@ -122,12 +122,23 @@ def add_links(pairs: Iterator[Pair], path: Path, surfaces: Surfaces) -> Iterator
         "(exchange the numbers if the links are target-source)"
     )
     rows = lines(path)
+
+    def totals(read_rows: int, read_pairs: int) -> tuple[int, int]:
+        """Count all lines and pairs, given the numbers of those that have been read."""
+        return read_rows + sum(1 for _ in rows), read_pairs + sum(1 for _ in pairs)
+
     for number, (pair, line) in enumerate(itertools.zip_longest(pairs, rows), 1):
         if pair is None or line is None:
-            counts = [number - (x is None) for x in (line, pair)]
-            rest = (sum(1 for _ in more) for more in (rows, pairs))
-            raise _different_counts(path, *map(sum, zip(counts, rest, strict=True)))
-        _check_inside(path, _pharaoh(path, number, line), pair, surfaces, hint)
+            counts = totals(number - (line is None), number - (pair is None))
+            raise _different_counts(path, *counts)
+        try:
+            _check_inside(path, _pharaoh(path, number, line), pair, surfaces, hint)
+        except UserError:
+            # A missing line, which shifts all later lines, explains more than a wrong link.
+            counts = totals(number, number)
+            if counts[0] != counts[1]:
+                raise _different_counts(path, *counts) from None
+            raise
         yield pair._replace(links=f"{pair.links} {line}".strip())
 
 

@@ -100,6 +100,7 @@ def test_the_cache_depends_on_the_links(tmp_path: Path) -> None:
         (("0-0", "", "", "0 0 1"), ["line 4: ", "found '0'"]),
         (("0?0", "", "", ""), ["line 1: ", "found '0?0'"]),
         (("0-0", "", ""), ["links.gz has 3 lines", "4 sentence pairs"]),
+        (("0-0", "2-2", ""), ["links.gz has 3 lines", "4 sentence pairs"]),
         (("0-0", "", "", "", "", ""), ["links.gz has 6 lines", "4 sentence pairs"]),
     ],
 )
