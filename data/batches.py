@@ -136,7 +136,11 @@ class Batches:
         self._plan = functools.lru_cache(maxsize=2)(self._epoch)
 
     def _epoch(self, epoch: int) -> list[tuple[Bucket, np.ndarray]]:
-        """Return the bucket and the example indices of every batch of an epoch, in order."""
+        """Return the bucket and the example indices of every batch of an epoch, in order.
+
+        The order of buckets depends only on the epoch, so that the batches of the same training
+        step have the same shape for all seeds.
+        """
         rng = np.random.default_rng((self._seed, epoch))
         batches = []
         for bucket, members in zip(self.buckets, self._members, strict=True):
@@ -145,7 +149,8 @@ class Batches:
                 (bucket, shuffled[i : i + bucket.rows])
                 for i in range(0, len(shuffled), bucket.rows)
             ]
-        return [batches[i] for i in rng.permutation(len(batches))]
+        order = np.random.default_rng(epoch).permutation(len(batches))
+        return [batches[i] for i in order]
 
     @property
     def shapes(self) -> list[Batch]:
