@@ -9,6 +9,7 @@ from evaluation.bootstrap import mean_score, mean_statistics, paired_bootstrap_p
 from evaluation.evaluator import Translated
 from evaluation.metrics import metric_of
 from evaluation.scores import exact_matches, paired_bootstrap, sentence_chrf
+from reading import read_lines
 from tasks.translation import Translation
 
 MOST_DIFFERENT = 5  # number of sentences to show per direction: this run better, or worse

@@ -20,7 +20,7 @@ from configs.check import check
 from configs.datasets import reverse_dataset
 from errors import UserError
 from papers.table import Row, Table
-from reading import matching, read_lines, reading
+from reading import matching, read_json, read_lines, reading
 from sweeping.points import Base, Point, label
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -186,8 +186,6 @@ class Facts(NamedTuple):
 
 def facts(run: Path) -> Facts:
     """Read the facts about a run from its log.jsonl and run.json."""
-    from training.workdir import starts
-
     parameters, count, seconds, before = 0, 0.0, 0.0, 0.0
     path = run / "log.jsonl"
     for text in read_lines(path):
@@ -198,7 +196,8 @@ def facts(run: Path) -> Facts:
         if line["kind"] != "run":  # a "run" line starts a new attempt: exclude the time before it
             seconds += line["time"] - before
         before = line["time"]
-    with reading(run / "run.json"):
-        last = matching(starts(run)[-1:], [{"commit": str, "devices": [str]}])
-    commit, devices = (last[0]["commit"], last[0]["devices"]) if last else ("", [])
-    return Facts(parameters, count, seconds, commit, devices[0] if devices else "")
+    path = run / "run.json"
+    with reading(path):
+        *_, last = read_json(path, [{"commit": str, "devices": [str]}])
+        device, *_ = last["devices"]
+    return Facts(parameters, count, seconds, last["commit"], device)

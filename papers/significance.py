@@ -25,6 +25,7 @@ from papers.measures import MEASURES, Measure
 from papers.plan import Plan
 from papers.scoring import Reports
 from papers.table import Row
+from reading import read_lines, reading
 from tasks.translation import Translation
 
 
