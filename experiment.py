@@ -15,7 +15,9 @@ from training.devices import check_rows
 from training.hosts import first, together
 from training.loop import train
 from training.restore import restore_run, restore_runs
-from training.workdir import VOCABULARY_FOLDER, check_workdir, open_workdir, writing
+from training.vocabularies import keep_vocabularies
+from training.workdir import VOCABULARY_FOLDER, check_workdir, open_workdir
+from writing import writing
 
 
 def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str] = ()) -> None:
@@ -27,7 +29,7 @@ def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str
     with open_workdir(workdir, config, list(overrides), task.data_name), writing(workdir):
         with together():
             if first():
-                task.save_vocabularies(workdir / VOCABULARY_FOLDER)
+                keep_vocabularies(task.prepared.folder, workdir / VOCABULARY_FOLDER)
         evaluate = _evaluation(config).make_evaluate(task, mesh)
         train(task, evaluate, config, workdir, mesh)
 

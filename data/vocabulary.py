@@ -14,7 +14,9 @@ from typing import Protocol, Self, runtime_checkable
 
 from configs.base import Config
 from data.tokenizers import Tokenizer, make_tokenizer
-from errors import UserError
+from errors import UserError, first_line
+from reading import read_bytes, read_lines, reading
+from writing import write_bytes, write_text
 
 logger = logging.getLogger("alignax")
 PAD, BOS, EOS, UNK = range(4)
@@ -117,13 +119,15 @@ class WordVocabulary:
     @classmethod
     def load(cls, path: Path, settings: Config, language: str) -> Self:
         """Load a vocabulary that `save` wrote."""
-        # Unlike str.splitlines, split("\n") does not break words that contain U+2028 or \r.
-        words = path.read_bytes().decode().split("\n")[:-1]
+        words = read_lines(path)
+        with reading(path):
+            if words[: len(SPECIALS)] != [*SPECIALS]:
+                raise ValueError(f"its first lines are not {' '.join(SPECIALS)}")
         tokenizer = make_tokenizer(settings.tokenizer, language)
         return cls(words[len(SPECIALS) :], tokenizer, settings.lowercase)
 
     def save(self, path: Path) -> None:
-        path.write_text("".join(f"{word}\n" for word in self._words), "utf-8")
+        write_text(path, "".join(f"{word}\n" for word in self._words))
 
     def __len__(self) -> int:
         return len(self._words)
@@ -207,10 +211,17 @@ class SentencePieceVocabulary:
     @classmethod
     def load(cls, path: Path, settings: Config, language: str) -> Self:
         """Load a vocabulary that `save` wrote."""
-        return cls(path.read_bytes(), settings.lowercase, language)
+        model = read_bytes(path)
+        with reading(path):
+            if not model:
+                raise ValueError("it is empty")
+            try:
+                return cls(model, settings.lowercase, language)
+            except RuntimeError as error:
+                raise ValueError(f"SentencePiece cannot read it: {first_line(error)}") from error
 
     def save(self, path: Path) -> None:
-        path.write_bytes(self._model)
+        write_bytes(path, self._model)
 
     def __len__(self) -> int:
         return self._processor.get_piece_size()
