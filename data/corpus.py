@@ -26,6 +26,7 @@ from configs.base import Config
 from data.files import fingerprint, split_files
 from data.store import FORMAT, ArrayFields, Prepared, Writer
 from errors import UserError
+from terminal import clean
 
 logger = logging.getLogger("alignax")
 T = TypeVar("T")
@@ -199,7 +200,7 @@ class Corpus(abc.ABC, Generic[T]):
 
 def _progress(examples: Iterable[T], label: str) -> Iterator[T]:
     yield from tqdm(
-        examples, desc=f"preparing {label}", unit=" examples", mininterval=1.0, leave=False,
+        examples, desc=f"preparing {clean(label)}", unit=" examples", mininterval=1.0, leave=False,
         disable=None,
     )  # fmt: skip
 
