@@ -19,6 +19,7 @@ from configs.base import Config, base_config
 from configs.check import check, check_path
 from configs.load import load_config_file
 from errors import Stopped, UserError, first_line
+from terminal import CleanFormatter, clean_lines, protect_stdout
 from training.workdir import check_name
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ def run(main: Callable[..., None], words: int = 0) -> None:
     def guarded(argv: list[str]) -> None:
         if len(argv) > 1 + words:
             _fail(f"unexpected argument {argv[1 + words]!r}: write flags as --name=value")
+        protect_stdout()
         _show_messages()
         # Python switches threads every .5 ms (default: 5 ms), so that threads that read batches do
         # not delay the main thread, which dispatches training steps (docs/performance.md).
@@ -192,7 +194,7 @@ def run(main: Callable[..., None], words: int = 0) -> None:
                 raise
             _fail(message)
         except Stopped as stopped:
-            sys.stderr.write(f"{stopped}\n")
+            sys.stderr.write(clean_lines(f"{stopped}\n"))
             sys.exit(128 + stopped.number)  # shells use 128 + n for signal n
         # The reader of stdout, such as `head`, has ended; Python's final flush must not fail.
         except BrokenPipeError:
@@ -360,7 +362,7 @@ def _show_messages() -> None:
     absl.logging.set_verbosity(absl.logging.FATAL)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(CleanFormatter("%(message)s"))
     logger = logging.getLogger("alignax")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -373,7 +375,7 @@ def _fail(message: str) -> NoReturn:
     Exit immediately: joining worker threads could only append tracebacks to the error
     message.
     """
-    sys.stderr.write(f"error: {message}\n")
+    sys.stderr.write(clean_lines(f"error: {message}\n"))
     with contextlib.suppress(OSError):  # flush fails if the reader of stdout has ended
         sys.stdout.flush()
     os._exit(1)

@@ -7,6 +7,7 @@ Run the same command again to resume an interrupted sweep. The ranking is writte
 WORKDIR/leaderboard.md. docs/sweeps.md explains how to write a sweep file.
 """
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -175,7 +176,7 @@ def _work(study: "Study", base: Base, workdir: Path, task: str) -> None:
         equal = sum(standing.mean == best.mean for standing in standings[1:])
         which = f"one of {equal + 1} equally good points" if equal else "the best point"
         print(f"wrote {workdir}/leaderboard.md, .csv, .json and plots; to evaluate {which}:")
-        print(f"python eval.py --workdir='{workdir / best.run / 'seed0'}'")
+        print(f"python eval.py --workdir={shlex.quote(str(workdir / best.run / 'seed0'))}")
     errors = [error for standing in standings for error in standing.errors]
     if errors:
         raise UserError(

@@ -1,6 +1,13 @@
-"""Reading lines at a terminal, and removing control characters from lines."""
+"""Reading lines at a terminal, and removing control characters from texts.
+
+Corpora, labels, names of runs and messages may contain escape sequences, which would be commands to
+a terminal. Messages on stderr never contain them. Output on stdout contains them only if stdout
+is a file or a pipe, because programs that read it need the exact text.
+"""
 
 import contextlib
+import io
+import logging
 import os
 import re
 import signal
@@ -16,6 +23,7 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_LAYOUT = re.compile(r"([\n\t])")
 
 
 def leave_on_interrupt() -> None:
@@ -64,3 +72,33 @@ def clean(line: str) -> str:
     """Remove escape sequences and control characters; whitespace such as tabs becomes a space."""
     line = _ESCAPES.sub("", line)
     return _CONTROLS.sub(lambda found: " " if found[0].isspace() else "", line)
+
+
+def clean_lines(text: str) -> str:
+    """Remove escape sequences and control characters except line breaks and tabs."""
+    parts = _LAYOUT.split(text)  # every second part is a line break or a tab
+    return "".join(part if i % 2 else clean(part) for i, part in enumerate(parts))
+
+
+class CleanFormatter(logging.Formatter):
+    """Formats log messages without control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return clean_lines(super().format(record))
+
+
+class CleanOutput(io.TextIOWrapper):
+    """A text stream that removes control characters."""
+
+    def write(self, text: str, /) -> int:
+        super().write(clean_lines(text))
+        return len(text)
+
+
+def protect_stdout() -> None:
+    """Remove control characters from everything that is printed, if stdout is a terminal."""
+    if sys.stdout.isatty():
+        sys.stdout.flush()
+        sys.stdout = CleanOutput(
+            sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors, line_buffering=True
+        )

@@ -80,6 +80,7 @@ def _tfds(data: Config, split: str) -> Iterator[Text]:
                 f"is of type {type(label).__name__}: set config.data.label to another feature"
             )
         name = label.decode("utf-8") if isinstance(label, bytes) else str(label)
+        name = " ".join(name.split())  # vocabularies and predictions.txt have one label per line
         yield Text(name, text.decode("utf-8"), place)
 
 

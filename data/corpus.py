@@ -27,6 +27,7 @@ from data.files import fingerprint, split_files
 from data.manifest import damage, write_manifest
 from data.store import FORMAT, ArrayFields, Prepared, Writer
 from errors import UserError
+from terminal import clean
 from writing import sync_folder
 
 logger = logging.getLogger("alignax")
@@ -211,7 +212,7 @@ class Corpus(abc.ABC, Generic[T]):
 
 def _progress(examples: Iterable[T], label: str) -> Iterator[T]:
     yield from tqdm(
-        examples, desc=f"preparing {label}", unit=" examples", mininterval=1.0, leave=False,
+        examples, desc=f"preparing {clean(label)}", unit=" examples", mininterval=1.0, leave=False,
         disable=None,
     )  # fmt: skip
 

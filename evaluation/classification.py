@@ -8,6 +8,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 
 from evaluation import predictions
+from evaluation.page import AttentionBudget
 from evaluation.pictures import highlighted, over_text
 from evaluation.predictions import Prediction, Predictor, evenly
 from evaluation.results import Wanted, corpus_name, keep, show, write_report
@@ -15,6 +16,7 @@ from tasks.classification import Classification
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
 
+MOST_CLASSES = 100  # of a confusion matrix; it is left out if there are more
 ShownText = dict[str, Any]  # "words" (a list of words or of sentences) and "label"
 
 
@@ -44,7 +46,9 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
         scores,
         "−log p of the class",
         lines,
-        confusion=confusion(labels, gold, task.labels.names),
+        confusion=confusion(labels, gold, task.labels.names)
+        if len(task.labels.names) <= MOST_CLASSES
+        else {},
     )
     show(result, _samples(task, texts, predicted, 3))
     for number, (text, p) in enumerate(zip(texts, predicted, strict=True)):
@@ -55,8 +59,11 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
         title = f"{model.name}: {corpus_name(task.config.data)}"
         rows = "Sentences (weight)" if model.name == "han" else "Attention hops"
         terms = {"examples": "Classified texts", "source": "Text", "target": rows}
-        shown = zip(texts[: wanted.page], predicted, labels, strict=False)
-        write_report(wanted, result, title, terms, [_for_page(*x) for x in shown])
+        shown, budget = (
+            zip(texts[: wanted.page], predicted, labels, strict=False),
+            AttentionBudget(),
+        )
+        write_report(wanted, result, title, terms, [_for_page(*x, budget) for x in shown])
 
 
 def macro_f1(labels: list[str], gold: list[str]) -> float:
@@ -116,7 +123,9 @@ def _draw(
         highlighted(_sentences(text), of_words, of_sentences, title, path)
 
 
-def _for_page(text: ShownText, p: Prediction, label: str) -> dict[str, Any]:
+def _for_page(
+    text: ShownText, p: Prediction, label: str, budget: AttentionBudget
+) -> dict[str, Any]:
     """Return the entry of a text in report.html: one row of weights per hop or per sentence."""
     words = [word for part in _sentences(text) for word in part]
     rows: dict[str, np.ndarray] = {}
@@ -134,10 +143,10 @@ def _for_page(text: ShownText, p: Prediction, label: str) -> dict[str, Any]:
             row[start : start + len(in_sentence)] = in_sentence
             rows[f"sentence {i + 1} ({weight:.2f})"] = row
             start += len(in_sentence)
-    weights = [row.round(4).tolist() for row in rows.values()]
+    named = {"attention": np.stack(list(rows.values()))} if rows else {}
     hypothesis = {
         "text": label, "tokens": list(rows), "score": float(p["p"]),
-        "attention": {"attention": weights} if weights else {}, "focus": 0,
+        "focus": 0, **budget.take(named, digits=4),
     }  # fmt: skip
     return {
         "text": " ".join(words), "reference": text["label"], "correct": label == text["label"],

@@ -7,6 +7,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 
 from evaluation import predictions
+from evaluation.page import AttentionBudget
 from evaluation.pictures import over_passage
 from evaluation.predictions import Prediction, Predictor, evenly
 from evaluation.results import Wanted, corpus_name, keep, show, write_report
@@ -53,8 +54,8 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
             "source": "Passage",
             "target": "Query tokens (weight β)",
         }
-        shown = zip(questions[: wanted.page], predicted, strict=False)
-        write_report(wanted, result, title, terms, [_for_page(q, p) for q, p in shown])
+        shown, budget = zip(questions[: wanted.page], predicted, strict=False), AttentionBudget()
+        write_report(wanted, result, title, terms, [_for_page(*x, budget) for x in shown])
 
 
 def most_frequent(questions: list[ShownQuestion]) -> float:
@@ -96,14 +97,13 @@ def _samples(
     ]
 
 
-def _for_page(question: ShownQuestion, p: Prediction) -> dict[str, Any]:
+def _for_page(question: ShownQuestion, p: Prediction, budget: AttentionBudget) -> dict[str, Any]:
     """Return the entry of a question in report.html."""
     weights = rows(question, p)
     hypothesis = {
         "text": answer(question, p),
-        "tokens": list(weights), "score": float(p["p"]),
-        "attention": {"attention": [row.round(4).tolist() for row in weights.values()]},
-        "focus": 0,
+        "tokens": list(weights), "score": float(p["p"]), "focus": 0,
+        **budget.take({"attention": np.stack(list(weights.values()))}, digits=4),
     }  # fmt: skip
     return {
         "text": " ".join(question["query"]), "reference": question["answer"],

@@ -22,6 +22,7 @@ from training.devices import compiled, put
 Attentions = dict[
     str, Float[np.ndarray, "t s"]
 ]  # attention weights [target, source] of one sentence pair, by name
+LONG = 128  # tokens; the attention of longer sentences is computed one sentence at a time
 
 
 class Translated(NamedTuple):
@@ -79,8 +80,11 @@ class Evaluator:
 
         The decoder is run with teacher forcing on `targets`.
         """
-        rows = -(-32 // self.mesh.size) * self.mesh.size
-        widths = [-(-max(map(len, side)) // 8) * 8 for side in (sources, targets)]
+        rows = -(-min(32, len(sources)) // self.mesh.size) * self.mesh.size
+        longest = [max(map(len, side)) for side in (sources, targets)]
+        # Each pair of widths is compiled once, so long sentences have few different widths.
+        multiple = 8 if max(longest) <= LONG else LONG
+        widths = [-(-length // multiple) * multiple for length in longest]
         results: list[Any] = [None] * len(sources)
         for first in range(0, len(sources), rows):
             batch: dict[str, np.ndarray] = {"index": np.full(rows, -1, np.int32)}

@@ -155,7 +155,7 @@ def _for_page(text: dict[str, list[str]], labels: Sequence[str], gold: Sequence[
     right = sum(label == true for label, true in pairs)
     hypothesis = {
         "text": f"{right} of {len(pairs)} labels correct", "score": None, "attention": {},
-        "focus": 0, "tokens": list(labels), "gold": list(gold),
+        "note": "", "focus": 0, "tokens": list(labels), "gold": list(gold),
     }  # fmt: skip
     return {
         "text": " ".join(text["word"]), "reference": "", "correct": right == len(pairs),

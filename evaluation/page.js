@@ -15,7 +15,9 @@ function add(parent, tag, text = "", properties = {}) {
 
 const round = value => (value ?? 0).toFixed(2).replace("-", "−");
 const weightText = weight => weight > 0 && weight < .01 ? weight.toFixed(4) : round(weight);
-const largestOf = values => Math.max(...values.map(value => value ?? 0), 1e-9);
+// Math.max(...values) would fail for long lists, because the number of arguments is limited.
+const largestOf = values => values.reduce((largest, value) => Math.max(largest, value ?? 0), 1e-9);
+const MOST_CELLS = 40000;  // of a heat map whose cells are elements; larger ones are pictures
 
 
 // ---- Explorer ----------------------------------------------------------------------------------
@@ -41,7 +43,11 @@ function buildExplorer() {
   byId("find").oninput = buildList;
   byId("list").onkeydown = moveInList;
   byId("hypothesis").onchange = event => showHypothesis(Number(event.target.value));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", buildHeads);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    buildHeatMap();
+    buildHeads();
+    highlight();
+  });
   buildList();
   showExample(content.opening);
 }
@@ -99,6 +105,7 @@ function showHypothesis(rank) {
   state.pinned = names.length ? hypothesis().focus : null;
   byId("instructions").hidden = !names.length;
   byId("maps").hidden = !names.length;
+  byId("note").textContent = hypothesis().note ?? "";
   buildTexts();
   buildTokens();
   buildHeatMap();
@@ -187,10 +194,15 @@ function buildHeatMap() {
   const { source } = example(), { tokens } = hypothesis();
   byId("heat-title").textContent = `Attention weights${isLayer(state.map) ? `: ${mapLabel(state.map)}` : ""}`;
   heat.setAttribute("aria-label", "Heat map of the attention weights: one row per target token, one column per source token");
-  heat.style.gridTemplateColumns = `max-content repeat(${source.length}, var(--cell))`;
-  heat.style.gridTemplateRows = `max-content repeat(${tokens.length}, 1.6rem)`;
   const largest = largestOf(rows.flat());
   byId("largest").textContent = weightText(largest);
+  if (rows.length * source.length > MOST_CELLS) {
+    buildCanvas(heat, rows, largest);
+    return;
+  }
+  heat.style.width = "";
+  heat.style.gridTemplateColumns = `max-content repeat(${source.length}, var(--cell))`;
+  heat.style.gridTemplateRows = `max-content repeat(${tokens.length}, 1.6rem)`;
   add(heat, "span", "", { className: "corner" });
   source.forEach(token => add(heat, "bdi", token, { className: "column-label", title: token }));
   tokens.forEach((token, t) => {
@@ -208,6 +220,23 @@ function buildHeatMap() {
   add(heat, "span", "", { id: "row-frame", className: "frame" });
   add(heat, "span", "", { id: "column-frame", className: "frame" });
   fitCells();
+}
+
+// Draw a heat map with many cells as one picture without labels, because browsers would be slow with
+// one element per cell.
+function buildCanvas(heat, rows, largest) {
+  heat.style.width = "100%";
+  heat.style.gridTemplateColumns = "minmax(0, 1fr)";
+  heat.style.gridTemplateRows = "auto";
+  const canvas = add(heat, "canvas");
+  paintCanvas(canvas, rows, largest);
+  const place = ({ offsetX, offsetY }) => ({
+    target: Math.min(rows.length - 1, Math.max(0, Math.floor(offsetY / canvas.clientHeight * rows.length))),
+    source: Math.min(rows[0].length - 1, Math.max(0, Math.floor(offsetX / canvas.clientWidth * rows[0].length))),
+  });
+  canvas.onmousemove = event => point(place(event));
+  canvas.onclick = event => pin(place(event).target);
+  heat.onmouseleave = () => point({});
 }
 
 // Make the cells as wide as the page allows, but wide enough for the labels. A map that is wider
@@ -255,7 +284,8 @@ function paintCanvas(canvas, rows, largest) {
   const pen = canvas.getContext("2d");
   pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--heat");
   rows.forEach((row, t) => row.forEach((weight, s) => {
-    pen.globalAlpha = (weight ?? 0) / largest;
+    if (!weight) return;
+    pen.globalAlpha = weight / largest;
     pen.fillRect(s, t, 1, 1);
   }));
 }
@@ -311,6 +341,7 @@ function mark(side, chosen) {
     [...nodes].forEach((node, i) => node.classList.toggle("marked", i === chosen));
   });
   const frame = byId(side === "target" ? "row-frame" : "column-frame");
+  if (!frame) return;  // a heat map with many cells is a canvas without frames
   frame.hidden = chosen === null;
   // The first row and the first column of the grid are labels.
   const rows = weights().length + 2, columns = example().source.length + 2, start = chosen + 2;

@@ -1,12 +1,21 @@
 """Write the report of eval.py as a single HTML page that needs no network access."""
 
 import base64
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from terminal import clean
 from writing import to_json, write_text
 
 _FOLDER = Path(__file__).parent
+# Limits of the number of attention weights, so that browsers can open a page with long texts. A
+# weight takes four to six bytes in the file.
+MOST_WEIGHTS = 5_000_000  # of a page
+MOST_IN_HYPOTHESIS = 1_000_000
 
 
 class ReportPage(NamedTuple):
@@ -19,9 +28,9 @@ class ReportPage(NamedTuple):
     terms: dict[str, str]
     # Each example contains "text" (its entry in the list of examples), "reference", "correct",
     # "source" (tokens) and "hypotheses", sorted from best to worst. Each hypothesis contains
-    # "text", "tokens", "score", "attention" (weights [target][source] by name) and "focus" (the
-    # index of the target token to highlight first). A labelling hypothesis contains "gold" (one
-    # label per token) instead of attention.
+    # "text", "tokens", "score", "attention" (weights [target][source] by name), "note" (see
+    # AttentionBudget) and "focus" (the index of the target token to highlight first). A labelling
+    # hypothesis contains "gold" (one label per token) instead of attention.
     examples: list[dict[str, Any]]
     opening: int  # index of the example to show first
     scores: list[dict[str, str]]  # rows of the score table: see metrics.describe_scores
@@ -33,17 +42,47 @@ class ReportPage(NamedTuple):
     pictures: list[tuple[str, str]] = []  # file name and data URL of each PNG plot
 
 
+class AttentionBudget:
+    """Selects the attention weights that fit on a page; the first hypotheses have priority."""
+
+    def __init__(self) -> None:
+        self._left = MOST_WEIGHTS
+
+    def take(self, named: Mapping[str, np.ndarray], digits: int = 3) -> dict[str, Any]:
+        """Return the entries "attention" and "note" of a hypothesis, given its named weights.
+
+        If not all weights fit, only those named "attention" are kept, or none at all, and "note"
+        says so.
+        """
+        note = ""
+        for names in ([*named], ["attention"]):
+            size = sum(named[name].size for name in names if name in named)
+            if size <= min(MOST_IN_HYPOTHESIS, self._left):
+                self._left -= size
+                kept = {name: named[name].round(digits).tolist() for name in names if name in named}
+                return {"attention": kept, "note": note}
+            note = "Layers and heads are left out, because the page would be too large."
+        return {"attention": {}, "note": TOO_LARGE}
+
+
+TOO_LARGE = "The attention weights are left out, because the page would be too large."
+
+
 def write_report_page(path: Path, page: ReportPage) -> None:
     """Fill the template page.html with content, style and script; write the page to `path`."""
     # Show the path of the report folder, to distinguish the pages of several runs.
-    content = page._asdict() | {"about": f"{page.about} · {path.parent}"}
+    content = page._asdict() | {"about": f"{page.about} · {clean(str(path.parent))}"}
     data = to_json(content, compact=True)
+    data = data.encode("utf-8", "replace").decode()  # file names may contain lone surrogates
     data = data.replace("<", "\\u003c")  # a "<" could end the <script> or open a comment
     text = (_FOLDER / "page.html").read_text("utf-8")
+    script = (_FOLDER / "page.js").read_text("utf-8")
     # The data is inserted last, so that no sentence is mistaken for a template placeholder.
     for name, part in (
         ("STYLE", (_FOLDER / "page.css").read_text("utf-8")),
-        ("SCRIPT", (_FOLDER / "page.js").read_text("utf-8")),
+        ("SCRIPT", script),
+        # Browsers run only the script with this digest, and no other script or event handler.
+        ("DIGEST", base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()),
         ("DATA", data),
     ):
         text = text.replace(f"/*{name}*/", part)

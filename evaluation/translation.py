@@ -1,7 +1,8 @@
 """Validation and reports of translation runs: scores, hypotheses, heat maps and report.html."""
 
 import functools
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from evaluation.charts import chart_groups, position_chart
 from evaluation.comparison import check_same_split, compare_runs, comparison_rows, read_hypotheses
 from evaluation.curves import Part, by_length, by_unknown
 from evaluation.evaluator import (
+    LONG,
     Attentions,
     Evaluator,
     Translated,
@@ -28,7 +30,13 @@ from evaluation.explorer import focus_token, opening_example
 from evaluation.forced_attention import ForcedAttention, readable
 from evaluation.links import Aligner, hypothesis_bitext, make_aligner
 from evaluation.metrics import METRICS, describe_scores, print_scores
-from evaluation.page import ReportPage, write_report_page
+from evaluation.page import (
+    MOST_IN_HYPOTHESIS,
+    TOO_LARGE,
+    AttentionBudget,
+    ReportPage,
+    write_report_page,
+)
 from evaluation.pictures import heat_map
 from evaluation.results import Wanted
 from evaluation.scores import (
@@ -284,33 +292,55 @@ def draw_hypothesis(source: list[str], hypothesis: Hypothesis, path: Path) -> No
 def _sentences(
     evaluator: Evaluator, params: Params, translated: list[Translated]
 ) -> list[dict[str, Any]]:
-    """Return the examples of report.html, with all attention weights of all hypotheses."""
-    task = evaluator.task
+    """Return the examples of report.html, with attention weights of all hypotheses that fit."""
+    task, budget = evaluator.task, AttentionBudget()
     flat = [(t, hypothesis) for t in translated for hypothesis in t.hypotheses]
     sources = [np.array([*task.source.encode(t.pair.source), EOS]) for t, _ in flat]
-    named = evaluator.attention_of(params, sources, [h.ids for _, h in flat])
-    entries = iter(named)
+    tokens = [readable([*task.source.tokens(t.pair.source), "</s>"]) for t, _ in flat]
+    entries = [_page_hypothesis(h) for _, h in flat]
+    for i, named in _page_attention(evaluator, params, sources, [h.ids for _, h in flat]):
+        entries[i] |= budget.take(named)
+        if named:
+            target = entries[i]["tokens"]
+            entries[i]["focus"] = focus_token(named["attention"], tokens[i], target)
+    rest = zip(tokens, entries, strict=True)
     sentences = []
     for t in translated:
-        tokens = readable([*task.source.tokens(t.pair.source), "</s>"])
+        some = list(itertools.islice(rest, len(t.hypotheses)))
         sentences.append(
             {
                 "text": task.source.surface(t.pair.source),
                 "reference": " | ".join(t.references), "correct": t.best.text in t.references,
-                "source": tokens,
-                "hypotheses": [_page_hypothesis(h, tokens, next(entries)) for h in t.hypotheses],
+                "source": some[0][0], "hypotheses": [entry for _, entry in some],
             }
         )  # fmt: skip
     return sentences
 
 
-def _page_hypothesis(h: Hypothesis, source: list[str], named: Attentions) -> dict[str, Any]:
-    """Return the entry of a hypothesis in report.html, with its named attention weights."""
+def _page_attention(
+    evaluator: Evaluator, params: Params, sources: list[np.ndarray], targets: list[np.ndarray]
+) -> Iterator[tuple[int, Attentions]]:
+    """Yield the index and the attention weights of every pair of token ids, short pairs first.
+
+    Pairs that are too long for the page are left out, because their weights could fill the memory.
+    """
+    pairs = list(zip(sources, targets, strict=True))
+    long = [max(len(source), len(target)) > LONG for source, target in pairs]
+    groups = [[i for i in range(len(pairs)) if not long[i]]]
+    groups += [[i] for i in range(len(pairs)) if long[i]]
+    for group in groups:
+        group = [i for i in group if len(sources[i]) * len(targets[i]) <= MOST_IN_HYPOTHESIS]
+        if group:
+            chosen = [sources[i] for i in group], [targets[i] for i in group]
+            yield from zip(group, evaluator.attention_of(params, *chosen), strict=True)
+
+
+def _page_hypothesis(h: Hypothesis) -> dict[str, Any]:
+    """Return the entry of a hypothesis in report.html, still without attention weights."""
     tokens = readable(h.tokens)
     return {
         "text": h.text, "tokens": tokens, "score": h.score,
-        "attention": {name: weights.round(3).tolist() for name, weights in named.items()},
-        "focus": focus_token(named["attention"], source, tokens) if named else 0,
+        "attention": {}, "note": TOO_LARGE, "focus": 0,
     }  # fmt: skip
 
 

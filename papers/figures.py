@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from evaluation.curves import Part
 from evaluation.pictures import joined, levels_and_curves
+from evaluation.tables import escape
 from papers.measures import MEASURES, Report
 from papers.plan import Plan
 from papers.scoring import Reports
@@ -46,7 +47,8 @@ def attention_maps(plan: Plan, reports: Reports) -> str:
         found = plan.report_folder(row, 0) / "attention-0.png"
         if row.name in reports and found.exists():
             shutil.copy(found, plan.page_folder / f"attention-{number}.png")
-            text += f"![{row.name}](attention-{number}.png)\n*{row.name}*\n\n"
+            name = escape(row.name)
+            text += f"![{name}](attention-{number}.png)\n*{name}*\n\n"
     return text
 
 

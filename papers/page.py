@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from configs.registry import TASKS, resolve
-from evaluation.tables import table
+from evaluation.tables import code, escape, table
 from papers.figures import FIGURES, mean_curve
 from papers.measures import MEASURES, Measure, Report
 from papers.plan import Facts, Plan, facts
@@ -24,7 +24,7 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
     costs = {row.name: _facts(plan, reports, row) for row in t.rows}
     plan.page_folder.mkdir(parents=True, exist_ok=True)
     parts = [
-        f"# {t.title}", _provenance(plan, command, list(itertools.chain(*costs.values()))),
+        f"# {escape(t.title)}", _provenance(plan, command, list(itertools.chain(*costs.values()))),
         published(plan), _table(plan, reports, p, costs), legend(plan, reports, p),
         order(plan, reports), _signatures(plan, reports),
         *(FIGURES[name](plan, reports) for name in t.figures if reports),
@@ -53,11 +53,11 @@ def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
     """Describe how the results were obtained: command, corpus, seeds, commits and devices."""
     size = f", size={plan.size}" if plan.size else ""
     seeds = f"seeds 0 to {plan.seeds - 1}" if plan.seeds > 1 else "seed 0"
-    text = f"`{command}`\n\nCorpus {plan.data}{size}, {seeds}"
+    text = f"{code(command)}\n\nCorpus {escape(plan.data + size)}, {seeds}"
     commits = sorted({run.commit[:9] + run.commit[40:] or "unknown" for run in costs})
     devices = sorted({run.device for run in costs})
     if commits:
-        text += f"; trained at commit {', '.join(commits)} on {', '.join(devices)}"
+        text += f"; trained at commit {escape(', '.join(commits))} on {escape(', '.join(devices))}"
     return text + "."
 
 
@@ -151,7 +151,7 @@ def _decoding(by_seed: Mapping[int, Report]) -> str:
 def legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
     """Return the paragraph that explains the columns of the results table."""
     fewer = [
-        f"{row.name}: {len(reports.get(row.name, {}))}"
+        f"{escape(row.name)}: {len(reports.get(row.name, {}))}"
         for row in plan.table.rows
         if not row.ensemble and len(reports.get(row.name, {})) < plan.seeds
     ]
@@ -211,7 +211,8 @@ class Comparison(NamedTuple):
     def __str__(self) -> str:
         deviation = f" ± {self.deviation:{self.form}}" if self.deviation else ""
         within = ", within one standard deviation" if self.within else ""
-        return f"{self.worse} → {self.better} ({self.gain:+{self.form}}{deviation}{within})"
+        gain = f"{self.gain:+{self.form}}{deviation}{within}"
+        return f"{escape(self.worse)} → {escape(self.better)} ({gain})"
 
 
 def comparisons(plan: Plan, reports: Reports) -> list[Comparison]:
@@ -268,13 +269,15 @@ def order(plan: Plan, reports: Reports) -> str:
         return "The published results do not rank these rows." if reports else ""
     agree, differ = [c for c in found if c.gain > 0], [c for c in found if c.gain < 0]
     equal = [c for c in found if c.gain == 0]
-    missing = [row.name for row in plan.table.rows if row.name not in reports]
+    missing = [escape(row.name) for row in plan.table.rows if row.name not in reports]
     verdict = _verdict(agree, differ, bool(missing), plan.seeds)
     text = f"**{verdict}** ({MEASURES[plan.table.measures[0]].name}): "
     text += f"{len(agree)} of {len(found)} published comparisons (worse → better) agree. "
     text += f"Agree: {'; '.join(map(str, agree)) or 'none'}. "
     text += f"Disagree: {'; '.join(map(str, differ))}. " if differ else ""
-    text += f"Equal: {'; '.join(f'{c.worse}, {c.better}' for c in equal)}. " if equal else ""
+    text += (
+        f"Equal: {'; '.join(escape(f'{c.worse}, {c.better}') for c in equal)}. " if equal else ""
+    )
     text += f"Missing rows: {'; '.join(missing)}. " if missing else ""
     return text + (_DEVIATION if plan.seeds > 1 else "")
 
@@ -314,7 +317,7 @@ def _signatures(plan: Plan, reports: Reports) -> str:
         for name, text in report.get("signatures", {}).items()
         if name in plan.table.measures
     }
-    return "".join(f"- {MEASURES[name].name}: `{text}`\n" for name, text in sorted(found))
+    return "".join(f"- {MEASURES[name].name}: {code(text)}\n" for name, text in sorted(found))
 
 
 def _content(

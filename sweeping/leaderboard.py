@@ -13,6 +13,7 @@ from evaluation.tables import table
 from sweeping.points import Point, changes, label, run_name, short_names
 from sweeping.settings import LOSS_UNIT
 from sweeping.study import Record
+from terminal import clean
 from writing import to_json
 
 
@@ -110,7 +111,8 @@ def write_leaderboard(
             values = [label(s.point) if n == "name" else s.point.get(n, "") for n in columns]
             means = [s.mean, s.deviation, len(s.scores)]
             costs = [s.parameters, s.count, s.seconds]
-            writer.writerow([*values, *means, *costs, s.run, _remarks(s)])
+            row = [*values, *means, *costs, s.run, _remarks(s)]
+            writer.writerow([clean(x) if isinstance(x, str) else x for x in row])
     entries = [
         {"label": label(s.point), **s._asdict(), "mean": s.mean, "deviation": s.deviation}
         for s in standings
@@ -137,10 +139,9 @@ def _figures(standing: Standing) -> list[str]:
 def _remarks(standing: Standing) -> str:
     """Describe the pruned, failed and unfinished runs of a point; "" if there are none."""
     pruned = ", ".join(number(score) for score in standing.pruned)
-    errors = [error.replace("|", "¦") for error in standing.errors]
     remarks = [
         *([f"pruned at {pruned}"] if standing.pruned else []),
-        *(f"failed: {error}" for error in errors),
+        *(f"failed: {error}" for error in standing.errors),
         *([f"{standing.unfinished} not finished"] if standing.unfinished else []),
     ]
     return "; ".join(remarks)

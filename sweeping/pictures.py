@@ -1,5 +1,6 @@
 """Draw the plots of a sweep: history, importance, slices and parallel coordinates."""
 
+import logging
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,19 +8,21 @@ from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
 import optuna
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
+from evaluation.canvas import canvas, literal, literal_title
 from sweeping.points import changes, short_names
 from sweeping.study import Record
 
+logger = logging.getLogger("alignax")
+MOST_FIELDS = 12  # in a plot
+MOST_TICKS = 20  # of a categorical axis
 FEW_VALUES = 8  # config fields with more distinct numbers than this get a numeric axis
+DPI = 130
 DOT = {"s": 28, "alpha": 0.7, "linewidths": 0}
 
 
@@ -36,22 +39,33 @@ class Axis(NamedTuple):
 
     def label(self, axes: Axes) -> None:
         """Set the label, ticks and scale of the x axis of a plot."""
-        axes.set_xlabel(self.name)
+        axes.set_xlabel(literal_title(self.name))
         if self.ticks:
-            axes.set_xticks(range(len(self.ticks)), self.ticks, rotation=30)
+            axes.set_xticks(range(len(self.ticks)), map(literal, self.ticks), rotation=30)
             axes.set_xlim(-0.6, len(self.ticks) - 0.4)
         elif self.log:
             axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:g}")  # the default formatter writes formulas
+            axes.xaxis.set_minor_formatter("")
 
 
 def draw(records: Sequence[Record], metric: str, lower_is_better: bool, folder: Path) -> None:
     """Plot the scores of the complete runs as PNG files in `folder`.
 
-    Nothing is drawn if the complete runs do not differ in any field.
+    Nothing is drawn if the complete runs do not differ in any field. Fields with more than
+    MOST_TICKS categorical values, and fields after the first MOST_FIELDS, are not drawn.
     """
     complete = [record for record in records if record.state == TrialState.COMPLETE]
     scores = np.array([record.score for record in complete], float)
-    fields = _axes(complete)
+    found = _axes(complete)
+    fields = [axis for axis in found if len(axis.ticks) <= MOST_TICKS][:MOST_FIELDS]
+    if len(fields) < len(found):
+        drawn = {axis.name for axis in fields}
+        names = ", ".join(axis.name for axis in found if axis.name not in drawn)
+        logger.info(
+            f"the plots do not show {names}: they show at most {MOST_FIELDS} fields, and no field "
+            f"with more than {MOST_TICKS} values that are not numbers"
+        )
     if not fields:
         return
     _history(scores, metric, lower_is_better, folder / "history.png")
@@ -84,14 +98,14 @@ def _shown(value: Any) -> str:
 
 
 def _history(scores: np.ndarray, metric: str, lower_is_better: bool, path: Path) -> None:
-    figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
-    best = (np.minimum if lower_is_better else np.maximum).accumulate(scores)
-    axes.scatter(range(1, len(scores) + 1), scores, **DOT, label="complete run")
-    axes.step(range(1, len(scores) + 1), best, where="post", color="C1", label="best so far")
-    axes.set_xlabel("run")
-    axes.set_ylabel(metric)
-    axes.legend(frameon=False)
-    _save(figure, path)
+    with canvas(path, (6, 3.4), dpi=DPI) as figure:
+        axes = figure.subplots()
+        best = (np.minimum if lower_is_better else np.maximum).accumulate(scores)
+        axes.scatter(range(1, len(scores) + 1), scores, **DOT, label="complete run")
+        axes.step(range(1, len(scores) + 1), best, where="post", color="C1", label="best so far")
+        axes.set_xlabel("run")
+        axes.set_ylabel(metric)
+        axes.legend(frameon=False)
 
 
 def _importance(
@@ -118,12 +132,13 @@ def _importance(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna warns if there are too few points to rank fields
         found = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    figure, axes = plt.subplots(figsize=(6, 0.8 + 0.4 * len(found)), layout="constrained")
-    bars = axes.barh(list(found)[::-1], list(found.values())[::-1], height=0.6)
-    axes.bar_label(bars, fmt="%.2f", padding=3)
-    axes.set_xlabel(f"importance for {metric} (sums to 1)")
-    axes.margins(x=0.12)
-    _save(figure, path)
+    with canvas(path, (6, 0.8 + 0.4 * len(found)), dpi=DPI) as figure:
+        axes = figure.subplots()
+        names = [literal_title(name) for name in found]
+        bars = axes.barh(names[::-1], list(found.values())[::-1], height=0.6)
+        axes.bar_label(bars, fmt="%.2f", padding=3)
+        axes.set_xlabel(f"importance for {metric} (sums to 1)")
+        axes.margins(x=0.12)
 
 
 def _distribution(axis: Axis) -> BaseDistribution:
@@ -138,20 +153,17 @@ def _slices(fields: list[Axis], scores: np.ndarray, metric: str, path: Path) -> 
     On categorical axes, lines show the mean score for each value.
     """
     widths = [max(2.5, 0.7 * len(axis.ticks)) for axis in fields]
-    figure, row = plt.subplots(
-        1, len(fields), figsize=(sum(widths) + 0.8, 3.6), width_ratios=widths, sharey=True,
-        squeeze=False, layout="constrained",
-    )  # fmt: skip
-    for axis, axes in zip(fields, row[0], strict=True):
-        # Jitter keeps runs with equal values and scores visible side by side.
-        jitter = np.random.default_rng(0).uniform(-0.15, 0.15, len(scores)) if axis.ticks else 0
-        axes.scatter(axis.coordinates + jitter, scores, **DOT)
-        for tick in range(len(axis.ticks)):
-            mean = scores[axis.coordinates == tick].mean()
-            axes.plot([tick - 0.3, tick + 0.3], [mean, mean], color="C1", lw=2)
-        axis.label(axes)
-    row[0][0].set_ylabel(f"{metric} (line: mean)")
-    _save(figure, path)
+    with canvas(path, (sum(widths) + 0.8, 3.6), dpi=DPI) as figure:
+        row = figure.subplots(1, len(fields), width_ratios=widths, sharey=True, squeeze=False)
+        for axis, axes in zip(fields, row[0], strict=True):
+            # Jitter keeps runs with equal values and scores visible side by side.
+            jitter = np.random.default_rng(0).uniform(-0.15, 0.15, len(scores)) if axis.ticks else 0
+            axes.scatter(axis.coordinates + jitter, scores, **DOT)
+            for tick in range(len(axis.ticks)):
+                mean = scores[axis.coordinates == tick].mean()
+                axes.plot([tick - 0.3, tick + 0.3], [mean, mean], color="C1", lw=2)
+            axis.label(axes)
+        row[0][0].set_ylabel(f"{metric} (line: mean)")
 
 
 def _parallel(
@@ -163,29 +175,30 @@ def _parallel(
     scores are drawn last, on top of the other runs.
     """
     columns = [*fields, Axis(metric, [], scores)]
-    figure, axes = plt.subplots(figsize=(1 + 1.6 * len(columns), 4), layout="constrained")
-    colors = plt.get_cmap("viridis_r" if lower_is_better else "viridis")
+    colors = matplotlib.colormaps["viridis_r" if lower_is_better else "viridis"]
     scale = Normalize(scores.min(), scores.max() if scores.max() > scores.min() else None)
     # Small offsets keep the lines of runs with equal values apart on categorical axes.
     offsets = np.linspace(-0.04, 0.04, len(scores))
     heights = np.stack([_height(axis) + offsets * bool(axis.ticks) for axis in columns], axis=1)
     order = np.argsort(scores)
-    for run in order[::-1] if lower_is_better else order:
-        axes.plot(heights[run], color=colors(scale(scores[run])), alpha=0.8, lw=1.2)
-    for x, axis in enumerate(columns):
-        axes.axvline(x, color="0.6", lw=0.8, zorder=0)
-        ends = [_shown(float(end(axis.coordinates))) for end in (np.nanmin, np.nanmax)]
-        for i, mark in enumerate(axis.ticks or ends):
-            axes.annotate(
-                mark, (x, i / (len(axis.ticks or ends) - 1)), (4, 0), va="center", fontsize=8,
-                textcoords="offset points", bbox={"fc": "white", "ec": "none", "alpha": 0.8},
-            )  # fmt: skip
-    axes.set_xticks(range(len(columns)), [axis.name for axis in columns])
-    axes.set_yticks([])
-    axes.set_xlim(-0.1, len(columns) - 0.75)
-    for side in axes.spines.values():
-        side.set_visible(False)
-    _save(figure, path)
+    with canvas(path, (1 + 1.6 * len(columns), 4), dpi=DPI) as figure:
+        axes = figure.subplots()
+        for run in order[::-1] if lower_is_better else order:
+            axes.plot(heights[run], color=colors(scale(scores[run])), alpha=0.8, lw=1.2)
+        for x, axis in enumerate(columns):
+            axes.axvline(x, color="0.6", lw=0.8, zorder=0)
+            ends = [_shown(float(end(axis.coordinates))) for end in (np.nanmin, np.nanmax)]
+            marks = [literal(mark) for mark in axis.ticks or ends]
+            for i, mark in enumerate(marks):
+                axes.annotate(
+                    mark, (x, i / (len(marks) - 1)), (4, 0), va="center", fontsize=8,
+                    textcoords="offset points", bbox={"fc": "white", "ec": "none", "alpha": 0.8},
+                )  # fmt: skip
+        axes.set_xticks(range(len(columns)), [literal_title(axis.name) for axis in columns])
+        axes.set_yticks([])
+        axes.set_xlim(-0.1, len(columns) - 0.75)
+        for side in axes.spines.values():
+            side.set_visible(False)
 
 
 def _height(axis: Axis) -> np.ndarray:
@@ -193,8 +206,3 @@ def _height(axis: Axis) -> np.ndarray:
     coordinates = np.log(axis.coordinates) if axis.log else axis.coordinates
     low, high = np.nanmin(coordinates), np.nanmax(coordinates)
     return (coordinates - low) / ((high - low) or 1)
-
-
-def _save(figure: Any, path: Path) -> None:
-    figure.savefig(path, dpi=130)
-    plt.close(figure)

@@ -23,6 +23,7 @@ from configs.base import Config
 from configs.check import check, check_path
 from configs.load import describe, load_config_file, run_file
 from errors import UserError
+from terminal import clean
 
 Point = dict[str, bool | int | float | str]
 
@@ -98,7 +99,7 @@ def label(point: Point) -> str:
     """Return the label of a point, which is used in tables and folder names."""
     short = short_names(list(changes(point)))
     parts = [f"{short[name]}={value}" for name, value in changes(point).items()]
-    text = str(point.get("name") or ",".join(parts) or "default").replace("/", "-")
+    text = clean(str(point.get("name") or ",".join(parts) or "default")).replace("/", "-")
     return text if len(text) <= 120 else f"{text[:110]}-{zlib.crc32(text.encode()):08x}"
 
 

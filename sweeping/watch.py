@@ -23,6 +23,7 @@ from sweeping.points import label
 from sweeping.settings import LOSS_UNIT
 from sweeping.study import Record, Study
 from sweeping.workers import Flags, Worker
+from terminal import clean_lines
 
 BEST = 5  # number of points that the live table of the best points shows
 
@@ -90,9 +91,12 @@ def _screen() -> Iterator[tuple[Callable[[str], None], Callable[[Group], None]]]
     if not sys.stderr.isatty():
         yield logging.getLogger("alignax").info, lambda tables: None
         return
-    console = Console(stderr=True, highlight=False, markup=False)
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield console.print, lambda tables: live.update(tables, refresh=True)
+        yield (
+            lambda line: console.print(clean_lines(line)),
+            lambda tables: live.update(tables, refresh=True),
+        )
 
 
 def _result(record: Record, done: int, total: int, metric: str) -> str:
@@ -120,7 +124,7 @@ def _running(workers: Sequence[Worker], metric: str, unit: str) -> ScreenTable:
     for i, worker in enumerate(workers):
         run = worker.current
         if run is not None:
-            table.add_row(str(i), *map(str, run.progress()))
+            table.add_row(str(i), *(clean_lines(str(cell)) for cell in run.progress()))
     return table
 
 

@@ -1,7 +1,9 @@
 """Tests of the programs as a user runs them, each in a new process."""
 
 import contextlib
+import io
 import json
+import logging
 import os
 import pty
 import re
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 
 import program
-from terminal import clean
+from terminal import CleanFormatter, clean, protect_stdout
 from tests.programs import ENVIRONMENT, ROOT, SMALL, Conversation, call
 
 
@@ -400,6 +402,30 @@ def test_escape_sequences_in_a_file_are_not_translated(run, tmp_path):
 )
 def test_input_is_cleaned(typed, kept):
     assert clean(typed) == kept
+
+
+DIRTY = "a\tb\x1b[31m\x1b]0;title\x07\n\x9b2Jc\r\x00"
+
+
+def test_messages_and_log_lines_are_cleaned(capsys, monkeypatch):
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit):
+        program._fail(DIRTY)
+    assert capsys.readouterr().err == "error: a\tb\n2Jc \n"
+    record = logging.LogRecord("alignax", logging.INFO, "", 0, "labels: %s", (DIRTY,), None)
+    assert CleanFormatter("%(message)s").format(record) == "labels: a\tb\n2Jc "
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_output_is_cleaned_for_terminals_and_exact_for_files(terminal, monkeypatch):
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, "utf-8")
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    monkeypatch.setattr(sys, "stdout", stream)
+    protect_stdout()
+    print(DIRTY, flush=True)
+    text = "a\tb\n2Jc " if terminal else DIRTY
+    assert written.getvalue().decode() == f"{text}\n"
 
 
 def test_two_runs_form_an_ensemble_and_give_several_hypotheses(run):

@@ -13,6 +13,7 @@ from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
 from reading import matching, read_bytes
+from terminal import clean_lines
 from training.hosts import first
 from writing import to_json, write_text
 
@@ -91,7 +92,7 @@ class Log:
         if self._bar.disable:
             logger.info("%s", line)
         else:
-            self._bar.write(line, file=sys.stderr)
+            self._bar.write(clean_lines(line), file=sys.stderr)
 
     def samples(self, step: int, samples: Sequence[dict[str, str]]) -> None:
         """Record and print sample outputs of an evaluation."""

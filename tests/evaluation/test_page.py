@@ -3,11 +3,14 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from evaluation.page import ReportPage, write_report_page
+from evaluation import classification, cloze, labelling, page
+from evaluation.page import AttentionBudget, ReportPage, write_report_page
+from evaluation.results import Wanted, write_report
 
 DRIVER, BROWSER = shutil.which("chromedriver"), shutil.which("chromium")
 needs_browser = pytest.mark.skipif(
@@ -78,7 +81,7 @@ def make_page(**changes):
 def test_a_sentence_cannot_break_the_page(tmp_path):
     write_report_page(tmp_path / "report.html", make_page())
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert page.count("</script>") == 2 and "http" not in page
+    assert page.count("</script>") == 2 and "://" not in page
     assert not re.search(r"/\*[A-Z]+\*/", page)  # placeholders such as /*DATA*/ are replaced
     data = json.loads(page.split('type="application/json">')[1].split("</script>")[0])
     assert data["examples"][1]["text"] == HOSTILE and data["about"].endswith(str(tmp_path))
@@ -111,14 +114,15 @@ def driver(tmp_path_factory):
 
 @pytest.fixture
 def show(driver, tmp_path):
-    """Return a function that opens a page with a given width and color scheme."""
+    """Return a function that opens a page, or report.html of this test, with a given width."""
 
     def open_page(page=None, width=1400, scheme="light"):
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-        write_report_page(tmp_path / "report.html", page or make_page())
+        if not isinstance(page, Path):
+            write_report_page(tmp_path / "report.html", page or make_page())
         driver.get((tmp_path / "report.html").as_uri())
         return driver
 
@@ -289,3 +293,99 @@ def test_labels_and_missing_parts(show):
     headings = [node.text for node in browser.find_elements("css selector", "h2")]
     assert headings == ["Translations", "Scores"]
     assert not browser.find_element("id", "maps").is_displayed()
+
+
+ATTACK = "</script><script>fail()</script><img src=x onerror=fail()>\x1b[2J\u2028/*DATA*/__proto__"
+LABELS = [ATTACK, "__proto__", "constructor", "10", "2"]
+
+
+def classified(p):
+    text = {"words": [[ATTACK, "good"], ["bad"]], "label": ATTACK}
+    if "hops" in p:
+        text["words"] = [ATTACK, "good", "bad"]
+    budget = AttentionBudget()
+    return [classification._for_page(text, {"p": 0.5} | p, label, budget) for label in LABELS]
+
+
+def cloze_question():
+    question = {"passage": [ATTACK, "a"], "query": [ATTACK, "X"], "candidates": [ATTACK],
+                "answer": ATTACK}  # fmt: skip
+    p = {"answer": 1, "p": 0.5, "s": np.ones(3), "alpha": np.ones((2, 3)), "beta": np.ones(2)}
+    return [cloze._for_page(question, p, AttentionBudget())]
+
+
+def labeled_sentence():
+    return [labelling._for_page({"word": [ATTACK, "b"]}, [ATTACK, "O"], ["O", ATTACK])]
+
+
+# The examples of each page, made from constructed predictions.
+ATTACKS = {
+    "classification, hops": lambda: classified({"hops": np.ones((2, 4)) / 3}),
+    "classification, sentences": lambda: classified(
+        {"words": np.ones((2, 3)) / 2, "sentences": np.ones(3) / 2}
+    ),
+    "cloze": cloze_question,
+    "labelling": labeled_sentence,
+}
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ATTACKS)
+def test_no_task_has_a_page_that_runs_text(name, show, tmp_path):
+    """Words, class labels, titles, names of corpora and folders are shown as texts."""
+    counts = {gold: dict.fromkeys(LABELS, 1) for gold in LABELS}
+    result = {"examples": 1, "scores": {"loss": 1.0, ATTACK: 2.0}, "signatures": {ATTACK: ATTACK},
+              "confusion": counts if "classification" in name else {}}  # fmt: skip
+    terms = {"examples": ATTACK, "source": ATTACK, "target": ATTACK, "text": ATTACK}
+    wanted = Wanted("test", tmp_path, pictures=0, page=1, checkpoints=[2])
+    examples = ATTACKS[name]()
+    write_report(wanted, result, ATTACK, terms, examples)
+    # The fixture checks that the browser has reported no error, such as a call of fail().
+    browser = show(tmp_path / "report.html")
+    for i in range(len(examples)):
+        browser.find_element("id", f"example-{i}").click()
+    shown = browser.execute_script(
+        "return [document.scripts.length, document.images.length, "
+        "document.querySelector('h1').textContent, "
+        "document.querySelector('#source bdi').textContent, Object.keys({}).length, "
+        "document.querySelectorAll('#confusion tr').length]"
+    )
+    counted = 1 + len(LABELS) if "classification" in name else 0
+    assert shown == [2, 0, f"{ATTACK}, test", ATTACK, 0, counted]
+    if counted:
+        cells = browser.find_elements("css selector", "#confusion tr:last-child td")
+        assert len(cells) == 1 + len(LABELS)
+    browser.find_element("id", "find").send_keys("<img")
+    assert browser.find_elements("css selector", "#list li")
+
+
+def test_a_page_contains_a_bounded_number_of_weights(monkeypatch):
+    monkeypatch.setattr(page, "MOST_WEIGHTS", 100)
+    monkeypatch.setattr(page, "MOST_IN_HYPOTHESIS", 50)
+    named = {"attention": np.ones((5, 6)), "layer 0": np.ones((5, 6))}
+    budget = AttentionBudget()
+    first = budget.take({"attention": np.ones((5, 6)) / 3})
+    assert first == {"attention": {"attention": [[0.333] * 6] * 5}, "note": ""}
+    second = budget.take(named)  # both maps have more than 50 weights together
+    assert list(second["attention"]) == ["attention"] and "heads are left out" in second["note"]
+    budget.take(named)
+    last = budget.take(named)  # 90 of 100 weights are used
+    assert last == {"attention": {}, "note": page.TOO_LARGE}
+    assert budget.take({}) == {"attention": {}, "note": ""}
+
+
+@needs_browser
+def test_a_page_with_long_sentences_can_be_used(show):
+    size = 400  # a list of 400 × 400 numbers is too long for the arguments of a function
+    words = [f"w{i}" for i in range(size)]
+    best = hypothesis(words, -1.0, AttentionBudget().take({"attention": np.eye(size)})["attention"])
+    example = {"text": " ".join(words), "reference": "", "correct": False, "source": words,
+               "hypotheses": [best | {"note": page.TOO_LARGE}]}  # fmt: skip
+    browser = show(make_page(examples=[example], opening=0))
+    assert browser.find_element("id", "note").text == page.TOO_LARGE
+    point_at(browser, browser.find_element("css selector", "#heat canvas"))  # at its center
+    readout = browser.find_element("id", "readout").text
+    found = re.fullmatch(r"“w(\d+)” gives the weight [01].00 to “w(\d+)”.", readout)
+    assert found and all(abs(int(i) - size / 2) < 5 for i in found.groups())
+    chosen = browser.execute_script("return document.querySelector('#target .marked').innerText")
+    assert chosen.split("\n")[0] == f"w{found[1]}"

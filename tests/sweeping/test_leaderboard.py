@@ -2,16 +2,21 @@
 
 import csv
 import json
+import logging
 
+from markdown_it import MarkdownIt
+from matplotlib.pyplot import imread
 from optuna.trial import TrialState
 
 from sweeping.leaderboard import make_standings, write_leaderboard
 from sweeping.pictures import draw
 from sweeping.points import label
 from sweeping.study import Record
+from terminal import clean
 
 FACTS = {"parameters": 1234, "count": 5e6, "seconds": 61.0}
 D = "model.attention.D"
+MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
 def record(point, seed, state, score=None, **facts):
@@ -56,13 +61,46 @@ def test_the_leaderboard_is_written_as_markdown_csv_and_json(tmp_path):
         "| align | D | bleu | standard deviation | seeds | parameters | training tokens |"
     )
     assert lines[3].startswith("| local_p | 2 | 34.00 | 5.657 | 2 | 1,234 | 5,000,000 | 61 |")
-    assert "pruned at 90.00" in lines[5] and "failed: a ¦ b" in lines[6]
-    assert {line.count("|") for line in lines} == {lines[0].count("|")}
+    assert "pruned at 90.00" in lines[5] and "failed: a \\| b" in lines[6]
+    assert {line.replace("\\|", "").count("|") for line in lines} == {lines[0].count("|")}
     table = list(csv.DictReader((tmp_path / "leaderboard.csv").read_text().splitlines()))
     assert (table[1][D], table[1]["bleu"], table[1]["seeds"]) == ("2", "34.0", "2")
     assert table[2]["run"] == "runs/align=local_p,D=5" and "1 not finished" in table[2]["remarks"]
     content = json.loads((tmp_path / "leaderboard.json").read_text())
     assert content["metric"] == "bleu" and content["rows"][0]["label"] == "align=global"
+
+
+HOSTILE = "<img src=x onerror=alert(1)>|`a`\n\x1b[2J# $\\foo^$ [b](c) *d* _e_ &lt; \\| ~~f~~"
+
+
+def test_hostile_points_are_shown_literally(tmp_path):
+    """Names, values and errors of points cannot add columns, rows, tags or escape sequences."""
+    points = [
+        {"name": f"{HOSTILE}{i}", "a.$\\b^$": f"{HOSTILE}{i}" * 9, "c.d": i} for i in range(3)
+    ]
+    records = [record(points[i], 0, TrialState.COMPLETE, float(i)) for i in range(2)]
+    records.append(record(points[2], 0, TrialState.FAIL, error=HOSTILE))
+    text = write_leaderboard(make_standings(records, False), "bleu", tmp_path)
+    assert "\x1b" not in text and len(text.splitlines()) == 2 + len(records)
+    cells = [node.children for node in MARKDOWN.parse(text) if node.type == "inline"]
+    assert len(cells) == 10 * (1 + len(records))
+    assert {part.type for cell in cells for part in cell} == {"text"}
+    shown = clean(HOSTILE)
+    assert "".join(part.content for part in cells[10]) == f"{shown}1".replace("/", "-")
+    assert "".join(part.content for part in cells[-1]) == f"failed: {shown}"
+    rows = list(csv.reader((tmp_path / "leaderboard.csv").read_text().splitlines()))
+    assert [len(row) for row in rows] == [11] * 4 and rows[-1][-1] == f"failed: {shown}"
+    draw(records, "bleu", False, tmp_path)
+    assert len(list(tmp_path.glob("*.png"))) == 4
+
+
+def test_fields_with_too_many_values_are_not_plotted(tmp_path, caplog):
+    points = [{"a.path": f"folder {i}", "a.b": i % 2} for i in range(30)]
+    records = [record(p, 0, TrialState.COMPLETE, float(i)) for i, p in enumerate(points)]
+    with caplog.at_level(logging.INFO, "alignax"):
+        draw(records, "loss", True, tmp_path)
+    assert "the plots do not show path" in caplog.text
+    assert max(imread(tmp_path / "slices.png").shape) < 1000
 
 
 def test_plots_are_drawn(tmp_path):
