@@ -17,7 +17,6 @@ logger = logging.getLogger("alignax")
 
 WAIT_HOURS = 6  # limit for a process that is late, for example because it prepares its corpus
 
-_beats: peers.Beats | None = None
 _rounds = itertools.count()
 
 
@@ -30,7 +29,6 @@ def connect(
     from 0. JAX detects arguments that are None under SLURM, Open MPI, Kubernetes and Cloud TPU.
     `fail` prints a message and ends the program; threads call it when a process is missing.
     """
-    global _beats
     # By default, JAX listens on all network interfaces.
     listen = os.environ.get("JAX_COORDINATOR_BIND_ADDRESS", address)
     if address is not None:
@@ -59,7 +57,7 @@ def connect(
             "--distributed)"
         ) from None
     if jax.process_count() > 1:
-        _beats = peers.Beats(_store(), jax.process_index(), jax.process_count())
+        peers.start_beats(_store(), jax.process_index(), jax.process_count())
     if not first():
         logger.setLevel(logging.WARNING)  # hide the progress of all processes but the first
 
@@ -170,9 +168,8 @@ def lost_process(error: BaseException) -> str:
     text = str(error)
     if not any(word in text for word in ("Gloo", "NCCL", "heartbeat", "CoordinationService")):
         return ""
-    silent = _beats.silent() if _beats else {}
-    if silent:
-        return peers.silence_message(sorted(silent), max(silent.values()))
+    if missing := peers.missing():
+        return peers.silence_message(missing)
     return (
         f"the connection to another process of this run has failed ({first_line(error)}): see the "
         "output of all processes, and run the same command again on all hosts to resume from the "

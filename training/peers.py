@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import ctypes
+import faulthandler
 import logging
 import os
 import re
@@ -39,9 +40,10 @@ def names(processes: list[int]) -> str:
     return f"{noun} {', '.join(map(str, processes))}"
 
 
-def silence_message(processes: list[int], seconds: float) -> str:
-    """Return the message about processes that have been silent for this time."""
+def silence_message(processes: list[int]) -> str:
+    """Return the message about processes that do not answer."""
     verb = "has" if len(processes) == 1 else "have"
+    seconds = _beats.silence(processes) if _beats else HEARTBEAT_SECONDS
     return f"{names(processes)} of this run {verb} not answered for {seconds:.0f} s: {_REMEDY}"
 
 
@@ -107,8 +109,8 @@ def report_aborts(fail: Fail) -> None:
 
     The client aborts if a process sends no heartbeats or the coordinator has gone. JAX has no
     option to prevent this: its callback `missed_heartbeat_callback` cannot call Python functions.
-    Therefore, a thread reads what C++ code writes to stderr. It prints all of it, except for this
-    dump. Python writes to stderr directly.
+    Therefore, a thread reads everything that C++ code writes to stderr, and prints all of it except
+    for this dump. Python writes to stderr directly.
     """
     sys.stderr.flush()
     terminal, (source, sink) = os.dup(2), os.pipe()
@@ -118,6 +120,8 @@ def report_aborts(fail: Fail) -> None:
             handler.setStream(sys.stderr)
     os.dup2(sink, 2)
     os.close(sink)
+    # Python's report of other crashes bypasses the thread, which ends with the process.
+    faulthandler.enable(sys.stderr)
     # abort() calls this handler, sleep(SIGABRT), which gives the thread 6 seconds for its message.
     # A handler in Python could wait for a lock of the aborting thread forever.
     libc = ctypes.CDLL(None)
@@ -150,9 +154,9 @@ def abort_message(output: str) -> str:
     silent = re.search(r"stopped sending heartbeats\):\n(.*?)\n[A-Z]", status, re.DOTALL)
     if silent:  # one line per process, which ends in its number
         processes = [int(number) for number in re.findall(r"(\d+)\s*$", silent[1], re.MULTILINE)]
-        return silence_message(processes, HEARTBEAT_SECONDS)
+        return silence_message(processes)
     if "/Heartbeat" in status:
-        return silence_message([0], HEARTBEAT_SECONDS)
+        return silence_message([0])
     if "Failed to send RPC" in status:
         return f"process 0 of this run, the coordinator, has ended or is unreachable: {_REMEDY}"
     return f"another process of this run has stopped ({status.partition(chr(10))[0]}): {_REMEDY}"
@@ -187,23 +191,38 @@ class Beats:
         if self._numbers[process] != number:
             self._numbers[process], self._heard[process] = number, time.monotonic()
 
-    def silent(self) -> dict[int, float]:
-        """Return the processes without a sign of life from now on, and for how long, in seconds.
+    def silence(self, processes: list[int]) -> float:
+        """Return for how many seconds all of these processes have given no sign of life."""
+        return time.monotonic() - max(self._heard[process] for process in processes)
 
-        Waits for a few intervals. The coordinator waits longer, because the others need its store.
+    def missing(self) -> list[int]:
+        """Return the processes that give no sign of life during the next few intervals.
+
+        The coordinator waits longer than the others, because they need its store.
         """
-        asked = time.monotonic()
-        end = asked + BEAT_SECONDS * (3 if self._process else 4)
-        while time.monotonic() < end and min(self._heard.values()) < asked:
+        # The next sign that is read may be older than this call; a later one is not.
+        since = time.monotonic() + BEAT_SECONDS
+        end = since + BEAT_SECONDS * (2 if self._process else 3)
+        while time.monotonic() < end and min(self._heard.values()) < since:
             time.sleep(0.1)
-        if self._heard[self._process] < asked:  # only the coordinator can be the reason
-            return {0: time.monotonic() - self._heard[self._process]}
-        return {
-            process: time.monotonic() - heard
-            for process, heard in self._heard.items()
-            if heard < asked
-        }
+        if self._heard[self._process] < since:  # this process cannot reach the store
+            return [0]
+        return [process for process, heard in self._heard.items() if heard < since]
 
     def _stop(self) -> None:
         self._ended.set()
         self._thread.join(BEAT_SECONDS)
+
+
+_beats: Beats | None = None  # of this process, if it takes part in a multi-host run
+
+
+def start_beats(store: Any, process: int, processes: int) -> None:
+    """Start to give and to collect signs of life."""
+    global _beats
+    _beats = Beats(store, process, processes)
+
+
+def missing() -> list[int]:
+    """Return the processes that give no sign of life; wait for it for a few seconds."""
+    return _beats.missing() if _beats else []
