@@ -76,7 +76,7 @@ def connect_hosts() -> None:
             )
     from training.hosts import connect  # imported late, because training.hosts imports JAX
 
-    connect(*given)
+    connect(*given, fail=_fail)
 
 
 def define_decode() -> None:
@@ -234,11 +234,11 @@ def _explained(error: RuntimeError) -> str:
     text = str(error)
     if "BF16" in text and "Unsupported element type" in text:
         return "XLA does not support bfloat16 on this CPU: set --config.model.dtype=float32"
-    if any(word in text for word in ("Gloo", "NCCL", "heartbeat")):
-        return (
-            f"another process of this run has stopped ({first_line(error)}): start all "
-            "processes again with the same command to resume from the latest checkpoint"
-        )
+    if "jax" in sys.modules:  # only JAX loses connections, and importing training.hosts is slow
+        from training.hosts import lost_process
+
+        if message := lost_process(error):
+            return message
     if any(words in text for words in ("Unable to initialize backend", "initialize BLAS")):
         return (
             f"JAX cannot use the device ({first_line(error)}): another program may use all of its "

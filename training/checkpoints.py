@@ -22,7 +22,7 @@ from configs.base import Config
 from errors import UserError, first_line
 from training.checksums import checksum, seal, structure
 from training.devices import replicated
-from training.hosts import all_agree, first, together
+from training.hosts import all_agree, first, lost_process, together
 from training.optimizers import make_optimizer
 from training.state import Params, Progress, TrainState, create_state
 from training.workdir import check_name
@@ -281,6 +281,8 @@ class Checkpoints:
             self._manager.close()
 
     def _not_written(self, error: Exception) -> UserError:
+        if message := lost_process(error):
+            return UserError(message)
         return UserError(
             f"a checkpoint could not be written to {self._folder} ({_summary(error)}): fix this, "
             "for example by freeing disk space, and run the same command again to resume from the "

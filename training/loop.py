@@ -127,7 +127,9 @@ def train(
                 trainer = Trainer(
                     evaluate, config, mesh, checkpoints, log, signals, steps, state, progress
                 )
-                state = trainer.run(*trainer.compile(step, task.loss, batches), batches)
+                with together():  # the first step of a host waits only 30 seconds for the others
+                    ready = trainer.compile(step, task.loss, batches)
+                state = trainer.run(*ready, batches)
     # Record completion now: leaving the `with` block has committed the final checkpoint.
     _record_status(workdir, checkpoints, int(state.step), done=True)
     return state
