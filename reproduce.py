@@ -121,6 +121,7 @@ def _train(plan: Plan, workers: int) -> list[str]:
     if not untrained:
         return []
     from configs.registry import TASKS, resolve
+    from sweeping.storage import file_url
     from sweeping.study import Study
     from sweeping.watch import work
 
@@ -132,7 +133,7 @@ def _train(plan: Plan, workers: int) -> list[str]:
     metrics = {plan.config(rows[0]).train.eval_metric for rows in runs.values()}
     settings = Settings(metrics.pop() if len(metrics) == 1 else "loss", seeds=plan.seeds)
     with tempfile.TemporaryDirectory() as folder:
-        storage = f"sqlite:///{folder}/study.db"
+        storage = file_url(Path(folder) / "study.db")
         study = Study(storage, plan.name, Sweep(points, None), settings, {}, only=set(untrained))
         unit = resolve(TASKS[plan.config(plan.table.rows[0]).task].task).counted
         records = work(study, plan, plan.folder, workers, unit)
