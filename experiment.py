@@ -15,7 +15,8 @@ from training.devices import check_rows
 from training.hosts import first, together
 from training.loop import train
 from training.restore import restore_run, restore_runs
-from training.workdir import VOCABULARY_FOLDER, check_workdir, open_workdir, writing
+from training.workdir import VOCABULARY_FOLDER, check_workdir, open_workdir
+from writing import writing
 
 
 def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str] = ()) -> None:

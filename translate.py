@@ -20,8 +20,8 @@ from absl import flags
 import program
 from configs.base import Config
 from errors import UserError
-from records import to_json
 from terminal import ask, clean, edit_lines, leave_on_interrupt
+from writing import to_json
 
 if TYPE_CHECKING:  # importing JAX is slow, so functions import these modules
     from data.vocabulary import Vocabulary

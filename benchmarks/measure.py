@@ -20,9 +20,9 @@ from absl import flags
 from jax.extend import core
 
 from errors import UserError
-from records import to_json
 from training.devices import compiled as compiled_for
 from training.devices import make_mesh
+from writing import write_json
 
 _OUT = flags.DEFINE_string("out", "docs/performance", "Folder for the results.")
 _ONLY = flags.DEFINE_list("only", [], "Comma-separated parts to measure. Default: all parts.")
@@ -71,7 +71,7 @@ class Results:
     def add(self, name: str, figures: Any) -> None:
         """Add or replace the results of one part of a benchmark, and write the results file."""
         self.figures[name] = figures
-        self._path.write_text(to_json(self.figures, indent=2) + "\n", "utf-8")
+        write_json(self._path, self.figures)
 
 
 def selected_parts(parts: Iterable[str]) -> list[str]:

@@ -41,9 +41,9 @@ from models.embedding import Embed
 from models.encoders import RecurrentEncoder
 from models.recurrent import Stack
 from models.seq2seq import make_seq2seq
-from records import to_json
 from tasks.losses import class_values, cross_entropy
 from training.devices import GPU_OPTIONS
+from writing import write_json, write_text
 
 _OUT = flags.DEFINE_string("scan_out", "docs/performance/scan", "Folder for the results.")
 _ABLATE = flags.DEFINE_bool(
@@ -344,8 +344,8 @@ def main(_: list[str]) -> None:
     }
     path = Path(_OUT.value) / f"{machine}{'-ablation' if ablations else ''}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(to_json(results, indent=2) + "\n", "utf-8")
-    path.with_suffix(".md").write_text(render(rows, ablations), "utf-8")
+    write_json(path, results)
+    write_text(path.with_suffix(".md"), render(rows, ablations))
     print(f"\n{results['device']}, {results['versions']}\n\n{render(rows, ablations)}")
 
 

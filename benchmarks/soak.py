@@ -27,7 +27,7 @@ from absl import flags
 
 from errors import UserError
 from program import run
-from records import to_json
+from writing import write_json
 
 _MINUTES = flags.DEFINE_float("minutes", 30.0, "Duration of training in minutes.", lower_bound=1.0)
 _OUT = flags.DEFINE_string("out", "docs", "Folder for the results.")
@@ -104,7 +104,7 @@ def main() -> None:
         "samples": samples,
     }
     out = Path(_OUT.value)
-    (out / "soak.json").write_text(to_json(result, indent=1) + "\n")
+    write_json(out / "soak.json", result, indent=1)
     draw(result, out / "soak.png")
     print({name: value for name, value in result.items() if name != "samples"})
     if after > before * (1 + GROWTH):

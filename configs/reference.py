@@ -8,6 +8,7 @@ from configs.load import load_config_file
 from configs.registry import MODELS, TASKS
 from configs.schema import common
 from configs.schema.field import Field, Fields, flatten
+from writing import write_text
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 _HEAD = """# Configuration reference
@@ -73,4 +74,4 @@ def _row(name: str, field: Field) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
+    write_text(PAGE, page())

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Self
 
 from errors import UserError
+from reading import read_lines
+from writing import write_text
 
 logger = logging.getLogger("alignax")
 
@@ -35,11 +37,11 @@ class Labels:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Load labels that `save` wrote."""
-        return cls(path.read_bytes().decode().split("\n")[:-1])  # splitlines() would split at \r
+        return cls(read_lines(path))
 
     def save(self, path: Path) -> None:
         """Write the labels to a file, one per line, in the order of their ids."""
-        path.write_text("".join(f"{name}\n" for name in self.names), "utf-8")
+        write_text(path, "".join(f"{name}\n" for name in self.names))
 
     def __len__(self) -> int:
         return len(self.names)

@@ -15,6 +15,8 @@ from typing import Protocol, Self, runtime_checkable
 from configs.base import Config
 from data.tokenizers import Tokenizer, make_tokenizer
 from errors import UserError
+from reading import read_bytes, read_lines
+from writing import write_bytes, write_text
 
 logger = logging.getLogger("alignax")
 PAD, BOS, EOS, UNK = range(4)
@@ -117,13 +119,12 @@ class WordVocabulary:
     @classmethod
     def load(cls, path: Path, settings: Config, language: str) -> Self:
         """Load a vocabulary that `save` wrote."""
-        # Unlike str.splitlines, split("\n") does not break words that contain U+2028 or \r.
-        words = path.read_bytes().decode().split("\n")[:-1]
+        words = read_lines(path)
         tokenizer = make_tokenizer(settings.tokenizer, language)
         return cls(words[len(SPECIALS) :], tokenizer, settings.lowercase)
 
     def save(self, path: Path) -> None:
-        path.write_text("".join(f"{word}\n" for word in self._words), "utf-8")
+        write_text(path, "".join(f"{word}\n" for word in self._words))
 
     def __len__(self) -> int:
         return len(self._words)
@@ -207,10 +208,10 @@ class SentencePieceVocabulary:
     @classmethod
     def load(cls, path: Path, settings: Config, language: str) -> Self:
         """Load a vocabulary that `save` wrote."""
-        return cls(path.read_bytes(), settings.lowercase, language)
+        return cls(read_bytes(path), settings.lowercase, language)
 
     def save(self, path: Path) -> None:
-        path.write_bytes(self._model)
+        write_bytes(path, self._model)
 
     def __len__(self) -> int:
         return self._processor.get_piece_size()

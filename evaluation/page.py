@@ -4,7 +4,7 @@ import base64
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from records import to_json
+from writing import to_json, write_text
 
 _FOLDER = Path(__file__).parent
 
@@ -47,7 +47,7 @@ def write_report_page(path: Path, page: ReportPage) -> None:
         ("DATA", data),
     ):
         text = text.replace(f"/*{name}*/", part)
-    path.write_text(text, "utf-8")
+    write_text(path, text)
 
 
 def inline_picture(picture: Path) -> tuple[str, str]:

@@ -13,8 +13,8 @@ from evaluation.alignment import LinkSettings
 from evaluation.explorer import opening_example
 from evaluation.metrics import describe_scores, print_scores
 from evaluation.page import ReportPage, inline_picture, write_report_page
-from records import to_json
 from training.restore import RestoredRun
+from writing import write_json, write_text
 
 
 class Wanted(NamedTuple):
@@ -61,8 +61,8 @@ def keep(
         "split": wanted.split, "checkpoints": list(wanted.checkpoints),
         "examples": len(predictions), "scores": scores, "signatures": {"loss": loss}, **more,
     }  # fmt: skip
-    (folder / "scores.json").write_text(to_json(result, indent=2) + "\n", "utf-8")
-    (folder / "predictions.txt").write_text("".join(f"{p}\n" for p in predictions), "utf-8")
+    write_json(folder / "scores.json", result)
+    write_text(folder / "predictions.txt", "".join(f"{p}\n" for p in predictions))
     return result
 
 

@@ -38,10 +38,10 @@ from evaluation.scores import (
     token_error_rate,
     tokenized_bleu,
 )
-from records import to_json
 from tasks.task import Params
 from tasks.translation import Translation
 from training.loop import Evaluation
+from writing import write_json, write_text
 
 LOSS_NOTES = {
     "loss": "−log p per token in nats, teacher forcing",
@@ -165,9 +165,9 @@ def _result(
 
 def _keep(folder: Path, result: dict[str, Any], translated: list[Translated]) -> None:
     """Write `result` to scores.json and the best hypotheses to hypotheses.txt."""
-    (folder / "scores.json").write_text(to_json(result, indent=2) + "\n", "utf-8")
+    write_json(folder / "scores.json", result)
     lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
-    (folder / "hypotheses.txt").write_text(lines, "utf-8")
+    write_text(folder / "hypotheses.txt", lines)
 
 
 def _keep_links(
@@ -186,7 +186,7 @@ def _keep_links(
         path = wanted.folder / name
         path.unlink(missing_ok=True)  # an earlier report may have been of another model
         if lines:
-            path.write_text("".join(format_links(line) + "\n" for line in lines), "utf-8")
+            write_text(path, "".join(format_links(line) + "\n" for line in lines))
 
 
 def all_scores(task: Translation, translated: list[Translated], ter: bool) -> dict[str, float]:

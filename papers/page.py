@@ -15,7 +15,7 @@ from papers.plan import Facts, Plan, facts
 from papers.scoring import Reports
 from papers.significance import significance, values
 from papers.table import Row
-from records import to_json
+from writing import write_json, write_text
 
 
 def write_page(plan: Plan, reports: Reports, command: str) -> Path:
@@ -30,9 +30,9 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
         *(FIGURES[name](plan, reports) for name in t.figures if reports),
     ]  # fmt: skip
     path = plan.page_folder / "page.md"
-    path.write_text("\n\n".join(part.strip() for part in parts if part) + "\n", "utf-8")
-    content = to_json(_content(plan, reports, p, costs), indent=1)
-    (plan.page_folder / "results.json").write_text(content + "\n", "utf-8")
+    write_text(path, "\n\n".join(part.strip() for part in parts if part) + "\n")
+    content = _content(plan, reports, p, costs)
+    write_json(plan.page_folder / "results.json", content, indent=1)
     return path
 
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from optuna.trial import TrialState
 
 from evaluation.tables import table
-from records import to_json
 from sweeping.points import Point, changes, label, run_name, short_names
 from sweeping.settings import LOSS_UNIT
 from sweeping.study import Record
+from writing import to_json
 
 
 class Standing(NamedTuple):

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 # Layers of packages, from the lowest to the highest. A module may import from its layer and from
 # lower layers.
 LAYERS = [
-    ("errors", "records", "terminal"), ("configs",), ("data",), ("models",), ("tasks",),
+    ("errors", "reading", "terminal", "writing"), ("configs",), ("data",), ("models",), ("tasks",),
     ("training",), ("decoding",), ("evaluation",), ("experiment",), ("papers", "sweeping"),
     ("program",), ("train", "eval", "translate", "sweep", "reproduce", "benchmarks"),
 ]  # fmt: skip

@@ -12,9 +12,8 @@ from pathlib import Path
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
-from records import to_json
 from training.hosts import first
-from training.workdir import write_whole
+from writing import to_json, write_text
 
 logger = logging.getLogger("alignax")
 
@@ -38,7 +37,7 @@ class Log:
             # Lines are read as bytes, because a killed run may leave half a character at the end.
             lines = path.read_bytes().split(b"\n")
             kept = [line.decode() for line in lines if _step(line) <= start]
-            write_whole(path, "".join(line + "\n" for line in kept))
+            write_text(path, "".join(line + "\n" for line in kept))
         self._file = path.open("a", encoding="utf-8")
         # The queue is unbounded (0), because a bounded queue blocks forever after a full disk has
         # ended the writer thread.

@@ -15,7 +15,6 @@ JAX is configured.
 """
 
 import contextlib
-import errno
 import fcntl
 import importlib.metadata
 import json
@@ -31,7 +30,8 @@ from typing import Any
 from configs.base import Config, base_config
 from configs.registry import MODELS
 from errors import UserError, first_line
-from records import to_json
+from reading import read_json
+from writing import write_json, write_text, writing
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
 VOCABULARY_FOLDER = "vocabulary"
@@ -39,40 +39,12 @@ VOCABULARY_FOLDER = "vocabulary"
 # checks that data.dir still contains the same corpus.
 PLACES = ("mesh.", "data.dir", "data.cache")
 _ROOT = Path(__file__).parent.parent
-# OSErrors with these errno values come from a full or defective disk or from missing permissions.
-_DISK_ERRORS = {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EROFS,
-    errno.EIO,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EEXIST,
-    errno.ENOTDIR,
-    errno.EISDIR,
-}
 
 
 def check_workdir(workdir: Path, config: Config) -> None:
     """Raise UserError if the folder belongs to a run with another config."""
     if (workdir / "config.json").exists():
         _check_same_config(load_config(workdir), config, workdir)
-
-
-@contextlib.contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Convert disk errors in `folder`, such as a full disk, to UserError."""
-    try:
-        yield
-    except OSError as error:
-        elsewhere = error.filename and not Path(error.filename).is_relative_to(folder)
-        if error.errno not in _DISK_ERRORS or elsewhere:
-            raise
-        raise UserError(
-            f"cannot write to {folder}: {error.strerror or error}; fix this and run the same "
-            "command again to resume from the latest checkpoint"
-        ) from error
 
 
 @contextlib.contextmanager
@@ -106,11 +78,11 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
 def _record(workdir: Path, config: Config, overrides: list[str], data: str) -> None:
     path = workdir / "config.json"
     if not path.exists():
-        write_whole(path, config.to_json(indent=2, sort_keys=True) + "\n")
+        write_text(path, config.to_json(indent=2, sort_keys=True) + "\n")
     path = workdir / "run.json"
-    runs = _read_json(path) if path.exists() else []
+    runs = read_json(path, [dict]) if path.exists() else []
     check_data(workdir, data)
-    write_whole(path, to_json([*runs, _this_run(overrides, data)], indent=2) + "\n")
+    write_json(path, [*runs, _this_run(overrides, data)])
 
 
 @contextlib.contextmanager
@@ -130,29 +102,11 @@ def _locked(workdir: Path) -> Iterator[None]:
         yield
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file atomically: a killed process leaves the old or the new content."""
-    scratch = path.with_name(path.name + ".new")
-    with scratch.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(scratch, path)
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise UserError(
-            f"{path} is corrupt ({error}): restore it from a backup, or use another --workdir"
-        ) from None
-
-
 def check_data(workdir: Path, data: str) -> None:
     """Raise UserError if the run was started with a different corpus than `data`."""
     path = workdir / "run.json"
-    started = _read_json(path)[0]["data"] if path.exists() else data
+    runs = read_json(path, [{"data": str}]) if path.exists() else []
+    started = runs[0]["data"] if runs else data
     if started != data:
         raise UserError(
             f"the corpus has changed since {workdir} was started ({started} then, {data} now): "
@@ -168,7 +122,7 @@ def load_config(workdir: Path) -> Config:
             f"{workdir} is not the folder of a run, because it has no config.json: set --workdir "
             "to a folder that train.py created"
         )
-    saved = _read_json(path)
+    saved = read_json(path, dict)
     name = saved.get("model", {}).get("name")
     if name not in MODELS:
         raise UserError(
@@ -191,7 +145,7 @@ def write_status(workdir: Path, step: int, final: Path | None) -> None:
     status: dict[str, Any] = {"step": step, "done": final is not None}
     if final is not None:
         status["checkpoint"] = str(final.relative_to(workdir.absolute()))
-    write_whole(workdir / "status.json", to_json(status) + "\n")
+    write_json(workdir / "status.json", status, indent=None)
 
 
 def is_done(workdir: Path) -> bool:

@@ -14,7 +14,6 @@ from training.workdir import (
     load_config,
     open_workdir,
     write_status,
-    write_whole,
 )
 
 
@@ -92,16 +91,3 @@ def test_importing_workdir_does_not_import_jax():
     assert (
         subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout == "False False\n"
     )
-
-
-def test_files_are_written_atomically(tmp_path, monkeypatch):
-    path = tmp_path / "run.json"
-    write_whole(path, "before")
-
-    def killed(*names):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", killed)
-    with pytest.raises(KeyboardInterrupt):
-        write_whole(path, "after")
-    assert path.read_text() == "before"

@@ -1,0 +1,118 @@
+"""Read files that may be missing, unreadable or damaged; each problem is one UserError.
+
+Everything in a workdir or in a corpus cache is read as data: text is UTF-8 with or without a byte
+order mark, and the types of JSON values are checked before they are used.
+"""
+
+import contextlib
+import hashlib
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from errors import UserError, first_line
+
+RESTORE = "restore it from a backup, or use another --workdir"
+_NAMES = {dict: "an object", list: "a list", str: "a string", int: "an integer",
+          float: "a number", bool: "true or false", type(None): "null"}  # fmt: skip
+
+
+class DamagedFile(UserError):
+    """A file is missing, or its content is not what this program wrote."""
+
+
+@contextlib.contextmanager
+def reading(path: Path, remedy: str = RESTORE) -> Iterator[None]:
+    """Convert errors of reading or parsing `path` to a UserError that ends in `remedy`.
+
+    A missing or damaged file raises DamagedFile, so that callers can replace it.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DamagedFile(f"{error.filename or path} does not exist: {remedy}") from error
+    except OSError as error:
+        raise UserError(
+            f"cannot read {error.filename or path} ({error.strerror or error}): {remedy}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DamagedFile(
+            f"{path} is corrupt (byte {error.start + 1} is not UTF-8): {remedy}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(f"{path} is corrupt ({first_line(error)}): {remedy}") from error
+
+
+def read_bytes(path: Path, remedy: str = RESTORE) -> bytes:
+    """Return the content of a regular file."""
+    with reading(path, remedy):
+        kind = path.stat().st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # reading a pipe could wait forever
+            raise ValueError("it is not a regular file")
+        return path.read_bytes()
+
+
+def read_text(path: Path, remedy: str = RESTORE) -> str:
+    """Return the text of a UTF-8 file, without a byte order mark; line breaks stay as they are."""
+    content = read_bytes(path, remedy)
+    with reading(path, remedy):
+        return content.decode("utf-8-sig")
+
+
+def read_lines(path: Path, remedy: str = RESTORE) -> list[str]:
+    """Return the lines of a file in which every line ends in a line feed.
+
+    Unlike str.splitlines, this function does not split lines at other characters, such as U+2028.
+    """
+    *lines, rest = read_text(path, remedy).split("\n")
+    with reading(path, remedy):
+        if rest:
+            raise ValueError("its last line is incomplete")
+    return lines
+
+
+def read_json(path: Path, kind: Any = object, remedy: str = RESTORE) -> Any:
+    """Return the value of a JSON file after checking that its types match `kind`; see `matching`.
+
+    For example, `{"step": int, "done": bool}` stands for an object with at least these two entries.
+    """
+    text = read_text(path, remedy)
+    with reading(path, remedy):
+        return matching(json.loads(text), kind)
+
+
+def matching(value: Any, kind: Any, place: str = "its content") -> Any:
+    """Return a JSON value if its types match `kind`; otherwise raise a ValueError.
+
+    A kind is a type (`object` matches everything, and `float` also matches integers), a union of
+    types, `[kind]` for a list, `{name: kind}` for an object that has at least these names, or
+    `{str: kind}` for an object with any names. `place` describes the value in the error message.
+    """
+    if isinstance(kind, list):
+        for i, item in enumerate(matching(value, list, place)):
+            matching(item, kind[0], f"item {i} of {place}")
+    elif isinstance(kind, dict):
+        entries = matching(value, dict, place)
+        for name, inner in kind.items():
+            if isinstance(name, str) and name not in entries:
+                raise ValueError(f"{place} has no entry {name!r}")
+            for present in [name] if isinstance(name, str) else entries:
+                matching(entries[present], inner, f"{present!r}")
+    elif not _is_instance(value, kind):
+        found = _NAMES.get(type(value), type(value).__name__)
+        raise ValueError(f"{place} is {found} instead of {_NAMES.get(kind, kind)}")
+    return value
+
+
+def _is_instance(value: Any, kind: Any) -> bool:
+    if isinstance(value, bool) and kind in (int, float):  # Python's bool is a subclass of int
+        return False
+    return isinstance(value, int | float if kind is float else kind)
+
+
+def digest(path: Path, remedy: str = RESTORE) -> str:
+    """Return the SHA-256 of a file's content in hexadecimal."""
+    with reading(path, remedy), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
