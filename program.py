@@ -172,7 +172,9 @@ def run(main: Callable[..., None], words: int = 0) -> None:
 
     def guarded(argv: list[str]) -> None:
         if len(argv) > 1 + words:
-            _fail(f"unexpected argument {argv[1 + words]!r}: write flags as --name=value")
+            extra = argv[1 + words]
+            shown = "with a URL" if "://" in extra else repr(extra)  # URLs may contain passwords
+            _fail(f"unexpected argument {shown}: write flags as --name=value, without spaces")
         _show_messages()
         # Python switches threads every .5 ms (default: 5 ms), so that threads that read batches do
         # not delay the main thread, which dispatches training steps (docs/performance.md).

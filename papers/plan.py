@@ -20,6 +20,8 @@ from configs.check import check
 from configs.datasets import reverse_dataset
 from errors import UserError
 from papers.table import Row, Table
+from reading import matching, read_json, reading
+from sweeping.log import REMOVE, read_log
 from sweeping.points import Base, Point, label
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -183,11 +185,16 @@ class Facts(NamedTuple):
 def facts(run: Path) -> Facts:
     """Read the facts about a run from its log.jsonl and run.json."""
     parameters, count, seconds, before = 0, 0.0, 0.0, 0.0
-    # Do not use splitlines(): it would also split at U+2028, which samples in the log may contain.
-    for line in map(json.loads, (run / "log.jsonl").read_bytes().split(b"\n")[:-1]):
+    path = run / "log.jsonl"
+    lines, problem = read_log(path)
+    if problem:
+        raise UserError(problem)
+    with reading(path, REMOVE):
+        matching(lines, [{"time": float}])
+    for line in lines:
         parameters, count = line.get("parameters", parameters), line.get("count", count)
         if line["kind"] != "run":  # a "run" line starts a new attempt: exclude the time before it
             seconds += line["time"] - before
         before = line["time"]
-    last = json.loads((run / "run.json").read_text("utf-8"))[-1]
+    *_, last = read_json(run / "run.json", [{"commit": str, "devices": [str]}], REMOVE)
     return Facts(parameters, count, seconds, last["commit"], last["devices"][0])

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import io
-import json
 import logging
 import multiprocessing
 import os
@@ -31,6 +30,7 @@ from experiment import score_ensemble, score_run
 from papers.measures import Report
 from papers.plan import Plan, with_decoding
 from papers.table import Row
+from reading import read_json
 from sweeping.devices import Share, machine_shares
 from sweeping.launch import PR_SET_PDEATHSIG
 from training.devices import make_mesh
@@ -160,7 +160,9 @@ def read_reports(plan: Plan) -> Reports:
             report = _linked(plan, row)
         else:
             path = plan.report_folder(row, seed) / "scores.json"
-            report = json.loads(path.read_text("utf-8")) if path.exists() else None
+            remedy = "remove its folder to score the row again"
+            kind = {"scores": {str: int | float | None}}
+            report = read_json(path, kind, remedy) if path.exists() else None
         if report is not None:
             found.setdefault(row.name, {})[seed] = report
     return found

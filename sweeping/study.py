@@ -25,6 +25,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from configs.load import describe
 from errors import UserError
+from reading import matching
 from sweeping.mutex import Mutex
 from sweeping.points import Point, Sweep, label
 from sweeping.settings import Settings

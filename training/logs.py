@@ -12,6 +12,7 @@ from pathlib import Path
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
+from reading import matching
 from training.hosts import first
 from writing import to_json, write_text
 
@@ -108,8 +109,8 @@ class Log:
 
 def _step(line: bytes) -> float:
     try:
-        return json.loads(line)["step"]
-    except (ValueError, KeyError):  # the line is incomplete, because the run was killed
+        return matching(json.loads(line), {"step": int})["step"]
+    except (ValueError, RecursionError):  # incomplete, because the run was killed, or damaged
         return float("inf")
 
 
