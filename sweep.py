@@ -75,7 +75,7 @@ _SLURM = flags.DEFINE_string(
 def main() -> None:
     """Check the sweep, then show its plan, submit it or run it."""
     check_packages("sweep.py")
-    from sweeping.storage import file_url, has_password, parse
+    from sweeping.storage import file_url, has_password, parse_storage
     from sweeping.study import Study, example_point
 
     config, _ = program.checked_config()
@@ -102,7 +102,7 @@ def main() -> None:
         _GRACE.value,
     )  # fmt: skip
     begun_with = {"sweep": Path(_SWEEP.value).name, "metric": settings.metric, **base._asdict()}
-    url = parse(_STORAGE.value) if _STORAGE.value else file_url(workdir / "study.db")
+    url = parse_storage(_STORAGE.value) if _STORAGE.value else file_url(workdir / "study.db")
     if has_password(url) and not _STORAGE.value.startswith("env:"):
         logging.getLogger("alignax").warning(
             "--storage contains a password, which other users of this machine can see in its list "

@@ -55,7 +55,7 @@ def storage_variable(storage: str) -> Iterator[str]:
             os.environ[STORAGE_VARIABLE] = before
 
 
-def parse(storage: str | URL) -> URL:
+def parse_storage(storage: str | URL) -> URL:
     """Parse the value of --storage; select psycopg2 as the driver for PostgreSQL."""
     url = storage if isinstance(storage, URL) else _parse_text(resolve_variable(storage))
     kind = url.get_backend_name()

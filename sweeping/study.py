@@ -29,7 +29,7 @@ from reading import matching
 from sweeping.mutex import Mutex
 from sweeping.points import Point, Sweep, label
 from sweeping.settings import Settings
-from sweeping.storage import explained, is_damaged, open_storage, parse, unusable
+from sweeping.storage import explained, is_damaged, open_storage, parse_storage, unusable
 
 # MAKE_SAMPLER and MAKE_PRUNER have one entry for every name in sweeping/settings.py.
 MAKE_SAMPLER: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
@@ -110,7 +110,7 @@ class Study:
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.url = parse(url)
+        self.url = parse_storage(url)
         # Convert tuples etc. to JSON types, because the stored description has JSON types.
         begun_with = json.loads(json.dumps(begun_with))
         with explained(self.url):

@@ -16,7 +16,7 @@ from sweeping.slurm import submit
 from sweeping.storage import (
     file_url,
     has_password,
-    parse,
+    parse_storage,
     resolve_variable,
     shown,
     storage_variable,
@@ -76,14 +76,14 @@ def test_messages_show_the_other_parts_of_a_url():
     assert "number as the port" in message("postgresql://me@host:port/d")
     found = message("postgresql://me:secret@/none?host=/nowhere")
     assert "postgresql+psycopg2://me:***@/none?..." in found and "/nowhere" in found
-    url = parse("postgresql://me:p%40ss@host:99/d")
+    url = parse_storage("postgresql://me:p%40ss@host:99/d")
     assert (url.password, url.host, url.port) == ("p@ss", "host", 99) and has_password(url)
-    assert has_password(parse("postgresql:///d?password=x"))
-    assert not has_password(parse("postgresql://me@host/d"))
+    assert has_password(parse_storage("postgresql:///d?password=x"))
+    assert not has_password(parse_storage("postgresql://me@host/d"))
 
 
 def test_a_reason_that_contains_the_password_is_left_out():
-    url = parse("postgresql://me:secret@host/d?password=other")
+    url = parse_storage("postgresql://me:secret@host/d?password=other")
     for word in ("secret", "other"):
         found = str(unusable(url, OperationalError("", {}, Exception(f"wrong {word}"))))
         assert word not in found and "OperationalError" in found
@@ -92,7 +92,7 @@ def test_a_reason_that_contains_the_password_is_left_out():
 
 def test_a_url_can_be_in_an_environment_variable(monkeypatch):
     monkeypatch.setenv("MINE", "postgresql://me:secret@host/d")
-    assert parse("env:MINE").password == "secret"
+    assert parse_storage("env:MINE").password == "secret"
     monkeypatch.delenv("MINE")
     with pytest.raises(UserError, match="the environment variable MINE is not set"):
         resolve_variable("env:MINE")
@@ -208,6 +208,6 @@ def test_the_program_never_prints_a_password(tmp_path):
 
 
 def test_shown_urls_have_no_parameters():
-    assert shown(parse("postgresql://me:secret@host:99/d?sslmode=require")) == (
+    assert shown(parse_storage("postgresql://me:secret@host:99/d?sslmode=require")) == (
         "postgresql+psycopg2://me:***@host:99/d?..."
     )
