@@ -8,6 +8,11 @@ reports are reused: run the same command again to continue after an interruption
 that have the same config.
 """
 
+if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
+    from terminal import leave_on_interrupt
+
+    leave_on_interrupt(status=130)
+
 import difflib
 import logging
 import shlex

@@ -7,6 +7,11 @@ Run the same command again to resume an interrupted sweep. The ranking is writte
 WORKDIR/leaderboard.md. docs/sweeps.md explains how to write a sweep file.
 """
 
+if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
+    from terminal import leave_on_interrupt
+
+    leave_on_interrupt(status=130)
+
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
