@@ -4,11 +4,12 @@ Everything in a workdir or in a corpus cache is read as data: text is UTF-8 with
 order mark, and the types of JSON values are checked before they are used.
 """
 
+import codecs
 import contextlib
 import hashlib
 import json
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ _NAMES = {dict: "an object", list: "a list", str: "a string", int: "an integer",
 class DamagedFile(UserError):
     """A file is missing, or its content is not what this program wrote."""
 
+    def __init__(self, problem: str, remedy: str = RESTORE):
+        super().__init__(f"{problem}: {remedy}")
+        self.problem = problem  # the message without the remedy
+
 
 @contextlib.contextmanager
 def reading(path: Path, remedy: str = RESTORE) -> Iterator[None]:
@@ -32,17 +37,17 @@ def reading(path: Path, remedy: str = RESTORE) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise DamagedFile(f"{error.filename or path} does not exist: {remedy}") from error
+        raise DamagedFile(f"{error.filename or path} does not exist", remedy) from error
     except OSError as error:
         raise UserError(
             f"cannot read {error.filename or path} ({error.strerror or error}): {remedy}"
         ) from error
     except UnicodeDecodeError as error:
         raise DamagedFile(
-            f"{path} is corrupt (byte {error.start + 1} is not UTF-8): {remedy}"
+            f"{path} is corrupt (byte {error.start + 1} is not UTF-8)", remedy
         ) from error
     except (ValueError, RecursionError) as error:
-        raise DamagedFile(f"{path} is corrupt ({first_line(error)}): {remedy}") from error
+        raise DamagedFile(f"{path} is corrupt ({first_line(error)})", remedy) from error
 
 
 def read_bytes(path: Path, remedy: str = RESTORE) -> bytes:
@@ -116,3 +121,12 @@ def digest(path: Path, remedy: str = RESTORE) -> str:
     """Return the SHA-256 of a file's content in hexadecimal."""
     with reading(path, remedy), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def skip_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a UTF-8 file, without a byte order mark at the start of the first line."""
+    rest = iter(lines)
+    for first in rest:
+        yield first.removeprefix(codecs.BOM_UTF8)
+        break
+    yield from rest

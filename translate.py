@@ -25,6 +25,7 @@ from absl import flags
 import program
 from configs.base import Config
 from errors import UserError
+from reading import reading, skip_mark
 from terminal import ask, clean, edit_lines, leave_on_interrupt
 from writing import to_json
 
@@ -256,12 +257,12 @@ def _open(name: str) -> TextIO:
 
 
 def _blocks(lines: BinaryIO, strict: bool = False) -> Iterator[list[str]]:
-    """Yield blocks of decoded and cleaned lines.
+    """Yield blocks of decoded and cleaned lines, without a byte order mark.
 
     A line that is not UTF-8 is treated as empty, or raises UserError if `strict`.
     """
     block = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(skip_mark(lines), 1):
         try:
             block.append(clean(line.decode("utf-8").rstrip("\r\n")))
         except UnicodeDecodeError as error:
@@ -301,11 +302,8 @@ def _read_dictionary(name: str) -> dict[str, str]:
     """Read a dictionary file; return a dict from source words to target words."""
     if not name:
         return {}
-    try:
-        lines = Path(name).read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", "it is not UTF-8")
-        raise UserError(f"cannot read the dictionary {name}: {reason}") from None
+    with reading(Path(name), "set --dictionary to a readable UTF-8 file"):
+        lines = Path(name).read_text("utf-8-sig").splitlines()
     pairs = [line.split("\t") for line in lines if line.strip()]
     if any(len(pair) != 2 for pair in pairs):
         raise UserError(

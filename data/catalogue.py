@@ -1,10 +1,20 @@
-"""Datasets from the TFDS catalog, read from ArrayRecord files without TensorFlow."""
+"""Datasets from the TFDS catalog, read from ArrayRecord files without TensorFlow.
 
+A TFDS folder is untrusted data: TFDS would import the modules that its features.json names.
+"""
+
+import contextlib
+import functools
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from configs.base import Config
-from errors import UserError
+from errors import UserError, first_line
+
+# A dataset, its config and its version. TFDS also accepts arguments of the dataset's class, and
+# namespaces such as huggingface:NAME, whose datasets may run code of their authors.
+_NAME = re.compile(r"\w+(/[\w.+-]+)?(:\d+\.\d+\.\d+)?", re.ASCII)
 
 
 def read_catalogue(data: Config, split: str, features: dict[str, str]) -> Iterator[dict[str, Any]]:
@@ -13,6 +23,11 @@ def read_catalogue(data: Config, split: str, features: dict[str, str]) -> Iterat
     `features` maps names of `config.data` fields, such as "source", to names of TFDS features. The
     dataset must contain all these features.
     """
+    with _readable(data):
+        yield from _examples(data, split, features)
+
+
+def _examples(data: Config, split: str, features: dict[str, str]) -> Iterator[dict[str, Any]]:
     builder = _builder(data)
     try:
         builder.download_and_prepare()  # a dataset that is already prepared is not changed
@@ -37,7 +52,28 @@ def read_catalogue(data: Config, split: str, features: dict[str, str]) -> Iterat
     yield from builder.as_data_source(split)
 
 
+@contextlib.contextmanager
+def _readable(data: Config) -> Iterator[None]:
+    """Convert errors of TFDS, whose types are not documented, to UserError."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        folder = data.dir or "its default data directory"
+        raise UserError(
+            f"TFDS cannot read {data.name} in {folder} ({type(error).__name__}: "
+            f"{first_line(error)}): correct data.name and data.dir, or delete the folder of the "
+            "dataset, and TFDS will prepare it again"
+        ) from error
+
+
 def _builder(data: Config) -> Any:
+    if not _NAME.fullmatch(data.name):
+        raise UserError(
+            f"data.name={data.name!r} is invalid: set it to a dataset of the TFDS catalog, "
+            "optionally with a config and a version, such as wmt14_translate/de-en:1.0.0"
+        )
     try:
         import tensorflow_datasets as tfds
         import tensorflow_datasets.text
@@ -48,6 +84,7 @@ def _builder(data: Config) -> Any:
             "pip install -r requirements.txt"
         ) from error
 
+    _refuse_foreign_features()
     try:
         folder: Any = data.dir or None
         return tfds.builder(data.name, data_dir=folder, file_format="array_record")
@@ -57,7 +94,7 @@ def _builder(data: Config) -> Any:
             "wmt14_translate/de-en"
         ) from None
     except ValueError:
-        name, _, config = data.name.partition("/")
+        name, _, config = data.name.partition(":")[0].partition("/")
         configs = tfds.builder_cls(name).builder_configs
         if config in configs:
             raise
@@ -65,3 +102,24 @@ def _builder(data: Config) -> Any:
             f"TFDS dataset {name} has no config {config!r}: set data.name to one of "
             f"{', '.join(f'{name}/{known}' for known in configs) or name}"
         ) from None
+
+
+@functools.cache
+def _refuse_foreign_features() -> None:
+    """Make TFDS refuse feature classes of other packages, instead of importing their modules.
+
+    TFDS resolves every class name of a features.json with `FeatureConnector.cls_from_name`.
+    """
+    from tensorflow_datasets import features
+
+    resolve = features.FeatureConnector.cls_from_name
+
+    def checked(name: Any) -> Any:
+        if not str(name).startswith("tensorflow_datasets."):
+            raise UserError(
+                f"features.json of a TFDS dataset names the class {name!r}, which is not part of "
+                "tensorflow_datasets and is not loaded: use a dataset of the TFDS catalog"
+            )
+        return resolve(name)
+
+    setattr(features.FeatureConnector, "cls_from_name", staticmethod(checked))  # noqa: B010

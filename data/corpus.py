@@ -24,8 +24,10 @@ from tqdm import tqdm
 
 from configs.base import Config
 from data.files import fingerprint, split_files
+from data.manifest import damage, write_manifest
 from data.store import FORMAT, ArrayFields, Prepared, Writer
 from errors import UserError
+from writing import sync_folder
 
 logger = logging.getLogger("alignax")
 T = TypeVar("T")
@@ -115,33 +117,34 @@ class Corpus(abc.ABC, Generic[T]):
 
     def prepare(self) -> Prepared:
         """Return the prepared corpus from the cache; if it is missing, prepare it first."""
+        self._check_names()
         cache_key = self.cache_key()
         digest = hashlib.sha256(json.dumps(cache_key, sort_keys=True).encode()).hexdigest()[:16]
         folder = Path(self.data.cache) / f"{self.label}-{digest}"
-        if not folder.is_dir():
-            try:
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                with _locked(folder.with_name(folder.name + ".lock")):
-                    if not folder.is_dir():  # otherwise, another process wrote the folder
-                        with _renamed_when_complete(folder) as scratch:
-                            self._write(scratch, cache_key)
-            except OSError as error:
-                raise UserError(
-                    f"the corpus cannot be prepared in {folder.parent} "
-                    f"({error.strerror or error}): free some space, or set data.cache to another "
-                    "folder"
-                ) from error
+        try:
+            if not folder.is_dir() or damage(folder, cache_key):
+                self._prepare(folder, cache_key)
+        except OSError as error:
+            raise UserError(
+                f"the corpus cannot be prepared in {folder.parent} ({error.strerror or error}): "
+                "free some space, or set data.cache to another folder"
+            ) from error
         return self.open(folder)
+
+    def _prepare(self, folder: Path, cache_key: dict[str, Any]) -> None:
+        """Write a folder that is missing or damaged, unless another process does so."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(folder.with_name(folder.name + ".lock")):
+            problem = damage(folder, cache_key)
+            if problem and folder.exists():
+                logger.warning("%s: the corpus is prepared again", problem)
+            if problem:  # otherwise, another process wrote the folder
+                with _renamed_when_complete(folder) as scratch:
+                    self._write(scratch, cache_key)
 
     def open(self, folder: Path) -> Prepared:
         """Open a folder that contains the prepared corpus, or only its vocabularies."""
-        try:
-            return Prepared(folder, self.fields, self.load_vocabularies(folder))
-        except FileNotFoundError as error:
-            raise UserError(
-                f"{folder} has no file {Path(error.filename).name}: use the folder of a run that "
-                "train.py created for this task"
-            ) from error
+        return Prepared(folder, self.fields, self.load_vocabularies(folder))
 
     def cache_key(self) -> dict[str, Any]:
         """Return the settings and file digests that determine the prepared corpus."""
@@ -154,6 +157,15 @@ class Corpus(abc.ABC, Generic[T]):
             "files": [fingerprint(path) for path in self.local_files()],
         }
 
+    def _check_names(self) -> None:
+        """Raise UserError if a setting would write files outside the cache."""
+        for name in (self.label, *self.fields):
+            if "/" in name or "\0" in name:
+                raise UserError(
+                    f"{name!r} cannot be part of a file name in data.cache: remove the / from "
+                    "data.source, data.target or data.columns"
+                )
+
     def _write(self, folder: Path, cache_key: dict[str, Any]) -> None:
         for name, vocabulary in self.learn_vocabularies():
             vocabulary.save(folder / f"{name}.vocab")
@@ -164,7 +176,7 @@ class Corpus(abc.ABC, Generic[T]):
             "counts": {split: self._write_split(folder, split, vocabularies) for split in splits},
             "vocabulary": {name: len(vocabulary) for name, vocabulary in vocabularies.items()},
         }
-        (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+        write_manifest(folder, manifest)
 
     def _write_split(
         self, folder: Path, split: str, vocabularies: dict[str, Any]
@@ -218,16 +230,21 @@ def _locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _renamed_when_complete(folder: Path) -> Iterator[Path]:
-    """Provide an empty folder that is renamed to `folder` on success and deleted on failure.
+    """Provide an empty folder that replaces `folder` on success and is deleted on failure.
 
     The caller holds a lock, so files that are already in the new folder were left by a killed
-    process; these files are deleted.
+    process; these files are deleted. A process that still reads a replaced folder keeps its files.
     """
-    scratch = folder.with_name(folder.name + ".unfinished")
+    scratch, replaced = (folder.with_name(folder.name + end) for end in (".unfinished", ".damaged"))
     shutil.rmtree(scratch, ignore_errors=True)
+    shutil.rmtree(replaced, ignore_errors=True)
     scratch.mkdir()
     try:
         yield scratch
+        if folder.exists():
+            os.replace(folder, replaced)
         os.replace(scratch, folder)
+        sync_folder(folder.parent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)

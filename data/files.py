@@ -1,8 +1,8 @@
 """The files of a corpus: find them by a name pattern, and read plain or compressed lines."""
 
 import gzip
-import hashlib
 import lzma
+import string
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,7 +10,9 @@ from typing import Any
 
 from configs.base import Config
 from errors import UserError
+from reading import digest, reading, skip_mark
 
+READABLE = "check that it is a readable file, or set data.dir to the folder of another copy"
 _OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
 
 
@@ -26,24 +28,45 @@ def find(data: Config, split: str, language: str = "", pattern: str = "") -> Pat
             "data.dir is empty, but this corpus is read from files: set their folder with "
             "--config.data.dir=FOLDER"
         )
-    if not folder.is_dir():
-        problem = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise UserError(
-            f"the corpus folder {folder} {problem}: set the folder of your copy with "
-            "--config.data.dir=FOLDER (eval.py and reproduce.py: --data_dir=FOLDER)"
-        )
-    pattern = pattern or data.files
+    with reading(folder, READABLE):  # is_dir and is_file raise OSErrors, such as for long names
+        if not folder.is_dir():
+            problem = "is a file, not a folder" if folder.exists() else "does not exist"
+            raise UserError(
+                f"the corpus folder {folder} {problem}: set the folder of your copy with "
+                "--config.data.dir=FOLDER (eval.py and reproduce.py: --data_dir=FOLDER)"
+            )
+        name = _fill(pattern or data.files, split, language)
+        for suffix in _OPENERS:
+            if (folder / (name + suffix)).is_file():
+                return folder / (name + suffix)
+        raise _not_found(data, split, language, name)
+
+
+def _fill(pattern: str, split: str, language: str) -> str:
+    """Replace {split} and {lang} in a pattern; raise UserError if the name leaves its folder.
+
+    The values of `split` and `language` are inserted as they are. Unlike `str.format`, this
+    function accepts no attributes, conversions or widths in placeholders.
+    """
+    values = {"split": split, "lang": language}
     try:
-        name = pattern.format(split=split, lang=language)
-    except (KeyError, IndexError, ValueError):
+        name = ""
+        for text, field, spec, conversion in string.Formatter().parse(pattern):
+            if spec or conversion:
+                raise ValueError("a placeholder has a format or a conversion")
+            name += text + (values[field] if field is not None else "")
+    except (KeyError, ValueError):
         raise UserError(
             f"the file name pattern {pattern!r} in config.data is invalid: its only placeholders "
             "are {split} and {lang}"
         ) from None
-    for suffix in _OPENERS:
-        if (folder / (name + suffix)).is_file():
-            return folder / (name + suffix)
-    raise _not_found(data, split, language, name)
+    if name.startswith("/") or ".." in name.split("/") or "\0" in name:
+        raise UserError(
+            f"the file name {name!r} in config.data is invalid: it must be a path inside data.dir, "
+            "without a leading / and without .., so correct data.files, data.splits, data.source "
+            "and data.target, data.alignment or data.links"
+        )
+    return name
 
 
 def _not_found(data: Config, split: str, language: str, name: str) -> UserError:
@@ -71,24 +94,24 @@ def split_files(data: Config, languages: Sequence[str] = ("",)) -> list[Path]:
 
 def fingerprint(path: Path) -> list[str]:
     """Return the name of a file and a digest of its content."""
-    with path.open("rb") as file:
-        return [path.name, hashlib.file_digest(file, "sha256").hexdigest()]
+    return [path.name, digest(path, READABLE)]
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, without line breaks."""
+    """Yield the lines of a UTF-8 file, without line breaks and without a byte order mark."""
     number = 1
-    try:
-        with _OPENERS.get(path.suffix, open)(path, "rb") as file:
-            for line in file:
-                yield line.decode("utf-8").rstrip("\r\n")
-                number += 1
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line): "
-            "convert the file to UTF-8, for example with iconv"
-        ) from None
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-        raise UserError(
-            f"{path} is corrupt at line {number} ({error}): download it again"
-        ) from None
+    with reading(path, READABLE):
+        try:
+            with _OPENERS.get(path.suffix, open)(path, "rb") as file:
+                for line in skip_mark(file):
+                    yield line.decode("utf-8").rstrip("\r\n")
+                    number += 1
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{path}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line): "
+                "convert the file to UTF-8, for example with iconv"
+            ) from None
+        except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+            raise UserError(
+                f"{path} is corrupt at line {number} ({error}): download it again"
+            ) from None

@@ -8,7 +8,8 @@ zero-padded along it. The folder of a prepared corpus contains:
     train.lengths.npy   the length of every example along every named axis
     valid.jsonl         the text of every example, one JSON object per line (not for train)
     source.vocab        a vocabulary
-    manifest.json       the cache key, and the number of examples per split
+    manifest.json       the cache key, the number of examples per split, and a digest of every file
+    verified.json       the files whose digests have been compared (see data/manifest.py)
 
 The values are memory-mapped instead of loaded, so a corpus may be larger than the memory. A batch
 is gathered from the mapped values by one indexing operation per field.
@@ -28,7 +29,7 @@ from numpy.typing import DTypeLike
 
 from errors import UserError
 
-FORMAT = 5  # version of the file format; a new version makes all runs prepare their corpus again
+FORMAT = 6  # version of the file format; a new version makes all runs prepare their corpus again
 
 
 class ArrayField(NamedTuple):
@@ -136,9 +137,12 @@ class Split:
         """Return the text of every example, as it was passed to `Writer.add`."""
         try:
             with self._texts.open(encoding="utf-8") as lines:
-                return [json.loads(line) for line in lines]
+                texts = [json.loads(line) for line in lines]
         except (FileNotFoundError, ValueError):
             raise _corrupt(self._texts) from None
+        if len(texts) != len(self):
+            raise _corrupt(self._texts)
+        return texts
 
     def _map(self, path: Path, dtype: DTypeLike, count: int) -> np.ndarray:
         size = path.stat().st_size if path.exists() else -1

@@ -15,7 +15,7 @@ from typing import Protocol, Self, runtime_checkable
 from configs.base import Config
 from data.tokenizers import Tokenizer, make_tokenizer
 from errors import UserError
-from reading import read_bytes, read_lines
+from reading import read_bytes, read_lines, reading
 from writing import write_bytes, write_text
 
 logger = logging.getLogger("alignax")
@@ -120,6 +120,9 @@ class WordVocabulary:
     def load(cls, path: Path, settings: Config, language: str) -> Self:
         """Load a vocabulary that `save` wrote."""
         words = read_lines(path)
+        with reading(path):
+            if tuple(words[: len(SPECIALS)]) != SPECIALS:
+                raise ValueError("it is not a vocabulary of words")
         tokenizer = make_tokenizer(settings.tokenizer, language)
         return cls(words[len(SPECIALS) :], tokenizer, settings.lowercase)
 
@@ -208,7 +211,15 @@ class SentencePieceVocabulary:
     @classmethod
     def load(cls, path: Path, settings: Config, language: str) -> Self:
         """Load a vocabulary that `save` wrote."""
-        return cls(read_bytes(path), settings.lowercase, language)
+        model = read_bytes(path)
+        with reading(path):
+            try:
+                vocabulary = cls(model, settings.lowercase, language)
+                if not len(vocabulary):  # SentencePiece accepts an empty file
+                    raise RuntimeError
+            except RuntimeError:
+                raise ValueError("it is not a SentencePiece model") from None
+        return vocabulary
 
     def save(self, path: Path) -> None:
         write_bytes(path, self._model)

@@ -428,7 +428,7 @@ def test_two_runs_form_an_ensemble_and_give_several_hypotheses(run):
         (["--decode.nbest=3"], ["nbest=3"]),
         (["--checkpoint=first"], ["'first'", "best, last"]),
         (["--dictionary=nowhere.tsv"], ["--dictionary", "--decode.replace_unknown=True"]),
-        (["--dictionary=nowhere.tsv", "--decode.replace_unknown=True"], ["cannot", "nowhere.tsv"]),
+        (["--dictionary=nowhere.tsv", "--decode.replace_unknown=True"], ["tsv does not exist"]),
         (["--decode.bem=5"], ["'bem'", "beam"]),
         (["--attention=nowhere/a.jsonl"], ["cannot write", "nowhere/a.jsonl"]),
         (["--alignments=nowhere/links"], ["cannot write", "nowhere/links"]),

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from errors import UserError
-from reading import DamagedFile, digest, read_bytes, read_json, read_lines, read_text
+from reading import DamagedFile, digest, read_bytes, read_json, read_lines, read_text, skip_mark
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,9 @@ def test_digests_depend_on_the_content(tmp_path):
     assert digest(path).startswith("e3b0c442")
     path.write_bytes(b"0")
     assert digest(path).startswith("5feceb66")
+
+
+def test_a_byte_order_mark_is_skipped_at_the_start_only() -> None:
+    mark = "\ufeff".encode()
+    assert list(skip_mark([mark + b"a\n", mark + b"b\n"])) == [b"a\n", mark + b"b\n"]
+    assert list(skip_mark([b"a"])) == [b"a"] and list(skip_mark([])) == []

@@ -1,5 +1,6 @@
 """Translation corpora: formats, gold alignments and error messages."""
 
+import errno
 import gzip
 import itertools
 import lzma
@@ -15,6 +16,7 @@ import pytest
 from configs.base import Config, base_config
 from configs.datasets import DATASETS
 from configs.luong2015 import get_config
+from data import files
 from data.pair import Pair
 from data.translation import TranslationCorpus
 from errors import UserError
@@ -99,9 +101,56 @@ def test_error_for_a_missing_folder(tmp_path: Path) -> None:
     assert f"{tmp_path}/file is a file" in message(config(tmp_path / "file"))
 
 
-def test_error_for_an_unknown_placeholder(tmp_path: Path) -> None:
-    found = message(config(tmp_path, files="{part}.txt"))
-    assert "'{part}.txt'" in found and "{split}" in found and "{lang}" in found
+PLACEHOLDERS = ["{part}", "{split.foo}", "{0}", "{}", "{split!r}", "{split:999999999}", "{split"]
+
+
+@pytest.mark.parametrize("pattern", PLACEHOLDERS)
+def test_error_for_an_invalid_placeholder(tmp_path: Path, pattern: str) -> None:
+    found = message(config(tmp_path, files=f"{pattern}.txt"))
+    assert f"'{pattern}.txt'" in found and "{split} and {lang}" in found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"files": "/{split}.{lang}"},
+        {"files": "../{split}.{lang}"},
+        {"source": "x/../../y"},
+        {"splits": {"train": "../train"}},
+        {"links": "{split}.links a/../../{split}.links"},
+    ],
+    ids=str,
+)
+def test_error_for_a_name_outside_the_folder(tmp_path: Path, change: dict) -> None:
+    write(tmp_path / "train.links", "")
+    for language in ("en", "de"):
+        write(tmp_path / f"train.{language}", "a")
+    found = message(config(tmp_path, **change))
+    assert "inside data.dir" in found and "data.files" in found
+
+
+def test_error_for_an_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "train.en", "a")
+    write(tmp_path / "train.de", "a")
+
+    def deny(path: Path, mode: str) -> None:  # the administrator may read all files
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(files, "open", deny, raising=False)
+    found = message(config(tmp_path))
+    assert found.startswith(f"cannot read {tmp_path}/train.en (Permission denied): ")
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_a_byte_order_mark_is_skipped(tmp_path: Path, suffix: str) -> None:
+    for language in ("en", "de"):
+        with WRITERS[suffix](tmp_path / f"train.{language}{suffix}", "wb") as file:
+            file.write("\ufeffMay\n\ufeffJune\n".encode())
+    with WRITERS[suffix](tmp_path / f"train.links{suffix}", "wb") as file:
+        file.write("\ufeff0-0\n\n".encode())
+    data = config(tmp_path, links="{split}.links")
+    first, second = TranslationCorpus(data).read("train")
+    assert first == Pair("May", "May", links="0-0") and second.source == "\ufeffJune"
 
 
 @pytest.mark.parametrize(
@@ -253,12 +302,22 @@ show(splits={"train": "dev"})
 show(source="fr")
 show(name="tiny_translat")
 show(name="wmt14_translate/en-de")
+show(name="huggingface:tiny_translate")
+show(name="foreign_features")
 print("tensorflow" in sys.modules)
 """
 
 
 def test_tfds_is_prepared_and_read_without_tensorflow(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(TINY)
+    # A received dataset may name a module that TFDS would import, such as this one.
+    (tmp_path / "foreign.py").write_text('print("IMPORTED")')
+    received = tmp_path / "tfds" / "foreign_features" / "1.0.0"
+    received.mkdir(parents=True)
+    (received / "features.json").write_text('{"pythonClassName": "foreign.Feature"}')
+    (received / "dataset_info.json").write_text(
+        '{"name": "foreign_features", "version": "1.0.0", "fileFormat": "array_record"}'
+    )
     result = subprocess.run(
         [sys.executable, tmp_path / "tiny.py", tmp_path / "tfds"],
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"},
@@ -279,6 +338,8 @@ def test_tfds_is_prepared_and_read_without_tensorflow(tmp_path: Path) -> None:
         ("tiny_translate", "'fr'", "data.source", "de, en"),
         ("'tiny_translat'", "data.name", "wmt14_translate/de-en"),
         ("wmt14_translate", "config 'en-de'", "data.name", wmt),
+        ("data.name='huggingface:tiny_translate'", "TFDS catalog"),
+        ("features.json", "'foreign.Feature'", "is not loaded"),
     ]
     for error, needed in zip(errors, facts, strict=True):
         assert all(fact in error for fact in needed), error
@@ -384,7 +445,7 @@ def test_error_for_gold_links_outside_their_sentences(tmp_path: Path) -> None:
 
 
 def test_error_for_a_folder_without_vocabularies(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"{tmp_path} has no file source.vocab"):
+    with pytest.raises(UserError, match=f"{tmp_path}/source.vocab does not exist"):
         TranslationCorpus(config(tmp_path)).open(tmp_path)
 
 

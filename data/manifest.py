@@ -1,0 +1,106 @@
+"""The manifest of a prepared corpus: sizes and digests, which reveal damaged files.
+
+Sizes are compared whenever a corpus is opened. Digests are compared once per copy of the files:
+verified.json stores the inodes and times for which they were right, so that opening a large corpus
+again reads none of its values.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from reading import DamagedFile, digest, read_json, reading
+from writing import write_text
+
+logger = logging.getLogger("alignax")
+MANIFEST, VERIFIED = "manifest.json", "verified.json"
+READABLE = "make it readable, or set data.cache to another folder"
+_KIND = {"cache_key": dict, "files": {str: {"size": int, "sha256": str}}, "digest": str}
+_LARGE = 1 << 30  # verifying more bytes than this takes seconds, so it is logged
+# File times advance in ticks of up to 10 ms. A file that changes again in the same tick keeps its
+# times, so the times are stored only when the last tick of each file is over.
+_TICK_NS = 20_000_000
+
+State = list[int]  # size, time of the last change of content, time of any change, inode
+
+
+def write_manifest(folder: Path, content: dict[str, Any]) -> None:
+    """Write manifest.json with `content` and the digest of every file, and flush all files to disk.
+
+    `content` must have the entry "cache_key", and values that JSON can represent exactly.
+    """
+    files, states = {}, {}
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as file:
+            states[path.name] = _state(path)
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            files[path.name] = {"size": states[path.name][0], "sha256": sha256}
+            os.fsync(file.fileno())
+    content = content | {"files": files}
+    content["digest"] = _digest(content)
+    write_text(folder / MANIFEST, json.dumps(content, indent=2) + "\n")
+    _remember(folder, content["digest"], states)
+
+
+def damage(folder: Path, cache_key: dict[str, Any]) -> str:
+    """Return what is wrong with the first damaged file of a prepared corpus; "": nothing."""
+    try:
+        _check(folder, cache_key)
+    except DamagedFile as error:
+        return error.problem
+    return ""
+
+
+def _check(folder: Path, cache_key: dict[str, Any]) -> None:
+    path = folder / MANIFEST
+    manifest = read_json(path, _KIND, READABLE)
+    stored = manifest.pop("digest")
+    with reading(path, READABLE):
+        if stored != _digest(manifest):
+            raise ValueError("its content does not match its digest")
+        if manifest["cache_key"] != cache_key:
+            raise ValueError("it belongs to another corpus")
+    states, files = {}, manifest["files"]
+    for name, entry in files.items():
+        with reading(folder / name, READABLE):
+            states[name] = _state(folder / name)
+            if states[name][0] != entry["size"]:
+                raise ValueError(f"it has {states[name][0]:,} bytes instead of {entry['size']:,}")
+    if _remembered(folder) == {"digest": stored, "files": states}:
+        return
+    size = sum(entry["size"] for entry in files.values())
+    if size > _LARGE:
+        logger.info("verifying the prepared corpus %s once (%.1f GB)", folder, size / 1e9)
+    for name, entry in files.items():
+        if digest(folder / name, READABLE) != entry["sha256"]:
+            with reading(folder / name, READABLE):
+                raise ValueError(f"its SHA-256 differs from that in {MANIFEST}")
+    _remember(folder, stored, states)
+
+
+def _state(path: Path) -> State:
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _remembered(folder: Path) -> Any:
+    try:
+        return json.loads((folder / VERIFIED).read_bytes())
+    except (OSError, ValueError, RecursionError):  # without this file, all digests are compared
+        return None
+
+
+def _remember(folder: Path, stored: str, states: dict[str, State]) -> None:
+    newest = max(max(state[1:3]) for state in states.values())
+    time.sleep(min(max(0, newest + _TICK_NS - time.time_ns()), _TICK_NS) / 1e9)
+    with contextlib.suppress(OSError):  # a cache may be read-only
+        write_text(folder / VERIFIED, json.dumps({"digest": stored, "files": states}) + "\n")
