@@ -22,6 +22,11 @@ label), one line per question (the same and the query), or one line per time ste
 and prediction, or the predicted values) with a blank line between sequences.
 """
 
+if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
+    from terminal import leave_on_interrupt
+
+    leave_on_interrupt(status=130)
+
 from pathlib import Path
 from typing import TYPE_CHECKING
 

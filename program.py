@@ -174,7 +174,9 @@ def run(main: Callable[..., None], words: int = 0) -> None:
 
     def guarded(argv: list[str]) -> None:
         if len(argv) > 1 + words:
-            _fail(f"unexpected argument {argv[1 + words]!r}: write flags as --name=value")
+            extra = argv[1 + words]
+            shown = "with a URL" if "://" in extra else repr(extra)  # URLs may contain passwords
+            _fail(f"unexpected argument {shown}: write flags as --name=value, without spaces")
         protect_stdout()
         _show_messages()
         # Python switches threads every .5 ms (default: 5 ms), so that threads that read batches do
@@ -209,12 +211,12 @@ def run(main: Callable[..., None], words: int = 0) -> None:
 
     # Set this variable here: JAX reads it when it is imported, which happens inside `main`.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILATIONS.absolute()))
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         app.run(guarded, flags_parser=_parse_flags)
     except KeyboardInterrupt:
-        _fail("interrupted")
+        _exit(128 + signal.SIGINT)
 
 
 def _interrupt(number: int, frame: Any) -> NoReturn:
@@ -224,9 +226,20 @@ def _interrupt(number: int, frame: Any) -> NoReturn:
     """
     while frame:
         if "importlib._bootstrap" in frame.f_code.co_filename:
-            _fail("interrupted")
+            _exit(128 + number)
         frame = frame.f_back
     raise KeyboardInterrupt
+
+
+# Parts of the messages with which XLA reports that a GPU library could not be initialized. The
+# usual cause is that other processes have reserved the memory of the GPU.
+_NO_DEVICE = (
+    "Unable to initialize backend", "initialize BLAS", "DNN library initialization failed",
+    "CUBLAS_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_NOT_INITIALIZED",
+    "CUDNN_STATUS_ALLOC_FAILED", "CUDNN_STATUS_INTERNAL_ERROR", "CUSOLVER_STATUS_NOT_INITIALIZED",
+    "CUDA_ERROR_OUT_OF_MEMORY", "cuBLAS handle", "cublas handle", "cublasLt", "cuSolver",
+    "No BLAS support for stream", "Failed to load in-memory CUBIN",
+)  # fmt: skip
 
 
 def _explained(error: RuntimeError) -> str:
@@ -239,15 +252,16 @@ def _explained(error: RuntimeError) -> str:
 
         if message := lost_process(error):
             return message
-    if any(words in text for words in ("Unable to initialize backend", "initialize BLAS")):
-        return (
-            f"JAX cannot use the device ({first_line(error)}): another program may use all of its "
-            "memory (see nvidia-smi for a GPU); set JAX_PLATFORMS=cpu to use the CPU instead"
-        )
-    if "RESOURCE_EXHAUSTED" in text:
+    if "RESOURCE_EXHAUSTED" in text and "initialize backend" not in text:
         return (
             f"the device is out of memory ({first_line(error)}): reduce data.batch_size for "
             "training, or decode.beam or decode.batch for decoding"
+        )
+    if any(words in text for words in _NO_DEVICE):
+        return (
+            f"JAX cannot use the device ({first_line(error)}): other programs probably use all of "
+            "its memory (see nvidia-smi for a GPU): end them, or give each program a share, such "
+            "as XLA_CLIENT_MEM_FRACTION=.4 for two; JAX_PLATFORMS=cpu uses the CPU instead"
         )
     return ""
 
@@ -361,6 +375,7 @@ def _show_messages() -> None:
     """
     absl.logging.set_verbosity(absl.logging.FATAL)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    sys.unraisablehook = _show_unraisable
     handler = logging.StreamHandler()
     handler.setFormatter(CleanFormatter("%(message)s"))
     logger = logging.getLogger("alignax")
@@ -369,13 +384,24 @@ def _show_messages() -> None:
     logger.propagate = False
 
 
-def _fail(message: str) -> NoReturn:
-    """Print an error message and exit with status 1.
+def _show_unraisable(unraisable: Any) -> None:
+    """Show an exception that cannot be raised, except those of TensorStore after a failed read.
 
-    Exit immediately: joining worker threads could only append tracebacks to the error
-    message.
+    Orbax closes its event loop at the first array that cannot be read. The threads that read the
+    other arrays then fail to report their results to the loop.
     """
+    if str(unraisable.exc_value) != "Event loop is closed":
+        sys.__unraisablehook__(unraisable)
+
+
+def _fail(message: str) -> NoReturn:
+    """Print an error message and exit with status 1."""
     sys.stderr.write(clean_lines(f"error: {message}\n"))
+    _exit(1)
+
+
+def _exit(status: int) -> NoReturn:
+    """Exit immediately: joining worker threads could only append tracebacks to the message."""
     with contextlib.suppress(OSError):  # flush fails if the reader of stdout has ended
         sys.stdout.flush()
-    os._exit(1)
+    os._exit(status)

@@ -8,6 +8,11 @@ reports are reused: run the same command again to continue after an interruption
 that have the same config.
 """
 
+if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
+    from terminal import leave_on_interrupt
+
+    leave_on_interrupt(status=130)
+
 import difflib
 import logging
 import shlex
@@ -121,6 +126,7 @@ def _train(plan: Plan, workers: int) -> list[str]:
     if not untrained:
         return []
     from configs.registry import TASKS, resolve
+    from sweeping.storage import file_url
     from sweeping.study import Study
     from sweeping.watch import work
 
@@ -132,7 +138,7 @@ def _train(plan: Plan, workers: int) -> list[str]:
     metrics = {plan.config(rows[0]).train.eval_metric for rows in runs.values()}
     settings = Settings(metrics.pop() if len(metrics) == 1 else "loss", seeds=plan.seeds)
     with tempfile.TemporaryDirectory() as folder:
-        storage = f"sqlite:///{folder}/study.db"
+        storage = file_url(Path(folder) / "study.db")
         study = Study(storage, plan.name, Sweep(points, None), settings, {}, only=set(untrained))
         unit = resolve(TASKS[plan.config(plan.table.rows[0]).task].task).counted
         records = work(study, plan, plan.folder, workers, unit)

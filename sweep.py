@@ -7,6 +7,12 @@ Run the same command again to resume an interrupted sweep. The ranking is writte
 WORKDIR/leaderboard.md. docs/sweeps.md explains how to write a sweep file.
 """
 
+if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
+    from terminal import leave_on_interrupt
+
+    leave_on_interrupt(status=130)
+
+import logging
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +27,7 @@ from sweeping.devices import machine_shares
 from sweeping.estimate import TRIAL_MESSAGE, duration, estimate
 from sweeping.packages import check_packages
 from sweeping.points import Base, Point, Sweep, label, load_sweep
-from sweeping.settings import PRUNERS, SAMPLERS, Settings
+from sweeping.settings import PRUNERS, SAMPLERS, STORAGE_EXAMPLE, Settings
 from sweeping.slurm import parse_settings, submit
 
 if TYPE_CHECKING:  # functions import these modules, so that --help needs no Optuna
@@ -51,8 +57,9 @@ _SAMPLER = flags.DEFINE_enum(
 )
 _PRUNER = flags.DEFINE_enum("pruner", "none", PRUNERS, "Method that stops unpromising runs early.")
 _STORAGE = flags.DEFINE_string(
-    "storage", "", "Database through which several machines share a sweep: "
-    "postgresql://user:password@host/database. Default: a file in --workdir.",
+    "storage", "", f"Database through which several machines share a sweep: {STORAGE_EXAMPLE} with "
+    "a password in ~/.pgpass, or env:NAME for a URL in the environment variable NAME. Default: a "
+    "file in --workdir.",
 )  # fmt: skip
 _GRACE = flags.DEFINE_integer(
     "grace", 60, "Seconds without a heartbeat after which a run counts as dead and another worker "
@@ -74,6 +81,7 @@ _SLURM = flags.DEFINE_string(
 def main() -> None:
     """Check the sweep, then show its plan, submit it or run it."""
     check_packages("sweep.py")
+    from sweeping.storage import file_url, has_password, parse_storage
     from sweeping.study import Study, example_point
 
     config, _ = program.checked_config()
@@ -84,8 +92,7 @@ def main() -> None:
         base.config(point, 0)  # raises an error for an invalid point before the first run starts
     if _SLURM.value and not _STORAGE.value:
         raise UserError(
-            "--slurm needs --storage=postgresql://USER:PASSWORD@HOST/DATABASE, a database that all "
-            "jobs can reach"
+            f"--slurm needs --storage={STORAGE_EXAMPLE}, a database that all jobs can reach"
         )
     if _DRY_RUN.value:
         return _show_plan(sweep, base, points[0])
@@ -101,7 +108,12 @@ def main() -> None:
         _GRACE.value,
     )  # fmt: skip
     begun_with = {"sweep": Path(_SWEEP.value).name, "metric": settings.metric, **base._asdict()}
-    url = _STORAGE.value or f"sqlite:///{workdir / 'study.db'}"
+    url = parse_storage(_STORAGE.value) if _STORAGE.value else file_url(workdir / "study.db")
+    if has_password(url) and not _STORAGE.value.startswith("env:"):
+        logging.getLogger("alignax").warning(
+            "--storage contains a password, which other users of this machine can see in its list "
+            "of processes: store it in ~/.pgpass, or use --storage=env:NAME (docs/sweeps.md)"
+        )
     # A database server can store several Optuna studies, so each is named after its sweep's folder.
     study = Study(url, workdir.name if _STORAGE.value else "sweep", sweep, settings, begun_with)
     if _RETRY.value:
@@ -149,10 +161,13 @@ def _show_plan(sweep: Sweep, base: Base, first: Point) -> None:
 
 def _submit(workdir: Path) -> None:
     """Submit SLURM jobs that run this program with the same flags."""
-    names = ("sweep", "workdir", "seeds", "trials", "sampler", "pruner", "storage", "grace")
+    from sweeping.storage import resolve_variable, storage_variable
+
+    names = ("sweep", "workdir", "seeds", "trials", "sampler", "pruner", "grace")
     same = [f"--{name}={flags.FLAGS[name].value}" for name in names]
-    command = [*program.given_config().flags, *same]
-    jobs = submit(command, _WORKERS.value, parse_settings(_SLURM.value), workdir / "slurm")
+    with storage_variable(resolve_variable(_STORAGE.value)) as storage:
+        command = [*program.given_config().flags, *same, f"--storage={storage}"]
+        jobs = submit(command, _WORKERS.value, parse_settings(_SLURM.value), workdir / "slurm")
     print("submitted SLURM jobs " + ", ".join(str(job.job_id) for job in jobs))
 
 

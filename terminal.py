@@ -26,18 +26,22 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LAYOUT = re.compile(r"([\n\t])")
 
 
-def leave_on_interrupt() -> None:
-    """Make Ctrl-C end the program quietly with status 0, whatever the program is doing.
+def leave_on_interrupt(status: int) -> None:
+    """Make Ctrl-C end the program quietly with `status`, whatever the program is doing.
 
-    The signal handler exits directly: libraries may catch a KeyboardInterrupt.
+    The signal handler exits directly: libraries may catch a KeyboardInterrupt, and extension
+    modules turn an exception during their import into an ImportError or a crash. Programs that
+    were started with SIGINT ignored, for example by nohup, continue to ignore it.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        return
 
     def leave(number: int, frame: Any) -> None:
         # Stdout and stderr may be closed, or locked by the write that Ctrl-C interrupted.
         with contextlib.suppress(OSError, RuntimeError):
             sys.stdout.flush()
             os.write(sys.stderr.fileno(), b"\n")
-        os._exit(0)
+        os._exit(status)
 
     signal.signal(signal.SIGINT, leave)
 

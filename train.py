@@ -6,6 +6,11 @@ The workdir receives the config, checkpoints, vocabularies, log.jsonl and Tensor
 same command again to resume an interrupted run from its latest checkpoint.
 """
 
+if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
+    from terminal import leave_on_interrupt
+
+    leave_on_interrupt(status=130)
+
 import logging
 import shlex
 import sys

@@ -9,6 +9,11 @@ or checkpoints form an ensemble. Decoding follows the run's config.decode; flags
 input are ignored.
 """
 
+if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
+    from terminal import leave_on_interrupt
+
+    leave_on_interrupt(status=130)
+
 import contextlib
 import sys
 from collections.abc import Iterator
@@ -73,7 +78,7 @@ BLOCK = 4096
 
 def main() -> None:
     if sys.stdin.isatty():
-        leave_on_interrupt()
+        leave_on_interrupt(status=0)
     # Ctrl-C is handled before these modules are imported, because importing JAX takes seconds.
     from decoding.translator import Translator
     from training.devices import make_mesh

@@ -20,7 +20,8 @@ from configs.check import check
 from configs.datasets import reverse_dataset
 from errors import UserError
 from papers.table import Row, Table
-from reading import matching, read_json, read_lines, reading
+from reading import matching, read_json, reading
+from sweeping.log import REMOVE, read_log
 from sweeping.points import Base, Point, label
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -188,16 +189,15 @@ def facts(run: Path) -> Facts:
     """Read the facts about a run from its log.jsonl and run.json."""
     parameters, count, seconds, before = 0, 0.0, 0.0, 0.0
     path = run / "log.jsonl"
-    for text in read_lines(path):
-        with reading(path):
-            line = matching(json.loads(text), {"kind": str, "time": float})
-            parameters = matching(line.get("parameters", parameters), int)
-            count = matching(line.get("count", count), float)
+    lines, problem = read_log(path)
+    if problem:
+        raise UserError(problem)
+    with reading(path, REMOVE):
+        matching(lines, [{"time": float}])
+    for line in lines:
+        parameters, count = line.get("parameters", parameters), line.get("count", count)
         if line["kind"] != "run":  # a "run" line starts a new attempt: exclude the time before it
             seconds += line["time"] - before
         before = line["time"]
-    path = run / "run.json"
-    with reading(path):
-        *_, last = read_json(path, [{"commit": str, "devices": [str]}])
-        device, *_ = last["devices"]
-    return Facts(parameters, count, seconds, last["commit"], device)
+    *_, last = read_json(run / "run.json", [{"commit": str, "devices": [str]}], REMOVE)
+    return Facts(parameters, count, seconds, last["commit"], last["devices"][0])

@@ -169,7 +169,8 @@ def read_reports(plan: Plan) -> Reports:
             report = _linked(plan, row)
         else:
             path = plan.report_folder(row, seed) / "scores.json"
-            report = read_json(path, _REPORT) if path.exists() else None
+            remedy = "remove its folder to score the row again"
+            report = read_json(path, _REPORT, remedy) if path.exists() else None
         if report is not None:
             found.setdefault(row.name, {})[seed] = report
     return found

@@ -5,6 +5,8 @@ from typing import NamedTuple
 # sweeping/study.py maps these names to samplers and pruners of Optuna.
 SAMPLERS = ("tpe", "random")
 PRUNERS = ("none", "median", "hyperband")
+STORAGE_EXAMPLE = "postgresql://USER@HOST/DATABASE"
+STORAGE_VARIABLE = "ALIGNAX_STORAGE"  # environment variable with the database URL of SLURM jobs
 LOSS_UNIT = "loss terms"  # default name of the units that the loss is averaged over
 
 

@@ -9,16 +9,24 @@ from typing import Any
 
 from errors import UserError
 from sweeping.devices import ROOT
+from writing import writing
 
 
 def submit(
     flags: Sequence[str], jobs: int, settings: dict[str, Any], folder: Path, cluster: str = "slurm"
 ) -> list[Any]:
-    """Submit `jobs` jobs that run sweep.py with `flags` and share one study in a database."""
+    """Submit `jobs` jobs that run sweep.py with `flags` and share one study in a database.
+
+    Only the user can read the files in `folder`, which contain commands and output. The jobs
+    inherit the environment of this process.
+    """
     try:
         import submitit
     except ImportError:
         raise UserError("--slurm needs submitit: pip install submitit") from None
+    with writing(folder, "run the same command again"):
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
     executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
     try:
         executor.update_parameters(name="sweep", **settings)
@@ -27,7 +35,11 @@ def submit(
     command = [sys.executable, str(ROOT / "sweep.py"), *flags]
     function = submitit.helpers.CommandFunction(command)
     with executor.batch():
-        return [executor.submit(function) for _ in range(jobs)]
+        submitted = [executor.submit(function) for _ in range(jobs)]
+    for path in folder.iterdir():
+        if path.is_file():
+            path.chmod(0o600)
+    return submitted
 
 
 def parse_settings(text: str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import functools
 import itertools
 import json
 import math
-import re
 import time
 import warnings
 import zlib
@@ -20,17 +19,17 @@ from typing import Any, NamedTuple, TypeVar
 
 import optuna
 from optuna.exceptions import StorageInternalError
-from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from configs.load import describe
-from errors import UserError, first_line
+from errors import UserError
+from reading import matching
 from sweeping.mutex import Mutex
-from sweeping.packages import check_packages
 from sweeping.points import Point, Sweep, label
 from sweeping.settings import Settings
+from sweeping.storage import explained, is_damaged, open_storage, parse_storage, unusable
 
 # MAKE_SAMPLER and MAKE_PRUNER have one entry for every name in sweeping/settings.py.
 MAKE_SAMPLER: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
@@ -69,7 +68,10 @@ class Record(NamedTuple):
 
 
 def _with_retries(call: Call) -> Call:
-    """Make a Study method retry for `settings.grace` seconds if the database cannot be reached."""
+    """Make a Study method retry for `settings.grace` seconds if the database cannot be reached.
+
+    Afterwards, and at once if the database is damaged, the method raises a UserError.
+    """
 
     @functools.wraps(call)
     def retrying(study: "Study", *arguments: Any) -> Any:
@@ -77,9 +79,9 @@ def _with_retries(call: Call) -> Call:
         while True:
             try:
                 return call(study, *arguments)
-            except (StorageInternalError, OperationalError):
-                if time.monotonic() > until:
-                    raise
+            except (StorageInternalError, SQLAlchemyError) as error:
+                if is_damaged(error) or time.monotonic() > until:
+                    raise unusable(study.url, error) from None
                 time.sleep(1)
 
     return retrying  # pyright: ignore[reportReturnType]
@@ -95,7 +97,7 @@ class Study:
 
     def __init__(
         self,
-        url: str,
+        url: str | URL,
         name: str,
         sweep: Sweep,
         settings: Settings,
@@ -108,28 +110,24 @@ class Study:
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        where = _parse(url)
-        try:
-            self._mutex = Mutex(where, name)
+        self.url = parse_storage(url)
+        # Convert tuples etc. to JSON types, because the stored description has JSON types.
+        begun_with = json.loads(json.dumps(begun_with))
+        with explained(self.url):
+            if self.url.get_backend_name() == "sqlite":
+                Path(self.url.database or "").parent.mkdir(parents=True, exist_ok=True)
+            self._mutex = Mutex(self.url, name)
             with self._mutex.held():  # two processes must not create the database tables at once
-                self._storage = _open_storage(where, settings.grace)
-        except (ImportError, SQLAlchemyError, RuntimeError) as error:
-            raise UserError(
-                f"cannot open the database --storage={_without_password(url)}: check that the "
-                "server is running and the address is correct, or that the SQLite file is "
-                f"writable ({first_line(error)})"
-            ) from error
-        with self._mutex.held():
-            self._study = optuna.create_study(
-                storage=self._storage,
-                study_name=name,
-                pruner=MAKE_PRUNER[settings.pruner](),
-                direction="minimize" if self.lower_is_better else "maximize",
-                load_if_exists=True,
-            )
-            # Convert tuples etc. to JSON types, because the stored description has JSON types.
-            self._check(json.loads(json.dumps(begun_with)))
-            self._enqueue_all()
+                self._storage = open_storage(self.url, settings.grace)
+                self._study = optuna.create_study(
+                    storage=self._storage,
+                    study_name=name,
+                    pruner=MAKE_PRUNER[settings.pruner](),
+                    direction="minimize" if self.lower_is_better else "maximize",
+                    load_if_exists=True,
+                )
+                self._check(begun_with)
+                self._enqueue_all()
 
     def _check(self, begun_with: dict[str, Any]) -> None:
         before = self._study.user_attrs.get("begun_with", begun_with)
@@ -275,8 +273,21 @@ class Study:
 
     def _latest(self) -> dict[tuple[str, int], FrozenTrial]:
         """Map (point key, seed) to the latest trial, which repeats any earlier trials."""
-        trials = self._study.get_trials(deepcopy=False)
-        return {(trial.user_attrs["key"], trial.user_attrs["seed"]): trial for trial in trials}
+        with explained(self.url):
+            trials = self._study.get_trials(deepcopy=False)
+            return {_identity(trial): trial for trial in trials}
+
+
+def _identity(trial: FrozenTrial) -> tuple[str, int]:
+    """Return the point key and the seed of a trial; raise a ValueError if its facts are damaged."""
+    facts = trial.user_attrs
+    matching(facts, {"key": str, "seed": int}, f"trial {trial.number}")
+    matching(facts, {name: kind for name, kind in _FACTS.items() if name in facts})
+    return facts["key"], facts["seed"]
+
+
+# The types of facts that a trial need not have.
+_FACTS = {"point": dict, "parameters": int, "count": float, "seconds": float, "error": str}
 
 
 def example_point(sweep: Sweep) -> Point:
@@ -300,38 +311,6 @@ def best_score(scores: Sequence[float], lower_is_better: bool) -> float:
     """Return the best finite score; at least one score must be finite."""
     known = [score for score in scores if math.isfinite(score)]
     return min(known) if lower_is_better else max(known)
-
-
-def _parse(url: str) -> URL:
-    """Parse the database URL in --storage; select psycopg2 as the driver for PostgreSQL."""
-    try:
-        where = make_url(url)
-    except SQLAlchemyError:
-        where = None
-    if where is None or where.get_backend_name() not in ("sqlite", "postgresql"):
-        raise UserError(
-            f"--storage={_without_password(url)} is not a supported database: leave --storage out "
-            "to use a file in --workdir, or set it to postgresql://user:password@host/database"
-        )
-    if where.get_backend_name() == "sqlite":
-        Path(where.database or "").parent.mkdir(parents=True, exist_ok=True)
-        return where
-    check_packages("--storage=postgresql://...", "psycopg2")
-    return where.set(drivername="postgresql+psycopg2")
-
-
-def _without_password(url: str) -> str:
-    return re.sub(r"(://[^/@]*:)[^/@]*@", r"\1***@", url)
-
-
-def _open_storage(url: URL, grace: int) -> RDBStorage:
-    options: dict[str, Any] = {"pool_pre_ping": True}  # reconnect if the database server restarted
-    if url.get_backend_name() == "sqlite":
-        options["connect_args"] = {"timeout": 60}
-    return RDBStorage(
-        url.render_as_string(hide_password=False), engine_kwargs=options,
-        heartbeat_interval=max(1, grace // 6), grace_period=grace,
-    )  # fmt: skip
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:

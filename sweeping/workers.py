@@ -6,7 +6,6 @@ an ordinary --workdir of train.py. Pruning uses the validation scores in log.jso
 
 import contextlib
 import fcntl
-import json
 import math
 import signal
 import subprocess
@@ -19,9 +18,12 @@ from typing import Any, Protocol
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
+from errors import UserError
 from sweeping.devices import Share, train_command, train_environment
+from sweeping.log import REMOVE, Entry, read_log
 from sweeping.points import Point, run_name
 from sweeping.study import Study, best_score
+from writing import writing
 
 POLL = 0.5  # seconds between two checks of a run's process, log and stop request
 SAVE_SECONDS = 60  # time for a stopped run to save a checkpoint before the run is killed
@@ -58,19 +60,23 @@ class Worker(threading.Thread):
     def run(self) -> None:
         """Take and run trials until all have ended; an exception is stored in `error`."""
         try:
-            while not self.event.is_set():
-                trial = self.study.take()
-                if trial is not None:
-                    self._run_trial(trial)
-                elif self.study.over():
-                    return
-                else:
-                    # Other workers run the last trials. Poll the queue, because a trial is queued
-                    # again if its worker dies.
-                    self.event.wait(POLL)
+            with writing(self.workdir, "run the same command again to continue the sweep"):
+                self._run_all()
         except Exception as error:  # work() raises the error again in the main thread
             self.error = error
             self.event.set()
+
+    def _run_all(self) -> None:
+        while not self.event.is_set():
+            trial = self.study.take()
+            if trial is not None:
+                self._run_trial(trial)
+            elif self.study.over():
+                return
+            else:
+                # Other workers run the last trials. Poll the queue, because a trial is queued again
+                # if its worker dies.
+                self.event.wait(POLL)
 
     def _run_trial(self, trial: Trial) -> None:
         facts = trial.user_attrs
@@ -116,7 +122,8 @@ class TrialProcess:
     ):
         self.folder, self.study = folder, study
         self.error = ""
-        self.lines: list[dict[str, Any]] = []  # parsed lines of log.jsonl
+        self.lines: list[Entry] = []  # parsed lines of log.jsonl
+        self._log_problem = ""  # message about the first damaged line of log.jsonl
         # Modification time and size of log.jsonl at the last reading, to skip an unchanged file.
         self._read: tuple[int, int] | None = None
         self._began = time.monotonic() - before
@@ -164,7 +171,7 @@ class TrialProcess:
 
     def _state(self, pruned: bool, stopped: bool) -> TrialState:
         code = self.process.returncode
-        if code == 0 and any(map(math.isfinite, self.scores)):
+        if code == 0 and not self._log_problem and any(map(math.isfinite, self.scores)):
             return TrialState.COMPLETE
         if pruned:
             return TrialState.PRUNED
@@ -177,6 +184,10 @@ class TrialProcess:
 
     def _error_message(self, code: int) -> str:
         """Return the last output line of train.py, or a description of its exit code or signal."""
+        if code == 0 and self._log_problem:
+            return self._log_problem
+        if code == 0 and not self.scores:
+            return f"{self.folder / 'log.jsonl'} has no validation score: {REMOVE}"
         if code == 0:
             return f"{self.study.settings.metric} was not finite in any validation"
         if code < 0:
@@ -200,10 +211,10 @@ class TrialProcess:
         if (now.st_mtime_ns, now.st_size) == self._read:
             return
         self._read = now.st_mtime_ns, now.st_size
-        self.lines = []
-        for line in path.read_bytes().split(b"\n"):
-            with contextlib.suppress(ValueError):  # skip a line that train.py is still writing
-                self.lines.append(json.loads(line))
+        try:
+            self.lines, self._log_problem = read_log(path)
+        except UserError as error:  # the file cannot be read
+            self.lines, self._log_problem = [], str(error)
 
     @property
     def scores(self) -> list[float]:
@@ -226,15 +237,13 @@ class TrialProcess:
         if self.error:
             facts["error"] = self.error
         for line in self.lines:
-            if line["kind"] == "run":
-                facts["parameters"] = line["parameters"]
-            elif line["kind"] == "train":
-                facts["count"], facts["step"] = line["count"], line["step"]
+            names = {"run": ["parameters"], "train": ["count", "step"]}.get(line["kind"], [])
+            facts |= {name: line[name] for name in names if name in line}
         return facts
 
     def progress(self) -> tuple[str, ...]:
         """Return point, seed, training step, last score, units per second and duration as text."""
-        speeds = [line["count_per_second"] for line in self.lines if line["kind"] == "train"]
+        speeds = [line["count_per_second"] for line in self.lines if "count_per_second" in line]
         point, seed = self.folder.parts[-2:]
         return (
             point, seed.removeprefix("seed"), f"{self.facts().get('step', 0):,}",

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -251,17 +252,26 @@ except {caught}:
 """
 
 
-def test_ctrl_c_during_the_import_of_jax_is_one_message(tmp_path):
+def test_ctrl_c_during_the_import_of_jax_ends_quietly(tmp_path):
     (tmp_path / "jax.py").write_text(INTERRUPT.format(caught="KeyboardInterrupt"))
     flags = [LUONG, f"--workdir={tmp_path}/run"]
     done = call("train.py", *flags, check=False, PYTHONPATH=str(tmp_path))
-    assert (done.returncode, done.stderr) == (1, "error: interrupted\n")
+    assert (done.returncode, done.stderr) == (130, "")
 
 
-def test_ctrl_c_while_the_config_is_loaded_is_one_message(tmp_path):
+def test_ctrl_c_while_the_config_is_loaded_ends_quietly(tmp_path):
     (tmp_path / "mine.py").write_text(INTERRUPT.format(caught="ImportError"))
     done = call("train.py", f"--config={tmp_path}/mine.py", check=False)
-    assert (done.returncode, done.stderr) == (1, "error: interrupted\n")
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+@pytest.mark.parametrize(
+    "program", ["train.py", "eval.py", "translate.py", "sweep.py", "reproduce.py"]
+)
+def test_ctrl_c_during_the_first_imports_ends_quietly(tmp_path, program):
+    (tmp_path / "absl.py").write_text(INTERRUPT.format(caught="KeyboardInterrupt"))
+    done = call(program, check=False, PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (130, "\n")
 
 
 @pytest.mark.parametrize("program", ["train.py", "eval.py", "translate.py"])
@@ -359,9 +369,8 @@ def test_ctrl_c_leaves_the_prompt_quietly(conversation):
 
 
 def test_ctrl_c_ends_a_program_that_is_busy_quietly():
-    code = (
-        "import terminal, time; terminal.leave_on_interrupt(); print(1, flush=True)\ntime.sleep(99)"
-    )
+    code = "import terminal, time; terminal.leave_on_interrupt(0); print(1, flush=True)"
+    code += "; time.sleep(99)"
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -468,6 +477,11 @@ def test_a_mistake_in_a_translate_command_is_one_message(run, flags, facts):
         ("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes", "data.batch_size"),
         ("Unable to initialize backend 'cuda': RESOURCE_EXHAUSTED: no memory", "nvidia-smi"),
         ("INTERNAL: Failed to initialize BLASLT support", "nvidia-smi"),
+        ("INTERNAL: failed to create cublas handle: cublas error", "XLA_CLIENT_MEM_FRACTION"),
+        ("INTERNAL: CUBLAS_STATUS_NOT_INITIALIZED", "XLA_CLIENT_MEM_FRACTION"),
+        ("FAILED_PRECONDITION: DNN library initialization failed.", "XLA_CLIENT_MEM_FRACTION"),
+        ("INTERNAL: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "XLA_CLIENT_MEM_FRACTION"),
+        ("RESOURCE_EXHAUSTED: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "data.batch_size"),
         ("UNKNOWN: Gloo allreduce failed", "same command"),
         ("INTERNAL: an error inside XLA", ""),
     ],
@@ -475,3 +489,10 @@ def test_a_mistake_in_a_translate_command_is_one_message(run, flags, facts):
 def test_device_errors_include_advice(error, advice):
     message = program._explained(RuntimeError(error))
     assert advice in message and bool(message) == bool(advice)
+
+
+def test_exceptions_of_closed_event_loops_are_not_shown(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "__unraisablehook__", lambda found: print(found.exc_value))
+    for text in ("Event loop is closed", "another error"):
+        program._show_unraisable(types.SimpleNamespace(exc_value=RuntimeError(text)))
+    assert capsys.readouterr().out == "another error\n"

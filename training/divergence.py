@@ -1,4 +1,4 @@
-"""The criterion for diverged runs, and the errors that report them."""
+"""The criterion for diverged runs, and the errors and warnings that report them."""
 
 from errors import UserError
 
@@ -49,6 +49,14 @@ def skipping_error(step: int, skipped: int, in_row: int, kept: int | None) -> Us
         f"training diverged at step {step:,}: {in_row} consecutive training steps had a loss or "
         f"gradient that is not finite, the limit set by config.train.max_skipped; {_REMEDY} "
         f"({_kept(kept)})"
+    )
+
+
+def skipping_warning(step: int, new: int, skipped: int) -> str:
+    """Return the warning for `new` training steps that were skipped since the last report."""
+    return (
+        f"warning: step {step:,}: skipped training steps since the last report: {new:,}, in total: "
+        f"{skipped:,}; their loss or gradient was not finite"
     )
 
 

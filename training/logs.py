@@ -110,8 +110,8 @@ class Log:
 
 def _step(line: bytes) -> float:
     try:
-        return matching(json.loads(line.decode()), {"step": int})["step"]
-    except (ValueError, RecursionError):  # the line is incomplete, because the run was killed
+        return matching(json.loads(line), {"step": int})["step"]
+    except (ValueError, RecursionError):  # incomplete, because the run was killed, or damaged
         return float("inf")
 
 

@@ -30,6 +30,7 @@ from training.divergence import (
     no_validation_loss,
     none_finite,
     skipping_error,
+    skipping_warning,
     validation_warning,
 )
 from training.hosts import first, together
@@ -184,6 +185,7 @@ class Trainer:
     progress: Progress
     reported: float = 0.0  # time.monotonic() of the last throughput measurement
     training_loss: float = math.nan  # mean training loss over the last logging interval
+    skipped: int = 0  # skipped training steps at the last report
     next_check: int = 0  # first training step at which train.max_skipped can be reached
 
     def compile(self, step: Any, loss: Any, batches: BatchSource) -> tuple[CompiledStep, Sums]:
@@ -208,6 +210,7 @@ class Trainer:
         settings, start = self.config.train, int(self.state.step)
         pending: collections.deque[Dispatched] = collections.deque()
         sums, self.reported = zeros, time.monotonic()
+        self.skipped = int(self.state.skipped)
         self.next_check = start + settings.max_skipped - int(self.state.skipped_in_row)
         iterator = train_iterator(batches, start, lambda batch: put(batch, self.mesh))
         for number, batch in enumerate(iterator, start + 1):
@@ -282,6 +285,9 @@ class Trainer:
         self.log.scalars(step.number, "train", values | extra)
         self.log.progress(step.number, values["loss"], speed)
         self.training_loss = values["loss"]
+        new, self.skipped = extra["skipped"] - self.skipped, extra["skipped"]
+        if new:
+            self.log.say(skipping_warning(step.number, new, self.skipped))
 
     def _record_first_loss(self, step: Dispatched) -> None:
         """Record the loss of the first training step that was not skipped."""

@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 from errors import UserError
 from sweeping import devices, workers
 from sweeping.devices import Share, machine_shares
+from sweeping.log import read_log
 from sweeping.points import Base, Sweep
 from sweeping.settings import Settings
 from sweeping.study import Study
@@ -204,6 +205,38 @@ def test_an_incomplete_line_of_the_log_is_ignored(sweep, tmp_path):
         (folder / "log.jsonl").open("ab").write(b'{"step": 3, "te\\xc3')
     """)
     assert first.score == 1.0
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["3", "[]", "null", "nonsense", "{}", '{"kind": 3}', '{"kind": "train", "count": "many"}',
+     '{"kind": "valid", "bleu": "high"}', '{"kind": "run", "parameters": [1]}', "[" * 99999],
+)  # fmt: skip
+def test_lines_with_wrong_types_are_reported(tmp_path, line):
+    (tmp_path / "log.jsonl").write_text('{"kind": "valid", "bleu": null}\n' + line + "\n{")
+    entries, problem = read_log(tmp_path / "log.jsonl")
+    assert entries == [{"kind": "valid", "bleu": None}]
+    assert "log.jsonl is corrupt (" in problem and "remove the folder of the run" in problem
+
+
+def test_a_damaged_line_of_the_log_is_the_error_of_its_run(sweep):
+    first, second = sweep("""
+        if "D=1" in str(folder):
+            (folder / "log.jsonl").open("a").write("[]\\n")
+        write("valid", 10, bleu=1.0)
+    """)
+    assert first.state == TrialState.FAIL and second.state == TrialState.COMPLETE
+    assert "log.jsonl is corrupt (line 2 is a list instead of an object)" in first.facts["error"]
+
+
+def test_a_log_that_cannot_be_read_is_the_error_of_its_run(sweep):
+    first, second = sweep("""
+        (folder / "log.jsonl").unlink()
+        if "D=1" in str(folder):
+            (folder / "log.jsonl").mkdir()
+    """)
+    assert "cannot read" in first.facts["error"] and "log.jsonl" in first.facts["error"]
+    assert "log.jsonl has no validation score" in second.facts["error"]
 
 
 def test_a_run_that_is_terminated_from_outside_is_resumed(sweep):

@@ -226,10 +226,20 @@ def test_a_run_without_any_finite_step_does_not_blame_the_learning_rate(tmp_path
     assert "learning_rate" not in message and not is_done(tmp_path)
 
 
-def test_a_few_skipped_steps_do_not_stop_a_run(tmp_path, mesh):
-    task, config = NotFinite(lambda index: index % 3 < 2), toy_config(max_skipped=3)
-    state = train(task, constant_evaluation(1.0), config, tmp_path, mesh)
-    assert int(state.skipped) == 14 and is_done(tmp_path)
+def test_a_few_skipped_steps_are_reported_and_do_not_stop_a_run(tmp_path, mesh, caplog):
+    task = NotFinite(lambda index: index % 3 < 2 and index < 15)
+    config = toy_config(max_skipped=3, log_every=10)
+    with caplog.at_level("INFO", "alignax"):
+        state = train(task, constant_evaluation(1.0), config, tmp_path, mesh)
+    assert int(state.skipped) == 10 and is_done(tmp_path)
+    found = [line.partition(";")[0] for line in caplog.messages if "skipped" in line]
+    # Evaluations every 5 steps also report. The last report has no new skipped steps.
+    since = "skipped training steps since the last report"
+    assert found == [
+        f"warning: step 5: {since}: 4, in total: 4",
+        f"warning: step 10: {since}: 3, in total: 7",
+        f"warning: step 15: {since}: 3, in total: 10",
+    ]
 
 
 @pytest.mark.parametrize("before", [{1}, {0, 1}, {1, 2}, {0, 2, 3}])
