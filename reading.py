@@ -21,7 +21,10 @@ _NAMES = {dict: "an object", list: "a list", str: "a string", int: "an integer",
 
 
 class DamagedFile(UserError):
-    """A file is missing, or its content is not what this program wrote."""
+    """A file is missing, or its content is not what this program wrote.
+
+    The message consists of the problem and the remedy.
+    """
 
     def __init__(self, problem: str, remedy: str = RESTORE):
         super().__init__(f"{problem}: {remedy}")

@@ -59,7 +59,8 @@ def check_digest(workdir: Path, content: bytes) -> None:
     if path.exists() and read_json(path, _KINDS)["sha256"] != hashlib.sha256(content).hexdigest():
         raise DamagedFile(
             f"{workdir}/config.json was changed after train.py wrote it (its SHA-256 is not the "
-            f"one in {path}): restore it from a backup, or delete {path} if the change is intended"
+            f"one in {path})",
+            f"restore it from a backup, or delete {path} if the change is intended",
         )
 
 
@@ -92,8 +93,8 @@ def _key() -> bytes:
     key = read_bytes(path, "correct its permissions")
     if len(key) != KEY_BYTES:
         raise DamagedFile(
-            f"{path} is corrupt ({len(key)} bytes instead of {KEY_BYTES}): delete it; runs that it "
-            "signed will need --trust_workdir"
+            f"{path} is corrupt ({len(key)} bytes instead of {KEY_BYTES})",
+            "delete it; runs that it signed will need --trust_workdir",
         )
     return key
 

@@ -49,8 +49,9 @@ def check_vocabularies(folder: Path) -> None:
     for name, code in _digests(folder).items():
         if known.get(name, code) != code:
             raise DamagedFile(
-                f"{folder / name} is corrupt (its SHA-256 is not the one in {DIGESTS}): restore it "
-                "from a backup, or run the train.py command of this run again to replace it"
+                f"{folder / name} is corrupt (its SHA-256 is not the one in {DIGESTS})",
+                "restore it from a backup, or run the train.py command of this run again to "
+                "replace it",
             )
 
 

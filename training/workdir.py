@@ -32,7 +32,7 @@ from configs.base import Config, base_config
 from configs.check import check
 from configs.registry import MODELS
 from errors import UserError, first_line
-from reading import RESTORE, DamagedFile, matching, read_bytes, read_json, reading
+from reading import DamagedFile, matching, read_bytes, read_json, reading
 from training.signature import check_digest, is_signed, sign
 from writing import write_json, write_text, writing
 
@@ -127,7 +127,7 @@ def starts(workdir: Path) -> list[dict[str, Any]]:
         return []
     found = read_json(path, [{"data": str}])
     if not found:
-        raise DamagedFile(f"{path} is corrupt (it has no entries): {RESTORE}")
+        raise DamagedFile(f"{path} is corrupt (it has no entries)")
     return found
 
 
