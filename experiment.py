@@ -38,7 +38,7 @@ def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted
     """Score a split with one checkpoint or the mean of several checkpoints; write the report."""
     run = restore_run(config, workdir, mesh, checkpoint)
     reverse = restore_runs(wanted.align.reverse, mesh, [checkpoint])
-    with writing(wanted.folder):
+    with writing(wanted.folder, "run the same command again"):
         wanted.folder.mkdir(parents=True, exist_ok=True)
         wanted = wanted._replace(checkpoints=run.steps, reverse=reverse)
         _evaluation(config).report(run.task, run.params, mesh, wanted)
@@ -50,7 +50,7 @@ def score_ensemble(
     """Score a split with an ensemble of translation runs that differ only in their seeds."""
     runs = [restore_run(config, workdir, mesh, checkpoint) for workdir in workdirs]
     reverse = restore_runs(wanted.align.reverse, mesh, [checkpoint])
-    with writing(wanted.folder):
+    with writing(wanted.folder, "run the same command again"):
         wanted.folder.mkdir(parents=True, exist_ok=True)
         wanted = wanted._replace(checkpoints=[run.steps for run in runs], reverse=reverse)
         report_ensemble([run.task for run in runs], [run.params for run in runs], mesh, wanted)

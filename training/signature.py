@@ -31,11 +31,11 @@ def sign(workdir: Path) -> None:
     content = read_bytes(workdir / "config.json")
     try:
         code = _hmac(content, _create_key())
-    except OSError as error:
+    except (OSError, UserError) as error:
         logger.warning(
-            "config.json is not signed, because %s cannot be written (%s): set XDG_CONFIG_HOME to "
-            "a folder of yours, or evaluate this run with --trust_workdir",
-            _key_file(), error.strerror or error,
+            "config.json is not signed, because the key %s cannot be used (%s): set "
+            "XDG_CONFIG_HOME to a folder of yours, or evaluate this run with --trust_workdir",
+            _key_file(), getattr(error, "strerror", error),
         )  # fmt: skip
         code = ""
     signature = {"sha256": hashlib.sha256(content).hexdigest(), "hmac": code}
@@ -47,7 +47,7 @@ def is_signed(workdir: Path) -> bool:
     try:
         signature = read_json(workdir / "signature", _KINDS)
         key = _key()
-    except DamagedFile:  # the signature or the key is missing or damaged
+    except UserError:  # the signature or the key is missing, unreadable or damaged
         return False
     expected = _hmac(read_bytes(workdir / "config.json"), key)
     return hmac.compare_digest(signature["hmac"].encode(), expected.encode())
