@@ -12,7 +12,7 @@ from configs.base import Config
 from errors import UserError
 from reading import digest, reading, skip_mark
 
-READABLE = "check that it is a readable file, or set data.dir to the folder of another copy"
+_READABLE = "check that it is a readable file, or set data.dir to the folder of another copy"
 _OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
 
 
@@ -30,7 +30,7 @@ def find(
             "data.dir is empty, but this corpus is read from files: set their folder with "
             "--config.data.dir=FOLDER"
         )
-    with reading(folder, READABLE):  # is_dir and is_file raise OSErrors, such as for long names
+    with reading(folder, _READABLE):  # is_dir and is_file raise OSErrors, such as for long names
         if not folder.is_dir():
             problem = "is a file, not a folder" if folder.exists() else "does not exist"
             raise UserError(
@@ -96,13 +96,13 @@ def split_files(data: Config, languages: Sequence[str] = ("",)) -> list[Path]:
 
 def fingerprint(path: Path) -> list[str]:
     """Return the name of a file and a digest of its content."""
-    return [path.name, digest(path, READABLE)]
+    return [path.name, digest(path, _READABLE)]
 
 
 def lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, without line breaks and without a byte order mark."""
     number = 1
-    with reading(path, READABLE):
+    with reading(path, _READABLE):
         try:
             with _OPENERS.get(path.suffix, open)(path, "rb") as file:
                 for line in skip_mark(file):

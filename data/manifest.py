@@ -19,7 +19,7 @@ from writing import write_text
 
 logger = logging.getLogger("alignax")
 MANIFEST, VERIFIED = "manifest.json", "verified.json"
-READABLE = "make it readable, or set data.cache to another folder"
+_READABLE = "make it readable, or set data.cache to another folder"
 _KIND = {"cache_key": dict, "files": {str: {"size": int, "sha256": str}}, "digest": str}
 _LARGE = 1 << 30  # verifying more bytes than this takes seconds, so it is logged
 # File times advance in ticks of up to 10 ms. A file that changes again in the same tick keeps its
@@ -58,16 +58,16 @@ def damage(folder: Path, cache_key: dict[str, Any]) -> str:
 
 def _check(folder: Path, cache_key: dict[str, Any]) -> None:
     path = folder / MANIFEST
-    manifest = read_json(path, _KIND, READABLE)
+    manifest = read_json(path, _KIND, _READABLE)
     stored = manifest.pop("digest")
-    with reading(path, READABLE):
+    with reading(path, _READABLE):
         if stored != _digest(manifest):
             raise ValueError("its content does not match its digest")
         if manifest["cache_key"] != cache_key:
             raise ValueError("it belongs to another corpus")
     states, files = {}, manifest["files"]
     for name, entry in files.items():
-        with reading(folder / name, READABLE):
+        with reading(folder / name, _READABLE):
             states[name] = _state(folder / name)
             if states[name][0] != entry["size"]:
                 raise ValueError(f"it has {states[name][0]:,} bytes instead of {entry['size']:,}")
@@ -77,8 +77,8 @@ def _check(folder: Path, cache_key: dict[str, Any]) -> None:
     if size > _LARGE:
         logger.info("verifying the prepared corpus %s once (%.1f GB)", folder, size / 1e9)
     for name, entry in files.items():
-        if digest(folder / name, READABLE) != entry["sha256"]:
-            with reading(folder / name, READABLE):
+        if digest(folder / name, _READABLE) != entry["sha256"]:
+            with reading(folder / name, _READABLE):
                 raise ValueError(f"its SHA-256 differs from that in {MANIFEST}")
     _remember(folder, stored, states)
 

@@ -14,7 +14,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from configs.base import Config
 from data.tokenizers import Tokenizer, make_tokenizer
-from errors import UserError
+from errors import UserError, first_line
 from reading import read_bytes, read_lines, reading
 from writing import write_bytes, write_text
 
@@ -121,8 +121,8 @@ class WordVocabulary:
         """Load a vocabulary that `save` wrote."""
         words = read_lines(path)
         with reading(path):
-            if tuple(words[: len(SPECIALS)]) != SPECIALS:
-                raise ValueError("it is not a vocabulary of words")
+            if words[: len(SPECIALS)] != [*SPECIALS]:
+                raise ValueError(f"its first lines are not {' '.join(SPECIALS)}")
         tokenizer = make_tokenizer(settings.tokenizer, language)
         return cls(words[len(SPECIALS) :], tokenizer, settings.lowercase)
 
@@ -213,13 +213,12 @@ class SentencePieceVocabulary:
         """Load a vocabulary that `save` wrote."""
         model = read_bytes(path)
         with reading(path):
+            if not model:
+                raise ValueError("it is empty")
             try:
-                vocabulary = cls(model, settings.lowercase, language)
-                if not len(vocabulary):  # SentencePiece accepts an empty file
-                    raise RuntimeError
-            except RuntimeError:
-                raise ValueError("it is not a SentencePiece model") from None
-        return vocabulary
+                return cls(model, settings.lowercase, language)
+            except RuntimeError as error:
+                raise ValueError(f"SentencePiece cannot read it: {first_line(error)}") from error
 
     def save(self, path: Path) -> None:
         write_bytes(path, self._model)

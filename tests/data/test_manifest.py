@@ -120,6 +120,24 @@ def test_the_manifest_of_another_corpus_is_refused(data: Config) -> None:
     assert "does not match its digest" in manifest.damage(folder, key)
 
 
+def test_errors_for_damaged_vocabularies(data: Config) -> None:
+    corpus, facts = TranslationCorpus(data), {"source.vocab": "<pad> <s>", "target.vocab": "Piece"}
+    for name, fact in facts.items():
+        for damage in ("empty", "half", "zeros", "removed"):
+            folder = corpus.prepare().folder
+            DAMAGES[damage](folder / name, random.Random(0))
+            with pytest.raises(UserError, match=rf"{name} (is corrupt|does not exist)") as caught:
+                corpus.open(folder)  # unlike `prepare`, this function does not read the manifest
+            assert damage != "zeros" or fact in str(caught.value) or "incomplete" in str(caught)
+
+
+def test_error_for_missing_texts(data: Config) -> None:
+    split = TranslationCorpus(data).prepare().split("test")
+    split._texts.write_bytes(b"")
+    with pytest.raises(UserError, match=r"test\.jsonl is missing or corrupt"):
+        split.texts()
+
+
 def test_error_for_a_file_in_place_of_the_folder(data: Config) -> None:
     folder = TranslationCorpus(data).prepare().folder
     folder.rename(folder.with_name("moved"))
