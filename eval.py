@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
+import link_flags
 import program
 from configs.base import Config
 from errors import UserError
@@ -74,7 +75,7 @@ _AGAINST = flags.DEFINE_string(
     "folder that was its --out.",
 )
 program.define_decode()
-program.define_alignment()
+link_flags.define_alignment()
 
 
 def main() -> None:
@@ -102,7 +103,7 @@ def _wanted(config: Config, workdir: Path) -> "Wanted":
 
     if config.task != "translation":
         given = [name for name in ("beams", "against") if flags.FLAGS[name].value]
-        given += program.given_alignment()
+        given += link_flags.given_alignment()
         if given:
             raise UserError(
                 f"--{given[0]} needs a translation run, but this is a {config.task} run: leave it "
@@ -116,7 +117,7 @@ def _wanted(config: Config, workdir: Path) -> "Wanted":
         decode=program.decode_settings(config),
         beams=_widths(),
         against=_scored(Path(_AGAINST.value)) if _AGAINST.value else None,
-        align=program.alignment_settings(),
+        align=link_flags.alignment_settings(),
         links=True,
     )
 

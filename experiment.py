@@ -37,7 +37,7 @@ def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str
 def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted: Wanted) -> None:
     """Score a split with one checkpoint or the mean of several checkpoints; write the report."""
     run = restore_run(config, workdir, mesh, checkpoint)
-    reverse = restore_runs(wanted.align.reverse, mesh, [checkpoint])
+    reverse = restore_runs(wanted.align.reverse, mesh, [checkpoint], "--reverse_workdir")
     with writing(wanted.folder, "run the same command again"):
         wanted.folder.mkdir(parents=True, exist_ok=True)
         wanted = wanted._replace(checkpoints=run.steps, reverse=reverse)
@@ -49,7 +49,7 @@ def score_ensemble(
 ) -> None:
     """Score a split with an ensemble of translation runs that differ only in their seeds."""
     runs = [restore_run(config, workdir, mesh, checkpoint) for workdir in workdirs]
-    reverse = restore_runs(wanted.align.reverse, mesh, [checkpoint])
+    reverse = restore_runs(wanted.align.reverse, mesh, [checkpoint], "--reverse_workdir")
     with writing(wanted.folder, "run the same command again"):
         wanted.folder.mkdir(parents=True, exist_ok=True)
         wanted = wanted._replace(checkpoints=[run.steps for run in runs], reverse=reverse)

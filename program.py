@@ -5,11 +5,12 @@ import dataclasses
 import logging
 import os
 import platform
+import re
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import absl.logging
 from absl import app, flags
@@ -21,9 +22,6 @@ from configs.load import load_config_file
 from errors import Stopped, UserError, first_line
 from terminal import CleanFormatter, clean_lines, protect_stdout
 from training.workdir import check_name
-
-if TYPE_CHECKING:
-    from evaluation.alignment import LinkSettings
 
 # Compiled programs are cached between runs, separately for each kind of machine.
 COMPILATIONS = Path("cache") / f"xla-{platform.machine()}"
@@ -39,10 +37,10 @@ _NO_CONFIG = "--config is missing: name a file, such as --config=configs/luong20
 def define_config() -> None:
     """Define --config, which `_load_config` replaces with flags for all config fields."""
     flags.DEFINE_string("config", None, _CONFIG_HELP)
-    _show_in_help("config")
+    show_in_help("config")
 
 
-def _show_in_help(*names: str) -> None:
+def show_in_help(*names: str) -> None:
     """Show flags of this module in --help, which otherwise shows only flags of the main module."""
     for name in names:
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
@@ -59,7 +57,7 @@ def define_hosts() -> None:
     flags.DEFINE_integer(
         "process", None, "Multi-host runs: index of this process, from 0.", lower_bound=0
     )
-    _show_in_help("distributed", "coordinator", "processes", "process")
+    show_in_help("distributed", "coordinator", "processes", "process")
 
 
 def connect_hosts() -> None:
@@ -93,7 +91,7 @@ def define_decode() -> None:
         "Overrides of the run's config.decode, such as --decode.beam=5. "
         "Fields that are not given keep the run's values, not the defaults listed here.",
     )
-    _show_in_help("decode")
+    show_in_help("decode")
 
 
 def decode_settings(config: Config) -> Config:
@@ -112,57 +110,6 @@ def decode_settings(config: Config) -> Config:
     config.decode.update(changes)
     check(config)
     return config.decode
-
-
-def define_alignment() -> None:
-    """Define the flags that choose and combine word links."""
-    flags.DEFINE_string(
-        "align_weights", "attention", "Word links: name of the attention weights: 'attention', "
-        "'layer 4' (mean over its heads) or 'layer 4 head 0' of a Transformer, or 'posterior' of "
-        "marginal attention.",
-    )  # fmt: skip
-    flags.DEFINE_float(
-        "align_threshold", 0.0, "Word links: link all pairs of words with at least this attention "
-        "weight; 0: link each target word to the source word with the largest weight.",
-    )  # fmt: skip
-    flags.DEFINE_list(
-        "reverse_workdir", [], "Word links: folder of a run of the reverse direction, whose links "
-        "are combined with those of --workdir; several, separated by commas, form an ensemble. "
-        "--checkpoint also applies to these runs.",
-    )  # fmt: skip
-    flags.DEFINE_string(
-        "reverse_weights", "", "Word links: the attention weights of --reverse_workdir (default: "
-        "--align_weights).",
-    )  # fmt: skip
-    flags.DEFINE_string(
-        "symmetrize", "grow_diag_final_and", "Word links: how to combine both directions: "
-        "intersection (links of both), union (links of either), or grow_diag_final_and (the "
-        "intersection and some links of the union, see docs/decoding.md).",
-    )  # fmt: skip
-    _show_in_help(*_ALIGNMENT_FLAGS)
-
-
-_ALIGNMENT_FLAGS = (
-    "align_weights", "align_threshold", "reverse_workdir", "reverse_weights", "symmetrize",
-)  # fmt: skip
-
-
-def alignment_settings() -> "LinkSettings":
-    """Check and return the values of the flags of word links."""
-    from evaluation.alignment import LinkSettings
-
-    values: Any = [flags.FLAGS[name].value for name in _ALIGNMENT_FLAGS]
-    weights, threshold, reverse, reverse_weights, method = values
-    if not reverse and {"reverse_weights", "symmetrize"}.intersection(given_alignment()):
-        raise UserError("--reverse_weights and --symmetrize have no effect: add --reverse_workdir")
-    settings = LinkSettings(weights, threshold, tuple(reverse), reverse_weights, method)
-    settings.check()
-    return settings
-
-
-def given_alignment() -> list[str]:
-    """Return the names of the flags of word links that are on the command line."""
-    return [name for name in _ALIGNMENT_FLAGS if flags.FLAGS[name].present]
 
 
 def run(main: Callable[..., None], words: int = 0) -> None:
@@ -313,9 +260,15 @@ def _parse_flags(argv: list[str]) -> list[str]:
     except UserError as error:
         _fail(str(error))
     except flags.Error as error:
-        _fail(str(error).removeprefix("flag "))
+        _fail(_plain_types(str(error).removeprefix("flag ")))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         _fail(f"a --config override has an invalid value: {first_line(error)}")
+
+
+def _plain_types(message: str) -> str:
+    """Replace Python's messages about numbers in an error message of absl."""
+    message = re.sub(r"invalid literal for int\(\) .*", "the value must be an integer", message)
+    return re.sub(r"could not convert string to float.*", "the value must be a number", message)
 
 
 def _load_config(argv: list[str]) -> list[str]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from absl import flags
 
+import link_flags
 import program
 from configs.base import Config
 from errors import UserError
@@ -71,7 +72,7 @@ _DICTIONARY = flags.DEFINE_string(
     "--decode.replace_unknown=True.",
 )
 program.define_decode()
-program.define_alignment()
+link_flags.define_alignment()
 # Lines are read in blocks of this size, and batches group the lines of a block by length.
 BLOCK = 4096
 
@@ -93,7 +94,7 @@ def main() -> None:
     if _ALIGNMENTS.value:
         from evaluation.links import make_aligner
 
-        reverse = restore_runs(align.reverse, mesh, _CHECKPOINT.value)
+        reverse = restore_runs(align.reverse, mesh, _CHECKPOINT.value, "--reverse_workdir")
         aligner = make_aligner(translator, params, align, reverse)
     if _SCORE.value:
         _score_all(translator, params, aligner)
@@ -131,7 +132,7 @@ def _check_flags() -> "tuple[Config, LinkSettings]":
                 f"--{flag.name} cannot be used at a terminal: translate a file, with < in.txt at "
                 "the end of the command"
             )
-    for name in () if _ALIGNMENTS.value else program.given_alignment():
+    for name in () if _ALIGNMENTS.value else link_flags.given_alignment():
         raise UserError(f"--{name} has no effect: add --alignments=FILE")
     if _PICTURES.value:
         try:
@@ -140,7 +141,7 @@ def _check_flags() -> "tuple[Config, LinkSettings]":
             raise UserError(
                 f"cannot create the folder --pictures={_PICTURES.value}: {error.strerror}"
             ) from None
-    return settings, program.alignment_settings()
+    return settings, link_flags.alignment_settings()
 
 
 def _converse(translator: "Translator", params: list) -> None:
@@ -253,7 +254,11 @@ def _open(name: str) -> TextIO:
     try:
         return Path(name).open("w", encoding="utf-8")
     except OSError as error:
-        raise UserError(f"cannot write {name}: {error.strerror}") from None
+        parent = Path(name).parent
+        reason = error.strerror
+        if not parent.exists():
+            reason = f"the folder {parent} does not exist; create it first"
+        raise UserError(f"cannot write {name}: {reason}") from None
 
 
 def _blocks(lines: BinaryIO, strict: bool = False) -> Iterator[list[str]]:

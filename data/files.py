@@ -16,11 +16,13 @@ _READABLE = "check that it is a readable file, or set data.dir to the folder of 
 _OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
 
 
-def find(data: Config, split: str, language: str = "", pattern: str = "") -> Path:
+def find(
+    data: Config, split: str, language: str = "", pattern: str = "", field: str = "data.files"
+) -> Path:
     """Return the path of a split's file in `data.dir`, which may be compressed.
 
     `split` is the name of the split in the corpus, such as data.splits.train. The file name follows
-    `pattern` (default: data.files), with {split} and {lang} replaced.
+    `pattern`, the value of `field` (default: data.files), with {split} and {lang} replaced.
     """
     folder = Path(data.dir)
     if not data.dir:
@@ -39,7 +41,7 @@ def find(data: Config, split: str, language: str = "", pattern: str = "") -> Pat
         for suffix in _OPENERS:
             if (folder / (name + suffix)).is_file():
                 return folder / (name + suffix)
-        raise _not_found(data, split, language, name)
+        raise _not_found(data, split, language, name, field)
 
 
 def _fill(pattern: str, split: str, language: str) -> str:
@@ -69,9 +71,9 @@ def _fill(pattern: str, split: str, language: str) -> str:
     return name
 
 
-def _not_found(data: Config, split: str, language: str, name: str) -> UserError:
+def _not_found(data: Config, split: str, language: str, name: str, field: str) -> UserError:
     present = sorted(path.name for path in Path(data.dir).iterdir() if path.is_file())
-    made_from = "data.files and data.splits" + (", data.source, data.target" if language else "")
+    made_from = f"{field} and data.splits" + (", data.source, data.target" if language else "")
     may_hold_out = split == data.splits.valid and split != data.splits.train
     return UserError(
         f"{data.dir} has no file {name} (plain, .gz or .xz): correct data.dir, or the fields that "

@@ -146,6 +146,12 @@ def _pharaoh(path: Path, number: int, line: str) -> Iterator[tuple[int, int, int
     """Yield the line number, source word and target word of each link of a line."""
     for item in line.split():
         match = _PHARAOH.fullmatch(item)
+        if match is None and "?" in item:
+            raise UserError(
+                f"{path}, line {number}: the link {item[:40]!r} is marked as possible by ?, but "
+                "training links must be sure links such as `2-2`: only the gold links of "
+                "data.alignment may contain possible links, so write - instead of ?, or remove it"
+            )
         if match is None:
             raise UserError(
                 f"{path}, line {number}: expected word links such as `0-0 1-2`, source word and "

@@ -43,8 +43,8 @@ def _with_links(reader: PairReader) -> PairReader:
     def read(data: Config, split: str) -> Iterator[Pair]:
         pairs = reader(data, split)
         if data.alignment and split == data.splits.test:
-            path, numbering = find(data, split, pattern=data.alignment), data.alignment_base
-            pairs = add_gold(pairs, path, numbering, data.alignment_order, _surfaces(data))
+            path, base = _gold_file(data), data.alignment_base
+            pairs = add_gold(pairs, path, base, data.alignment_order, _surfaces(data))
         if split == data.splits.train:
             for path in _links_files(data):
                 pairs = add_links(pairs, path, _surfaces(data))
@@ -53,8 +53,13 @@ def _with_links(reader: PairReader) -> PairReader:
     return read
 
 
+def _gold_file(data: Config) -> Path:
+    return find(data, data.splits.test, pattern=data.alignment, field="data.alignment")
+
+
 def _links_files(data: Config) -> list[Path]:
-    return [find(data, data.splits.train, pattern=pattern) for pattern in data.links.split()]
+    split, field = data.splits.train, "data.links"
+    return [find(data, split, pattern=pattern, field=field) for pattern in data.links.split()]
 
 
 def _surfaces(data: Config) -> Surfaces:
@@ -142,7 +147,7 @@ class TranslationCorpus(Corpus[Pair]):
         languages = (data.source, data.target) if data.corpus == "text" else ("",)
         files = split_files(data, languages)
         if data.alignment and data.splits.test:
-            files.append(find(data, data.splits.test, pattern=data.alignment))
+            files.append(_gold_file(data))
         return files + _links_files(data)
 
     def holdout_key(self, example: Pair) -> str:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -30,6 +30,20 @@ class LinkSettings(NamedTuple):
         if self.symmetrize not in SYMMETRIZATIONS:
             known = ", ".join(SYMMETRIZATIONS)
             raise UserError(f"--symmetrize={self.symmetrize} is unknown: use one of {known}")
+
+    def record(self) -> dict[str, Any]:
+        """Return the settings that have an effect, for scores.json."""
+        unused = () if self.reverse else ("reverse", "reverse_weights", "symmetrize")
+        return {name: value for name, value in self._asdict().items() if name not in unused}
+
+    def describe(self) -> str:
+        """Describe the settings in one line, next to the alignment error rate."""
+        rule = f"threshold {self.threshold:g}" if self.threshold else "largest weight"
+        text = f"teacher-forced {self.weights!r} weights, {rule}"
+        if self.reverse:
+            other = self.reverse_weights or self.weights
+            text += f", {self.symmetrize} with {other!r} weights of {','.join(self.reverse)}"
+        return text
 
 
 def attention_links(

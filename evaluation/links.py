@@ -53,8 +53,10 @@ class Aligner:
         params: Sequence[Params],
         settings: LinkSettings,
         reverse: "Aligner | None" = None,
+        of: str = "--workdir",
     ):
-        _check_weights(translator.attention_names(params), settings.weights)
+        """Check the settings; `of` is the flag that names the runs, for messages."""
+        _check_weights(translator.attention_names(params), settings.weights, of)
         self._translator, self._params, self._settings = translator, params, settings
         self.reverse = reverse
 
@@ -109,17 +111,21 @@ def make_aligner(
         [run.task for run in reverse], translator.mesh, translator.settings
     )
     changed = LinkSettings(settings.reverse_weights or settings.weights, settings.threshold)
-    backward = Aligner(reverse_translator, [run.params for run in reverse], changed)
+    reverse_params = [run.params for run in reverse]
+    backward = Aligner(reverse_translator, reverse_params, changed, of="--reverse_workdir")
     return Aligner(translator, params, settings, backward)
 
 
-def _check_weights(names: Sequence[str], weights: str) -> None:
+def _check_weights(names: Sequence[str], weights: str, of: str) -> None:
     """Raise a UserError if a model does not have the attention weights with the name `weights`."""
     if not names:
         raise UserError(
-            "a run without attention has no word links: name the run of a model with attention"
+            f"a run without attention has no word links: set {of} to the run of a model with "
+            "attention"
         )
     if weights not in names:
+        flag = "--align_weights" if of == "--workdir" else "--reverse_weights"
+        known = f"one of {', '.join(names)}" if len(names) > 1 else repr(names[0])
         raise UserError(
-            f"the model has no attention weights {weights!r}: use one of {', '.join(names)}"
+            f"the model of {of} has no attention weights {weights!r}: set {flag} to {known}"
         )

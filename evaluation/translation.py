@@ -164,7 +164,7 @@ def _result(
         "decode": wanted.decode.to_dict(), "scores": scores,
         "signatures": {name: text for name, text in made.items() if name in scores},
         "curves": {name: [part._asdict() for part in some] for name, some in parts.items()},
-        "align": wanted.align._asdict(), "alignment_error": forced.alignment_errors(),
+        "align": wanted.align.record(), "alignment_error": forced.alignment_errors(),
         "attention": {name: s.overall()._asdict() for name, s in forced.statistics.items()},
         "attention_by_position": forced.by_position(),
     }  # fmt: skip
@@ -240,6 +240,12 @@ def beams(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Part
     return {"beam width": parts} if parts else {}
 
 
+def _notes(result: dict[str, Any]) -> dict[str, str]:
+    """Return the signatures of scores, or notes on how the scores are computed."""
+    links = LinkSettings(**result["align"]).describe()
+    return LOSS_NOTES | {"alignment_error": links} | result["signatures"]
+
+
 def _print(task: Translation, translated: list[Translated], result: dict[str, Any]) -> None:
     """Print samples, checkpoints, scores, attention statistics and comparisons."""
     for t in translated[:: max(1, len(translated) // 5)][:5]:
@@ -248,7 +254,7 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
         )
     steps = ", ".join(map(str, result["checkpoints"]))
     print(f"{'checkpoint':>22}: {steps}, beam {result['decode']['beam']}")
-    print_scores(result["scores"], LOSS_NOTES | result["signatures"])
+    print_scores(result["scores"], _notes(result))
     summary = result["attention"].get("attention")
     if summary:
         print(
@@ -376,7 +382,7 @@ def page_content(
         },
         examples=sentences,
         opening=opening_example(sentences),
-        scores=describe_scores(result["scores"], LOSS_NOTES | result["signatures"]),
+        scores=describe_scores(result["scores"], _notes(result)),
         comparison=against and against | {"rows": comparison_rows(against)},
         chart_groups=chart_groups(result["curves"]),
         attention=[{"name": name, **s} for name, s in result["attention"].items()],

@@ -103,12 +103,14 @@ def test_eval_scores_draws_and_compares(run, tmp_path):
         "eval.py", f"--workdir={workdir}", "--split=test", "--pictures=1", f"--out={folder}",
         f"--against={other}", "--align_threshold=0.2",
     )  # fmt: skip
-    for name in ("Perplexity", "BLEU", "chrF", "Exact match", "version:"):
+    links = "teacher-forced 'attention' weights, threshold 0.2"
+    for name in ("Perplexity", "BLEU", "chrF", "Exact match", "version:", links):
         assert name in done.stdout
     kept = json.loads((folder / "scores.json").read_text())
     assert kept["sentences"] == 8 and kept["against"]
     assert (folder / "attention-0.png").exists() and (folder / "hypotheses.txt").exists()
-    assert kept["align"]["threshold"] == 0.2 and kept["scores"]["alignment_error"] <= 1
+    assert kept["align"] == {"weights": "attention", "threshold": 0.2}
+    assert kept["scores"]["alignment_error"] <= 1
     for name in ("hypotheses.links", "references.links"):
         assert (folder / name).read_text().count("\n") == 8
     assert not (workdir / "eval").exists()
@@ -157,7 +159,11 @@ def test_a_correct_command_imports_jax(train_without_jax):
     [
         ([LUONG, "--config.optimizer.lerning_rate=1"], ["'lerning_rate'", "learning_rate"]),
         ([LUONG, "--config.model.atention.score=dot"], ["config.model", "'atention'", "attention"]),
-        ([LUONG, "--config.train.eval_every=often"], ["train.eval_every", "often"]),
+        (
+            [LUONG, "--config.train.eval_every=often"],
+            ["eval_every=often: the value must be"],
+        ),
+        ([LUONG, "--config.model.dropout=much"], ["dropout=much: the value must be a number"]),
         ([LUONG, "--config.train.steps=-1"], ["config.train.steps=-1"]),
         ([LUONG, "--config.model.attention.score=dott"], ["score='dott'", "scaled_dot"]),
         ([LUONG, "--workdri=x"], ["workdri"]),
@@ -458,7 +464,8 @@ def test_two_runs_form_an_ensemble_and_give_several_hypotheses(run):
         (["--dictionary=nowhere.tsv", "--decode.replace_unknown=True"], ["tsv does not exist"]),
         (["--decode.bem=5"], ["'bem'", "beam"]),
         (["--attention=nowhere/a.jsonl"], ["cannot write", "nowhere/a.jsonl"]),
-        (["--alignments=nowhere/links"], ["cannot write", "nowhere/links"]),
+        (["--alignments=nowhere/links"], ["nowhere/links", "folder nowhere does not exist"]),
+        (["--symmetrize=union", "--alignments=x"], ["--symmetrize has no effect"]),
         (["--align_threshold=0.5"], ["--align_threshold", "--alignments"]),
         (["--pictures=README.md/a"], ["cannot create", "README.md/a"]),
         (["--score=README.md"], ["1 lines", "README.md"]),

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     ("errors", "reading", "terminal", "writing"), ("configs",), ("data",), ("models",), ("tasks",),
     ("training",), ("decoding",), ("evaluation",), ("experiment",), ("papers", "sweeping"),
-    ("program",), ("train", "eval", "translate", "sweep", "reproduce", "benchmarks"),
+    ("program",), ("link_flags",),
+    ("train", "eval", "translate", "sweep", "reproduce", "benchmarks"),
 ]  # fmt: skip
 LAYER_OF = {name: i for i, names in enumerate(LAYERS) for name in names}
 SOURCES = sorted(

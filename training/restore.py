@@ -48,11 +48,14 @@ def restore_run(
 
 
 def restore_runs(
-    workdirs: Iterable[Path | str], mesh: Mesh, checkpoints: Iterable[str]
+    workdirs: Iterable[Path | str],
+    mesh: Mesh,
+    checkpoints: Iterable[str],
+    flag: str = "--workdir",
 ) -> list[RestoredRun]:
-    """Restore every checkpoint of every run, without their corpora."""
+    """Restore every checkpoint of every run in `workdirs`, the value of `flag`, without corpora."""
     return [
-        restore_run(load_config(workdir), workdir, mesh, checkpoint, corpus=False)
+        restore_run(load_config(workdir, flag), workdir, mesh, checkpoint, corpus=False)
         for workdir in map(Path, workdirs)
         for checkpoint in checkpoints
     ]

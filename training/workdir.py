@@ -142,12 +142,15 @@ def check_data(workdir: Path, data: str) -> None:
         )
 
 
-def load_config(workdir: Path) -> Config:
-    """Read the config of a run; fields that newer versions have added get their default values."""
+def load_config(workdir: Path, flag: str = "--workdir") -> Config:
+    """Read the config of a run; fields that newer versions have added get their default values.
+
+    `flag` is the flag that names the folder, for messages.
+    """
     path = workdir / "config.json"
     if not path.exists():
         raise UserError(
-            f"{workdir} is not the folder of a run, because it has no config.json: set --workdir "
+            f"{workdir} is not the folder of a run, because it has no config.json: set {flag} "
             "to a folder that train.py created"
         )
     content = read_bytes(path)

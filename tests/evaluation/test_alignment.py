@@ -87,6 +87,17 @@ def test_links_are_written_in_pharaoh_notation():
     assert parse_links(format_links(links)).sure == links and format_links(set()) == ""
 
 
+def test_settings_are_described_and_recorded_if_they_have_an_effect():
+    settings = LinkSettings("layer 1", 0.5, (), "layer 0", "union")
+    assert settings.record() == {"weights": "layer 1", "threshold": 0.5}
+    assert settings.describe() == "teacher-forced 'layer 1' weights, threshold 0.5"
+    both = LinkSettings("layer 1", 0.0, ("runs/b",), "layer 0", "union")
+    assert both.record() == both._asdict()
+    assert both.describe() == (
+        "teacher-forced 'layer 1' weights, largest weight, union with 'layer 0' weights of runs/b"
+    )
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

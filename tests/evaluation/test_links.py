@@ -110,10 +110,17 @@ def test_mistakes_are_user_errors(directions):
     same = run._replace(task=translator.tasks[0])
     with pytest.raises(UserError, match=r"--reverse_workdir=a translates en to de: .* de to en"):
         make_aligner(translator, [{}], LinkSettings(reverse=("a",)), [same])
-    with pytest.raises(UserError, match=r"no attention weights 'layer 9': .* layer 0 head 1"):
+    expected = r"--workdir has no attention weights 'layer 9': set --align_weights to .* head 1"
+    with pytest.raises(UserError, match=expected):
         make_aligner(translator, [{}], LinkSettings("layer 9"), [])
-    with pytest.raises(UserError, match="no attention weights 'head'"):
+    expected = (
+        "model of --reverse_workdir has no attention weights 'head': set --reverse_weights to"
+    )
+    with pytest.raises(UserError, match=expected):
         make_aligner(translator, [{}], LinkSettings(reverse_weights="head"), [run])
+    del names[1:]
+    with pytest.raises(UserError, match=r"set --align_weights to 'attention'$"):
+        make_aligner(translator, [{}], LinkSettings("layer 9"), [])
     names.clear()
     with pytest.raises(UserError, match="a run without attention has no word links"):
         make_aligner(translator, [{}], LinkSettings(), [])

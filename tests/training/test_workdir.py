@@ -8,6 +8,7 @@ import pytest
 from errors import UserError
 from tests.conftest import tiny_config
 from tests.programs import ROOT
+from training.restore import restore_runs
 from training.workdir import (
     check_workdir,
     is_done,
@@ -64,6 +65,11 @@ def test_a_config_of_another_version_is_refused(config, tmp_path):
         (tmp_path / "config.json").write_text(json.dumps(changed))
         with pytest.raises(UserError, match=r"config.json .*another version of this program"):
             load_config(tmp_path)
+
+
+def test_a_folder_without_a_run_is_reported_with_its_flag(tmp_path, mesh):
+    with pytest.raises(UserError, match=r"no config\.json: set --reverse_workdir to a folder"):
+        restore_runs([tmp_path], mesh, ["best"], "--reverse_workdir")
 
 
 def test_a_run_is_done_while_its_final_checkpoint_exists(tmp_path):
