@@ -140,7 +140,7 @@ def test_a_lost_process_ends_the_other_with_one_message(tmp_path, number, victim
     finally:
         for process in processes:
             process.kill()
-            process.wait()
+        processes[victim].communicate()
     assert survivor.returncode == 1, told
     assert time.monotonic() - began < 120
     *progress, message = told.strip().splitlines()

@@ -27,8 +27,8 @@ BEAT_SECONDS = 3  # interval between the signs of life of `Beats`
 
 _FATAL = "Terminating process because the JAX distributed service detected fatal errors"
 _REMEDY = (
-    "check its host and its output, end all processes that still run, and run the same command "
-    "again on all hosts to resume from the latest checkpoint"
+    "look at the output of all processes, end those that still run, and run the same command again "
+    "on all hosts to resume from the latest checkpoint"
 )
 
 Fail = Callable[[str], NoReturn]  # prints a message and ends the program with exit status 1
@@ -172,6 +172,7 @@ class Beats:
         self._store, self._process = store, process
         self._numbers = dict.fromkeys(range(processes), "")
         self._heard = dict.fromkeys(range(processes), time.monotonic())
+        self._missing: list[int] | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -182,10 +183,13 @@ class Beats:
         while not self._ended.wait(BEAT_SECONDS):
             number += 1
             with contextlib.suppress(RuntimeError):  # the coordinator does not answer
-                key = f"alignax/beats/{self._process}"
-                self._store.key_value_set(key, str(number), allow_overwrite=True)
+                self._set(str(number))
                 for key, value in self._store.key_value_dir_get("alignax/beats/"):
                     self._hear(int(key.rpartition("/")[2]), value)
+
+    def _set(self, value: str) -> None:
+        key = f"alignax/beats/{self._process}"
+        self._store.key_value_set(key, value, allow_overwrite=True)
 
     def _hear(self, process: int, number: str) -> None:
         if self._numbers[process] != number:
@@ -198,16 +202,29 @@ class Beats:
     def missing(self) -> list[int]:
         """Return the processes that give no sign of life during the next few intervals.
 
-        The coordinator waits longer than the others, because they need its store.
+        This process will end, so it tells the others that it is not the reason. The coordinator
+        waits longer than the others, because they need its store.
         """
-        # The next sign that is read may be older than this call; a later one is not.
-        since = time.monotonic() + BEAT_SECONDS
-        end = since + BEAT_SECONDS * (2 if self._process else 3)
-        while time.monotonic() < end and min(self._heard.values()) < since:
-            time.sleep(0.1)
-        if self._heard[self._process] < since:  # this process cannot reach the store
-            return [0]
-        return [process for process, heard in self._heard.items() if heard < since]
+        if self._missing is None:
+            # The next sign that is read may be older than this call; a later one is not.
+            since = time.monotonic() + BEAT_SECONDS
+            end = since + BEAT_SECONDS * (2 if self._process else 3)
+            while time.monotonic() < end and self._unheard(since):
+                time.sleep(0.1)
+            # If not even this process is heard, the coordinator does not answer.
+            unheard = self._unheard(since)
+            self._missing = [0] if self._process in unheard else unheard
+            self._stop()
+            with contextlib.suppress(RuntimeError):
+                self._set("left")
+        return self._missing
+
+    def _unheard(self, since: float) -> list[int]:
+        return [
+            process
+            for process, heard in self._heard.items()
+            if heard < since and self._numbers[process] != "left"
+        ]
 
     def _stop(self) -> None:
         self._ended.set()

@@ -150,13 +150,22 @@ def test_a_lost_connection_names_the_processes_without_a_sign_of_life(monkeypatc
     store["alignax/beats/2"] = "7"  # the last sign of process 2
     time.sleep(0.3)
     monkeypatch.setattr(peers, "_beats", beats[1])
+    assert hosts.lost_process(RuntimeError("INTERNAL: another error")) == ""
     message = hosts.lost_process(RuntimeError("UNKNOWN: Gloo all-reduce failed"))
     assert message.startswith("process 2 of this run has not answered for ")
-    beats[0]._stop()
-    assert beats[1].missing() == [0, 2]
-    beats[1]._stop()
-    assert beats[1].missing() == [0]  # nothing can be written to the store
-    assert hosts.lost_process(RuntimeError("INTERNAL: another error")) == ""
+    assert beats[0].missing() == [2]  # process 1 has left because of process 2
+
+
+def test_a_process_that_cannot_write_to_the_store_misses_the_coordinator(monkeypatch):
+    monkeypatch.setattr(peers, "BEAT_SECONDS", 0.1)
+    store = Store()
+
+    def unreachable(*_, **__):
+        raise jax.errors.JaxRuntimeError("UNAVAILABLE: no answer")
+
+    monkeypatch.setattr(store, "key_value_set", unreachable)
+    beats = peers.Beats(store, 1, 3)
+    assert beats.missing() == beats.missing() == [0]
 
 
 def test_processes_that_do_not_connect_end_with_a_message(monkeypatch, caplog):
