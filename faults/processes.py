@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import dataclasses
 import importlib
+import json
 import os
 import runpy
 import signal
@@ -15,8 +16,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 _MODULES = (
@@ -58,11 +60,12 @@ class Process:
         flags: Sequence[str],
         stdin: str = os.devnull,
         before: Callable[[], object] | None = None,
-        environment: Mapping[str, str] | None = None,
     ):
         """Start the program; the new process calls `before` first."""
-        self._folder, self.began = folder, time.monotonic()
-        self._name = f"{time.monotonic_ns()}.{program}"
+        # The output is written outside of the folder, which may be a full disk.
+        stem = folder.parent / f"{time.monotonic_ns()}.{program}"
+        self._outputs = [f"{stem}.stdout", f"{stem}.stderr"]
+        self.began = time.monotonic()
         self.pid, self._status = os.fork(), None
         if self.pid:
             return
@@ -72,8 +75,8 @@ class Process:
             home = {"HOME": f"{folder}/home"} | {
                 name: f"{folder}/home/{name}" for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME")
             }
-            os.environ.update(home | dict(environment or {}))
-            _redirect(stdin, *(f"{self._name}.{stream}" for stream in ("stdout", "stderr")))
+            os.environ.update(home)
+            _redirect(stdin, *self._outputs)
             if before:
                 before()
             status = _run(program, flags)
@@ -113,12 +116,29 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.wait()
-        out, err = (
-            (self._folder / f"{self._name}.{stream}").read_text("utf-8", errors="replace")
-            for stream in ("stdout", "stderr")
-        )
+        out, err = (Path(name).read_text("utf-8", errors="replace") for name in self._outputs)
         assert self._status is not None
         return Ended(self._status, out, err, hung)
+
+
+def isolated(function: Callable[[], Any]) -> Any:
+    """Return the JSON result of a function that is called in a forked process.
+
+    Functions that start threads must be called in this way, because a process with threads cannot
+    fork safely.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.write(writer, json.dumps(function()).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        content = file.read()
+    os.waitpid(pid, 0)
+    return json.loads(content)
 
 
 def _redirect(*names: str) -> None:

@@ -1,0 +1,127 @@
+"""Damage, kill and starve the programs in every way that cases.py and interruptions.py list.
+
+    python -m faults --jobs=2
+
+prints one table: the number of cases with the same result as an undamaged run, a clear message, a
+traceback, a silent difference or a hang. results.json and table.md are written to --out.
+"""
+
+import argparse
+import collections
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from faults.cases import Case, damage_cases, json_cases, path_cases, permission_cases
+from faults.interruptions import disk_cases, kill_cases, measure_peers, peer_cases
+from faults.outcome import GOOD, KINDS, TRACEBACK, Outcome
+from faults.processes import warm_up
+from faults.tiny import Original, sweep_task
+
+GROUPS: dict[str, Callable[[Original], Iterator[Case]]] = {
+    "damage": damage_cases, "json": json_cases, "permissions": permission_cases,
+    "paths": path_cases, "kills": kill_cases, "disk": disk_cases, "peers": peer_cases,
+}  # fmt: skip
+_IDLE = 4  # number of waiting cases that run beside the others
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the campaign; return 1 if a case is neither the same result nor a clear message."""
+    parser = argparse.ArgumentParser(prog="python -m faults", description=__doc__)
+    parser.add_argument("--only", default=",".join(GROUPS), help="groups, separated by commas")
+    parser.add_argument("--match", default="", help="run only cases whose name contains this text")
+    parser.add_argument("--sample", type=int, default=0, help="number of random cases; 0: all")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cases in parallel")
+    parser.add_argument("--out", type=Path, default=Path("runs/faults"), help="folder of results")
+    given = parser.parse_args(argv)
+    tqdm.monitor_interval = 0  # a thread of tqdm would make forking unsafe
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        warm_up(folder / "xla")
+        original = Original(folder)
+        groups = given.only.split(",")
+        if {"kills", "disk"} & {*groups}:
+            original.measure(sweep_task())
+        if "peers" in groups:
+            measure_peers(original)
+        cases = [case for group in groups for case in GROUPS[group](original)]
+        cases = [case for case in cases if given.match in case.name]
+        if given.sample:
+            cases = random.Random(given.seed).sample(cases, min(given.sample, len(cases)))
+        outcomes = run_cases(original, cases, given.jobs)
+    text = table(outcomes)
+    given.out.mkdir(parents=True, exist_ok=True)
+    (given.out / "table.md").write_text(text + "\n")
+    records = [outcome._asdict() for outcome in outcomes]
+    (given.out / "results.json").write_text(json.dumps(records, indent=1) + "\n")
+    print(f"{text}\n\n{len(outcomes)} cases in {(time.monotonic() - began) / 60:.1f} minutes")
+    return int(any(outcome.kind not in GOOD for outcome in outcomes))
+
+
+def run_cases(original: Original, cases: list[Case], jobs: int) -> list[Outcome]:
+    """Run every case in a forked process; return the outcomes in the order of the cases."""
+    waiting = {idle: [i for i, case in enumerate(cases) if case.idle == idle] for idle in (0, 1)}
+    room, running, outcomes = {0: jobs, 1: _IDLE}, {}, {}
+    with tqdm(total=len(cases), unit=" cases", mininterval=1.0) as bar:
+        while running or any(waiting.values()):
+            for idle, queue in waiting.items():
+                while queue and sum(cases[i].idle == idle for i in running.values()) < room[idle]:
+                    i = queue.pop(0)
+                    running[_fork(original, cases[i], f"case-{i}")] = i
+            i = running.pop(os.wait()[0])
+            outcomes[i] = _collect(original.folder / f"case-{i}", cases[i])
+            for outcome in outcomes[i]:
+                if outcome.kind not in GOOD:
+                    bar.write(f"{outcome.kind}: {outcome.case}, {outcome.program}", sys.stderr)
+                    bar.write("    " + outcome.detail.replace("\n", "\n    "), sys.stderr)
+            bar.update()
+    return [outcome for i in range(len(cases)) for outcome in outcomes[i]]
+
+
+def _fork(original: Original, case: Case, name: str) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        (original.folder / name).mkdir()
+        outcomes = case.play(original, name)
+        (original.folder / name / "outcomes").write_text(json.dumps(outcomes))
+    except BaseException:
+        (original.folder / name / "problem").write_text(traceback.format_exc())
+    os._exit(0)
+
+
+def _collect(folder: Path, case: Case) -> list[Outcome]:
+    """Return the outcomes of a case, and delete its folder."""
+    if (folder / "outcomes").exists():
+        found = [Outcome(*x) for x in json.loads((folder / "outcomes").read_bytes())]
+    else:
+        problem = (folder / "problem").read_text() if (folder / "problem").exists() else "no result"
+        found = [Outcome(case.group, case.name, "campaign", TRACEBACK, problem)]
+    shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Return a Markdown table: the number of cases of each kind, per group and in total."""
+    counts: dict[str, collections.Counter[str]] = {}
+    for outcome in outcomes:
+        counts.setdefault(outcome.group, collections.Counter())[outcome.kind] += 1
+    rows = [("faults", "cases", *KINDS), ("---", *["---:"] * (1 + len(KINDS)))]
+    total: collections.Counter[str] = collections.Counter()
+    for group, count in counts.items():
+        rows.append((group, str(count.total()), *(str(count[kind]) for kind in KINDS)))
+        total += count
+    rows.append(("all", str(total.total()), *(str(total[kind]) for kind in KINDS)))
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
