@@ -46,20 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     tqdm.monitor_interval = 0  # a thread of tqdm would make forking unsafe
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        warm_up(folder / "xla")
-        original = Original(folder)
-        groups = given.only.split(",")
-        if {"kills", "disk"} & {*groups}:
-            original.measure(sweep_task())
-        if "peers" in groups:
-            measure_peers(original)
-        cases = [case for group in groups for case in GROUPS[group](original)]
-        cases = [case for case in cases if given.match in case.name]
-        if given.sample:
-            cases = random.Random(given.seed).sample(cases, min(given.sample, len(cases)))
-        outcomes = run_cases(original, cases, given.jobs)
+    # A TemporaryDirectory would be deleted at the exit of every forked process.
+    folder = Path(tempfile.mkdtemp(prefix="faults-"))
+    try:
+        outcomes = _campaign(folder, given)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     text = table(outcomes)
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "table.md").write_text(text + "\n")
@@ -67,6 +59,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     (given.out / "results.json").write_text(json.dumps(records, indent=1) + "\n")
     print(f"{text}\n\n{len(outcomes)} cases in {(time.monotonic() - began) / 60:.1f} minutes")
     return int(any(outcome.kind not in GOOD for outcome in outcomes))
+
+
+def _campaign(folder: Path, given: argparse.Namespace) -> list[Outcome]:
+    """Create the tiny run, and run the chosen cases."""
+    warm_up(folder / "xla")
+    original, groups = Original(folder), given.only.split(",")
+    if {"kills", "disk"} & {*groups}:
+        original.measure(sweep_task())
+    if "peers" in groups:
+        measure_peers(original)
+    cases = [case for group in groups for case in GROUPS[group](original)]
+    cases = [case for case in cases if given.match in case.name]
+    if given.sample:
+        cases = random.Random(given.seed).sample(cases, min(given.sample, len(cases)))
+    return run_cases(original, cases, given.jobs)
 
 
 def run_cases(original: Original, cases: list[Case], jobs: int) -> list[Outcome]:

@@ -42,7 +42,9 @@ def classify(ended: Ended, result: Any, expected: Any) -> tuple[str, str]:
         return SAME, ""
     else:
         kind = CLEAR if _WARNING.search(ended.stderr) else SILENT
-    shown = "\n".join(lines[-6:])[-1500:]
+    first = next((i for i, line in enumerate(lines) if line.startswith("Traceback")), 0)
+    ends = [lines[-3:]] if kind != TRACEBACK else [lines[first : first + 2], lines[-6:]]
+    shown = "\n...\n".join("\n".join(part)[-1500:] for part in ends)
     return kind, f"exit status {ended.status}\n{shown}"
 
 
