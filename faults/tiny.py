@@ -19,15 +19,16 @@ from faults.processes import ROOT, Ended, Process, isolated
 LIMIT = 120.0  # seconds until a program counts as hanging; on an idle core it needs four
 STEPS = 6
 CONFIG = [
-    f"--config={ROOT}/configs/luong2015.py:score=dot,data=text,feed=no",
+    f"--config={ROOT}/configs/luong2015.py:score=dot,data=text,feed=no,reverse=no",
     "--config.data.dir=corpus", "--config.data.cache=cache", "--config.data.buckets=1",
     "--config.data.batch_size=8", "--config.data.source_vocab.tokenizer=characters",
     "--config.data.target_vocab.tokenizer=characters", "--config.model.encoder.cell=gru",
-    "--config.model.encoder.features=4", "--config.model.encoder.embedding=4",
+    "--config.model.encoder.features=8", "--config.model.encoder.embedding=4",
     "--config.model.decoder.cell=gru", "--config.model.decoder.features=8",
     "--config.model.decoder.embedding=4", "--config.model.dropout=0.2",
     f"--config.train.steps={STEPS}", "--config.train.eval_every=2", "--config.train.keep=3",
     "--config.train.samples=0", "--config.optimizer.warmup_steps=0",
+    "--config.optimizer.name=momentum", "--config.optimizer.learning_rate=0.1",
 ]  # fmt: skip
 SWEEP = '''"""A sweep with two points."""
 
