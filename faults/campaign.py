@@ -23,9 +23,9 @@ from tqdm import tqdm
 
 from faults.cases import Case, damage_cases, json_cases, path_cases, permission_cases
 from faults.interruptions import disk_cases, kill_cases, measure_peers, peer_cases
-from faults.outcome import GOOD, KINDS, TRACEBACK, Outcome
+from faults.outcome import GOOD, OUTCOMES, TRACEBACK, Outcome
 from faults.processes import warm_up
-from faults.tiny import Original, sweep_task
+from faults.tiny import Original, sweep_command
 
 GROUPS: dict[str, Callable[[Original], Iterator[Case]]] = {
     "damage": damage_cases, "json": json_cases, "permissions": permission_cases,
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         outcomes = _campaign(folder, given)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    text = table(outcomes)
+    text = outcome_table(outcomes)
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "table.md").write_text(text + "\n")
     records = [outcome._asdict() for outcome in outcomes]
@@ -66,7 +66,7 @@ def _campaign(folder: Path, given: argparse.Namespace) -> list[Outcome]:
     warm_up(folder / "xla")
     original, groups = Original(folder), given.only.split(",")
     if {"kills", "disk"} & {*groups}:
-        original.measure(sweep_task())
+        original.measure(sweep_command())
     if "peers" in groups:
         measure_peers(original)
     cases = [case for group in groups for case in GROUPS[group](original)]
@@ -120,15 +120,15 @@ def _collect(folder: Path, case: Case) -> list[Outcome]:
     return found
 
 
-def table(outcomes: list[Outcome]) -> str:
+def outcome_table(outcomes: list[Outcome]) -> str:
     """Return a Markdown table: the number of cases of each kind, per group and in total."""
     counts: dict[str, collections.Counter[str]] = {}
     for outcome in outcomes:
         counts.setdefault(outcome.group, collections.Counter())[outcome.kind] += 1
-    rows = [("faults", "cases", *KINDS), ("---", *["---:"] * (1 + len(KINDS)))]
+    rows = [("faults", "cases", *OUTCOMES), ("---", *["---:"] * (1 + len(OUTCOMES)))]
     total: collections.Counter[str] = collections.Counter()
     for group, count in counts.items():
-        rows.append((group, str(count.total()), *(str(count[kind]) for kind in KINDS)))
+        rows.append((group, str(count.total()), *(str(count[kind]) for kind in OUTCOMES)))
         total += count
-    rows.append(("all", str(total.total()), *(str(total[kind]) for kind in KINDS)))
+    rows.append(("all", str(total.total()), *(str(total[kind]) for kind in OUTCOMES)))
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)

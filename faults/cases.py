@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from faults.damage import DAMAGES, Damage, json_damages
 from faults.outcome import Outcome
-from faults.tiny import Original, Task, eval_task, train_task, translate_task
+from faults.tiny import Command, Original, eval_command, resume_command, translate_command
 
 
 class Case(NamedTuple):
@@ -21,7 +21,7 @@ class Case(NamedTuple):
     idle: bool = False  # whether the case mostly waits, so that other cases can run beside it
 
 
-TASKS = (train_task, eval_task, translate_task)
+COMMANDS = (resume_command, eval_command, translate_command)
 
 
 def damage_cases(original: Original) -> Iterator[Case]:
@@ -41,16 +41,16 @@ def json_cases(original: Original) -> Iterator[Case]:
 
 
 def _damaged(group: str, file: str, name: str, damage: Damage) -> Iterator[Case]:
-    for make_task in TASKS:
-        task, case = make_task(), f"{file}: {name}"
+    for make_command in COMMANDS:
+        command, case = make_command(), f"{file}: {name}"
 
-        def play(original: Original, copy: str, task: Task = task, case: str = case):
+        def play(original: Original, copy: str, command: Command = command, case: str = case):
             stage = original.copy(copy)
             damage(stage / file)
-            expected = original.expected[task.program]
-            return [task.outcome(group, case, stage, expected, task.run(stage))]
+            expected = original.expected[command.program]
+            return [command.outcome(group, case, stage, expected, command.run(stage))]
 
-        yield Case(group, f"{case}, {task.program}", play)
+        yield Case(group, f"{case}, {command.program}", play)
 
 
 def permission_cases(original: Original) -> Iterator[Case]:
@@ -62,28 +62,28 @@ def permission_cases(original: Original) -> Iterator[Case]:
         if folder.name != "d" and not folder.name.startswith("ocdbt"):
             changes += [(str(folder.relative_to(original.stage)), mode) for mode in (0, 0o500)]
     for name, mode in changes:
-        for make_task in TASKS:
-            yield _forbidden(name, mode, make_task())
+        for make_command in COMMANDS:
+            yield _forbidden(name, mode, make_command())
 
 
-def _forbidden(name: str, mode: int, task: Task) -> Case:
+def _forbidden(name: str, mode: int, command: Command) -> Case:
     group, case = "permissions", f"{name}: mode {mode:03o}"
 
     def play(original: Original, copy: str) -> list[Outcome]:
         stage = original.copy(copy)
-        path, expected = stage / name, original.expected[task.program]
+        path, expected = stage / name, original.expected[command.program]
         before = path.stat().st_mode
         path.chmod(mode)
-        ended = task.run(stage, drop_privileges)
+        ended = command.run(stage, drop_privileges)
         path.chmod(before)
-        outcomes = [task.outcome(group, case, stage, expected, ended)]
-        if task.program == "train.py" and ended.status:
-            ended = task.run(stage, drop_privileges)
+        outcomes = [command.outcome(group, case, stage, expected, ended)]
+        if command.program == "train.py" and ended.status:
+            ended = command.run(stage, drop_privileges)
             case_after = "with restored permissions"
-            outcomes.append(task.outcome(group, case, stage, expected, ended, case_after))
+            outcomes.append(command.outcome(group, case, stage, expected, ended, case_after))
         return outcomes
 
-    return Case(group, f"{case}, {task.program}", play)
+    return Case(group, f"{case}, {command.program}", play)
 
 
 def drop_privileges() -> None:
@@ -102,11 +102,11 @@ PATHS = (
 def path_cases(original: Original) -> Iterator[Case]:
     """Yield unusual names of the workdir, for every program; the run is copied there."""
     for name in PATHS:
-        for make_task in TASKS:
-            yield _moved(name, make_task(name))
+        for make_command in COMMANDS:
+            yield _moved(name, make_command(name))
 
 
-def _moved(name: str, task: Task) -> Case:
+def _moved(name: str, command: Command) -> Case:
     group, case = "unusual paths", repr(name)
 
     def play(original: Original, copy: str) -> list[Outcome]:
@@ -115,7 +115,7 @@ def _moved(name: str, task: Task) -> Case:
             os.symlink("loop", stage / name)
         elif not name.startswith("/") and len(name) < 256 and not Path(stage / name).exists():
             shutil.copytree(stage / "run", stage / name)
-        expected = original.expected[task.program]
-        return [task.outcome(group, case, stage, expected, task.run(stage))]
+        expected = original.expected[command.program]
+        return [command.outcome(group, case, stage, expected, command.run(stage))]
 
-    return Case(group, f"{case}, {task.program}", play)
+    return Case(group, f"{case}, {command.program}", play)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-Damage = Callable[[Path], None]
+Damage = Callable[[Path], object]
 
 
 def _flip_bit(path: Path) -> None:
@@ -19,9 +19,9 @@ def _flip_bit(path: Path) -> None:
 
 
 DAMAGES: dict[str, Damage] = {
-    "empty": lambda path: path.write_bytes(b"") and None,
-    "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]) and None,
-    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)) and None,
+    "empty": lambda path: path.write_bytes(b""),
+    "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
     "flipped bit": _flip_bit,
     "removed": Path.unlink,
 }
@@ -43,7 +43,7 @@ def json_damages(path: Path) -> Iterator[tuple[str, Damage]]:
         return
     for text in _VALUES:
         name = text if len(text) < 10 else "nested list"
-        yield f"JSON {name}", lambda path, text=text: path.write_text(text + rest) and None
+        yield f"JSON {name}", lambda path, text=text: path.write_text(text + rest)
     record = value[0] if isinstance(value, list) and value else value
     # Orbax writes one field per array, and all of them are alike: eight of them are enough.
     for field in list(record)[:8] if isinstance(record, dict) else ():

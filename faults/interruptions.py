@@ -15,7 +15,7 @@ from pathlib import Path
 from faults.cases import Case
 from faults.outcome import Outcome
 from faults.processes import Process, isolated
-from faults.tiny import LIMIT, Original, Task, eval_task, sweep_task, train_task
+from faults.tiny import LIMIT, Command, Original, eval_command, resume_command, sweep_command
 
 # Number of kills, per moment: training from the start, a resumed run, a checkpoint that is being
 # written, a corpus that is being prepared, an evaluation, and a sweep.
@@ -32,8 +32,8 @@ def kill_cases(original: Original) -> Iterator[Case]:
 
 
 def _killed(moment: str, number: int) -> Case:
-    tasks = {"evaluation": eval_task, "sweep": sweep_task}
-    task = tasks.get(moment, train_task)()
+    commands = {"evaluation": eval_command, "sweep": sweep_command}
+    command = commands.get(moment, resume_command)()
     group, case = "kills", f"{moment} {number}"
 
     def play(original: Original, copy: str) -> list[Outcome]:
@@ -42,8 +42,8 @@ def _killed(moment: str, number: int) -> Case:
             without = ["run", "cache"]
         for attempt in range(20):
             stage = original.copy(f"{copy}/{attempt}", *without)
-            process = task.start(stage)
-            delay = rng.uniform(0, original.seconds[task.program] * 0.9**attempt)
+            process = command.start(stage)
+            delay = rng.uniform(0, original.seconds[command.program] * 0.9**attempt)
             if ready := _READY.get(moment):
                 process.wait(lambda ready=ready, stage=stage: ready(stage))
                 delay = rng.uniform(0, 0.03)
@@ -51,10 +51,10 @@ def _killed(moment: str, number: int) -> Case:
                 continue  # the program ended before it could be killed
             process.send(signal.SIGKILL)
             process.wait()
-            ended = task.run(stage)
+            ended = command.run(stage)
             process.end()
-            expected = original.expected[task.program]
-            return [task.outcome(group, case, stage, expected, ended, "after SIGKILL")]
+            expected = original.expected[command.program]
+            return [command.outcome(group, case, stage, expected, ended, "after SIGKILL")]
         raise RuntimeError(f"{case}: the program always ended before it could be killed")
 
     return Case(group, case, play)
@@ -70,20 +70,20 @@ _READY: dict[str, Callable[[Path], bool]] = {
 def disk_cases(original: Original) -> Iterator[Case]:
     """Yield programs whose disk is full after some KiB, and that run again with enough space."""
     for free in (0, 4, 8, 16, 32, 64, 96, 128, 192, 256):
-        for task, without in (
-            (train_task(), ()), (train_task(), ("run", "cache")), (eval_task(), ())
+        for command, without in (
+            (resume_command(), ()), (resume_command(), ("run", "cache")), (eval_command(), ())
         ):  # fmt: skip
-            yield _full(free, task, without)
+            yield _full(free, command, without)
     for free in (4, 64, 128, 256):
-        yield _full(free, sweep_task(), ())
+        yield _full(free, sweep_command(), ())
 
 
-def _full(free: int, task: Task, without: tuple[str, ...]) -> Case:
-    kind = "from the start" if without else "again" if task.program == "train.py" else ""
-    group, case = "full disk", f"{free} KiB free, {task.program} {kind}".rstrip()
+def _full(free: int, command: Command, without: tuple[str, ...]) -> Case:
+    kind = "from the start" if without else "again" if command.program == "train.py" else ""
+    group, case = "full disk", f"{free} KiB free, {command.program} {kind}".rstrip()
 
     def play(original: Original, copy: str) -> list[Outcome]:
-        stage, expected = original.folder / copy / "stage", original.expected[task.program]
+        stage, expected = original.folder / copy / "stage", original.expected[command.program]
         stage.mkdir(parents=True)
         disk = _small_disk(stage)
         shutil.copytree(original.stage, stage, symlinks=True, dirs_exist_ok=True)
@@ -93,14 +93,14 @@ def _full(free: int, task: Task, without: tuple[str, ...]) -> Case:
             status = os.statvfs(stage)
             used = (status.f_blocks - status.f_bfree) * status.f_frsize // 1024
             _mount(stage, f"remount,size={used + free}k")
-            ended = task.run(stage)
+            ended = command.run(stage)
             _mount(stage, "remount,size=64m")
         else:
-            ended = task.run(stage, lambda: _limit_files(free * 1024))
-        outcomes = [task.outcome(group, case, stage, expected, ended)]
+            ended = command.run(stage, lambda: _limit_files(free * 1024))
+        outcomes = [command.outcome(group, case, stage, expected, ended)]
         if ended.status:
-            ended = task.run(stage)
-            outcomes.append(task.outcome(group, case, stage, expected, ended, "with more space"))
+            ended = command.run(stage)
+            outcomes.append(command.outcome(group, case, stage, expected, ended, "with more space"))
         return outcomes
 
     return Case(group, case, play)
@@ -135,7 +135,7 @@ def peer_cases(original: Original) -> Iterator[Case]:
 
 def _lost(fault: signal.Signals, lost: int, moment: float) -> Case:
     group, case = "peers", f"{fault.name} of process {lost} after {moment:.0%} of the run"
-    task = train_task("two")
+    command = resume_command("two")
 
     def play(original: Original, copy: str) -> list[Outcome]:
         stage, expected = original.copy(copy), original.expected["peers"]
@@ -145,11 +145,11 @@ def _lost(fault: signal.Signals, lost: int, moment: float) -> Case:
             processes[lost].send(fault)
         survivor = processes[1 - lost].end(PEER_LIMIT)
         processes[lost].end()
-        outcomes = [task.outcome(group, case, stage, expected, survivor, "of the other process")]
+        outcomes = [command.outcome(group, case, stage, expected, survivor, "of the other process")]
         ends = [process.end(LIMIT) for process in start_peers(stage)]
         return [
             *outcomes,
-            *(task.outcome(group, case, stage, expected, ended, "again") for ended in ends[:1]),
+            *(command.outcome(group, case, stage, expected, ended, "again") for ended in ends[:1]),
         ]
 
     return Case(group, case, play, idle=True)
@@ -160,15 +160,21 @@ def start_peers(stage: Path) -> list[Process]:
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
-    task = train_task("two")
+    command = resume_command("two")
     hosts = [f"--coordinator=localhost:{port}", "--processes=2"]
-    return [Process(stage, "train.py", [*task.flags, *hosts, f"--process={i}"]) for i in range(2)]
+    return [
+        Process(stage, "train.py", [*command.flags, *hosts, f"--process={i}"]) for i in range(2)
+    ]
 
 
 def measure_peers(original: Original) -> None:
     """Record the duration and the result of an undisturbed run of two processes."""
-    stage, began, task = original.copy("undamaged-peers"), time.monotonic(), train_task("two")
+    stage, began, command = (
+        original.copy("undamaged-peers"),
+        time.monotonic(),
+        resume_command("two"),
+    )
     ends = [process.end(LIMIT) for process in start_peers(stage)]
     original.seconds["peers"] = time.monotonic() - began
     assert all(ended.status == 0 for ended in ends), ends
-    original.expected["peers"] = isolated(lambda: task.result(stage, ends[0]))
+    original.expected["peers"] = isolated(lambda: command.result(stage, ends[0]))

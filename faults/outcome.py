@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from faults.processes import Ended
 
-SAME, CLEAR, TRACEBACK, SILENT, HANG = KINDS = (
+SAME, CLEAR, TRACEBACK, SILENT, HANG = OUTCOMES = (
     "same result", "clear message", "traceback", "silent difference", "hang",
 )  # fmt: skip
 GOOD = (SAME, CLEAR)
@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
     group: str
     case: str
     program: str
-    kind: str  # one of KINDS
+    kind: str  # one of OUTCOMES
     detail: str  # the last lines of the output if it is not the same result
 
 

@@ -17,7 +17,7 @@ from faults.outcome import Outcome, classify, eval_result, train_result
 from faults.processes import ROOT, Ended, Process, isolated
 
 LIMIT = 120.0  # seconds until a program counts as hanging; on an idle core it needs four
-STEPS = 6
+LAST_STEP = 6
 CONFIG = [
     f"--config={ROOT}/configs/luong2015.py:score=dot,data=text,feed=no,reverse=no",
     "--config.data.dir=corpus", "--config.data.cache=cache", "--config.data.buckets=1",
@@ -26,7 +26,7 @@ CONFIG = [
     "--config.model.encoder.features=8", "--config.model.encoder.embedding=4",
     "--config.model.decoder.cell=gru", "--config.model.decoder.features=8",
     "--config.model.decoder.embedding=4", "--config.model.dropout=0.2",
-    f"--config.train.steps={STEPS}", "--config.train.eval_every=2", "--config.train.keep=3",
+    f"--config.train.steps={LAST_STEP}", "--config.train.eval_every=2", "--config.train.keep=3",
     "--config.train.samples=0", "--config.optimizer.warmup_steps=0",
     "--config.optimizer.name=momentum", "--config.optimizer.learning_rate=0.1",
 ]  # fmt: skip
@@ -40,7 +40,7 @@ def points():
 
 
 @dataclasses.dataclass
-class Task:
+class Command:
     """A command, and a function that returns its result in a stage after it has ended."""
 
     program: str
@@ -65,42 +65,42 @@ class Task:
         return Outcome(group, case, name, *classify(ended, found, expected))
 
 
-def train_task(workdir: str = "run") -> Task:
-    """Return the task of starting or resuming the run."""
-    return Task(
+def resume_command(workdir: str = "run") -> Command:
+    """Return the command of starting or resuming the run."""
+    return Command(
         "train.py", [*CONFIG, f"--workdir={workdir}"],
-        lambda stage, _: train_result(stage / workdir, STEPS),
+        lambda stage, _: train_result(stage / workdir, LAST_STEP),
     )  # fmt: skip
 
 
-def eval_task(workdir: str = "run") -> Task:
-    """Return the task of scoring the run, compared with its earlier report."""
+def eval_command(workdir: str = "run") -> Command:
+    """Return the command of scoring the run, compared with its earlier report."""
     flags = [f"--workdir={workdir}", "--out=report", "--pictures=0", "--noreport"]
-    return Task(
+    return Command(
         "eval.py", [*flags, f"--against={workdir}"], lambda stage, _: eval_result(stage / "report")
     )
 
 
-def translate_task(workdir: str = "run") -> Task:
-    """Return the task of translating the test split."""
-    return Task(
+def translate_command(workdir: str = "run") -> Command:
+    """Return the command of translating the test split."""
+    return Command(
         "translate.py", [f"--workdir={workdir}"], lambda _, ended: ended.stdout, "corpus/test.en"
     )
 
 
-def sweep_task() -> Task:
-    """Return the task of running a sweep of two points."""
+def sweep_command() -> Command:
+    """Return the command of running a sweep of two points."""
     flags = [*CONFIG, "--sweep=sweep_points.py", "--workdir=sweep", "--grace=2"]
 
     def result(stage: Path, _: Ended) -> Any:
         runs = sorted(path.parent for path in (stage / "sweep").rglob("config.json"))
-        return [train_result(run, STEPS) for run in runs], len(runs)
+        return [train_result(run, LAST_STEP) for run in runs], len(runs)
 
-    return Task("sweep.py", flags, result)
+    return Command("sweep.py", flags, result)
 
 
 class Original:
-    """The undamaged stage, and the expected results and durations of the tasks."""
+    """The undamaged stage, and the expected results and durations of the commands."""
 
     def __init__(self, folder: Path):
         """Train, evaluate and interrupt the tiny run in `folder`."""
@@ -108,27 +108,29 @@ class Original:
         self.expected: dict[str, Any] = {}
         self.seconds: dict[str, float] = {}
         _write_corpus(self.stage)
-        report = Task("eval.py", ["--workdir=run", "--pictures=0"], lambda *_: None)
-        for task in (train_task(), report):
-            self._succeed(task, self.stage)
+        report = Command("eval.py", ["--workdir=run", "--pictures=0"], lambda *_: None)
+        for command in (resume_command(), report):
+            self._succeed(command, self.stage)
         # This is the state of a run that was killed after the evaluation at step 4.
-        shutil.rmtree(self.stage / "run/checkpoints" / str(STEPS))
+        shutil.rmtree(self.stage / "run/checkpoints" / str(LAST_STEP))
         (self.stage / "run/status.json").write_text('{"step": 4, "done": false}\n')
-        for task in (train_task(), eval_task(), translate_task()):
-            self.measure(task)
+        self.measure(resume_command(), eval_command(), translate_command())
 
-    def measure(self, task: Task) -> None:
-        """Record the duration and the result of a task in a copy of the stage."""
-        stage = self.copy(f"undamaged-{task.program}")
-        process = task.start(stage)
-        process.wait(seconds=LIMIT)
-        self.seconds[task.program] = time.monotonic() - process.began
-        ended = process.end()
-        assert ended.status == 0, ended.stderr
-        self.expected[task.program] = isolated(lambda: task.result(stage, ended))
+    def measure(self, *commands: Command) -> None:
+        """Record the durations and the results of commands, each in a copy of the stage."""
+        stages = [self.copy(f"undamaged-{command.program}") for command in commands]
+        processes = [command.start(stage) for command, stage in zip(commands, stages, strict=True)]
+        for command, stage, process in zip(commands, stages, processes, strict=True):
+            process.wait(seconds=LIMIT)
+            self.seconds[command.program] = time.monotonic() - process.began
+            ended = process.end()
+            assert ended.status == 0, ended.stderr
+            self.expected[command.program] = isolated(
+                lambda command=command, stage=stage, ended=ended: command.result(stage, ended)
+            )
 
-    def _succeed(self, task: Task, stage: Path) -> None:
-        ended = task.run(stage)
+    def _succeed(self, command: Command, stage: Path) -> None:
+        ended = command.run(stage)
         assert ended.status == 0, ended.stderr
 
     def copy(self, name: str, *without: str) -> Path:

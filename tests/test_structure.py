@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     ("errors", "records", "terminal"), ("configs",), ("data",), ("models",), ("tasks",),
     ("training",), ("decoding",), ("evaluation",), ("experiment",), ("papers", "sweeping"),
-    ("program",), ("train", "eval", "translate", "sweep", "reproduce", "benchmarks"),
+    ("program",), ("train", "eval", "translate", "sweep", "reproduce", "benchmarks", "faults"),
 ]  # fmt: skip
 LAYER_OF = {name: i for i, names in enumerate(LAYERS) for name in names}
 SOURCES = sorted(
