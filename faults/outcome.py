@@ -13,7 +13,7 @@ SAME, CLEAR, TRACEBACK, SILENT, HANG = OUTCOMES = (
 )  # fmt: skip
 GOOD = (SAME, CLEAR)
 # A different result is not silent if the program says which file is not as it should be.
-_WARNING = re.compile(r"corrupt|damaged|missing|differs|does not match|cannot read|has changed")
+WARNING = re.compile(r"corrupt|damaged|missing|differs|does not match|cannot read|has changed")
 
 
 class Outcome(NamedTuple):
@@ -26,10 +26,11 @@ class Outcome(NamedTuple):
     detail: str  # the last lines of the output if it is not the same result
 
 
-def classify(ended: Ended, result: Any, expected: Any) -> tuple[str, str]:
+def classify(ended: Ended, result: Any, expected: Any, may_differ: bool = False) -> tuple[str, str]:
     """Return the kind of an outcome, and the end of the program's output.
 
-    `result` is what the program produced, and `expected` the result of an undamaged run.
+    `result` is what the program produced, and `expected` the result of an undamaged run. A program
+    that `may_differ` can use another checkpoint than the best one if it prints a warning.
     """
     lines = [line for line in ended.stderr.splitlines() if line.strip()]
     if ended.hung:
@@ -41,7 +42,7 @@ def classify(ended: Ended, result: Any, expected: Any) -> tuple[str, str]:
     elif result == expected:
         return SAME, ""
     else:
-        kind = CLEAR if _WARNING.search(ended.stderr) else SILENT
+        kind = CLEAR if may_differ and WARNING.search(ended.stderr) else SILENT
     first = next((i for i, line in enumerate(lines) if line.startswith("Traceback")), 0)
     ends = [lines[-3:]] if kind != TRACEBACK else [lines[first : first + 2], lines[-6:]]
     shown = "\n...\n".join("\n".join(part)[-1500:] for part in ends)
