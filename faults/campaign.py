@@ -1,12 +1,12 @@
 """Damage, kill and starve the programs in every way that cases.py and interruptions.py list.
 
-    python -m faults --jobs=2
+    python -m faults.campaign
 
 prints one table: the number of cases with the same result as an undamaged run, a clear message, a
-traceback, a silent difference or a hang. results.json and table.md are written to --out.
+traceback, a silent difference or a hang. The exit status is 1 if a case has one of the last three
+outcomes. docs/durability.md describes the cases.
 """
 
-import argparse
 import collections
 import json
 import os
@@ -16,9 +16,11 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+from absl import app, flags
 from tqdm import tqdm
 
 from faults.cases import Case, damage_cases, json_cases, path_cases, permission_cases
@@ -31,49 +33,71 @@ GROUPS: dict[str, Callable[[Original], Iterator[Case]]] = {
     "damage": damage_cases, "json": json_cases, "permissions": permission_cases,
     "paths": path_cases, "kills": kill_cases, "disk": disk_cases, "peers": peer_cases,
 }  # fmt: skip
+_ONLY = flags.DEFINE_list("only", [*GROUPS], f"Groups of cases: {', '.join(GROUPS)}.")
+_MATCH = flags.DEFINE_string("match", "", "Run only the cases whose name contains this text.")
+_SAMPLE = flags.DEFINE_integer(
+    "sample", 0, "Number of randomly chosen cases; 0: all cases.", lower_bound=0
+)
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of --sample.")
+_JOBS = flags.DEFINE_integer(
+    "jobs", os.cpu_count() or 1, "Number of cases in parallel.", lower_bound=1
+)
+_OUT = flags.DEFINE_string("out", "runs/faults", "Folder of table.md and outcomes.json.")
 _IDLE = 4  # number of waiting cases that run beside the others
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the campaign; return 1 if a case is neither the same result nor a clear message."""
-    parser = argparse.ArgumentParser(prog="python -m faults", description=__doc__)
-    parser.add_argument("--only", default=",".join(GROUPS), help="groups, separated by commas")
-    parser.add_argument("--match", default="", help="run only cases whose name contains this text")
-    parser.add_argument("--sample", type=int, default=0, help="number of random cases; 0: all")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cases in parallel")
-    parser.add_argument("--out", type=Path, default=Path("runs/faults"), help="folder of results")
-    given = parser.parse_args(argv)
+def main(argv: list[str]) -> None:
+    """Run the chosen cases, and write the table and the outcomes."""
+    chosen = Chosen(
+        _ONLY.value, _MATCH.value, _SAMPLE.value, _SEED.value, _JOBS.value, _OUT.value
+    )  # fmt: skip
+    if unknown := {*chosen.only} - {*GROUPS}:
+        sys.exit(f"error: --only has no group {min(unknown)!r}: use {', '.join(GROUPS)}")
+    # The programs, which run in forked processes, define flags with the same names.
+    for name in Chosen._fields:
+        delattr(flags.FLAGS, name)
     tqdm.monitor_interval = 0  # a thread of tqdm would make forking unsafe
     began = time.monotonic()
     # A TemporaryDirectory would be deleted at the exit of every forked process.
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     try:
-        outcomes = _campaign(folder, given)
+        outcomes = _campaign(folder, chosen)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    text = outcome_table(outcomes)
-    given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "table.md").write_text(text + "\n")
+    text, out = outcome_table(outcomes), Path(chosen.out)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "table.md").write_text(text + "\n")
     records = [outcome._asdict() for outcome in outcomes]
-    (given.out / "results.json").write_text(json.dumps(records, indent=1) + "\n")
+    (out / "outcomes.json").write_text(json.dumps(records, indent=1) + "\n")
     print(f"{text}\n\n{len(outcomes)} cases in {(time.monotonic() - began) / 60:.1f} minutes")
-    return int(any(outcome.kind not in GOOD for outcome in outcomes))
+    sys.exit(int(any(outcome.kind not in GOOD for outcome in outcomes)))
 
 
-def _campaign(folder: Path, given: argparse.Namespace) -> list[Outcome]:
+class Chosen(NamedTuple):
+    """The values of the flags."""
+
+    only: list[str]
+    match: str
+    sample: int
+    seed: int
+    jobs: int
+    out: str
+
+
+def _campaign(folder: Path, chosen: Chosen) -> list[Outcome]:
     """Create the tiny run, and run the chosen cases."""
     warm_up(folder / "xla")
-    original, groups = Original(folder), given.only.split(",")
-    if {"kills", "disk"} & {*groups}:
+    original = Original(folder)
+    if {"kills", "disk"} & {*chosen.only}:
         original.measure(sweep_command())
-    if "peers" in groups:
+    if "peers" in chosen.only:
         measure_peers(original)
-    cases = [case for group in groups for case in GROUPS[group](original)]
-    cases = [case for case in cases if given.match in case.name]
-    if given.sample:
-        cases = random.Random(given.seed).sample(cases, min(given.sample, len(cases)))
-    return run_cases(original, cases, given.jobs)
+    cases = [case for group in chosen.only for case in GROUPS[group](original)]
+    cases = [case for case in cases if chosen.match in case.name]
+    if chosen.sample:
+        rng = random.Random(chosen.seed)
+        cases = rng.sample(cases, min(chosen.sample, len(cases)))
+    return run_cases(original, cases, chosen.jobs)
 
 
 def run_cases(original: Original, cases: list[Case], jobs: int) -> list[Outcome]:
@@ -132,3 +156,7 @@ def outcome_table(outcomes: list[Outcome]) -> str:
         total += count
     rows.append(("all", str(total.total()), *(str(total[kind]) for kind in OUTCOMES)))
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+if __name__ == "__main__":
+    app.run(main)

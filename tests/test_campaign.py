@@ -64,11 +64,11 @@ def test_the_table_counts_the_cases_of_each_kind():
 @pytest.mark.skipif(sys.platform != "linux", reason="the campaign needs Linux")
 def test_a_sample_of_the_campaign_has_no_bad_outcome(tmp_path):
     flags = ["--only=damage,json", "--sample=4", "--seed=1", "--jobs=2", f"--out={tmp_path}"]
-    command = [sys.executable, "-m", "faults", *flags]
+    command = [sys.executable, "-m", "faults.campaign", *flags]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=300,
         env=ENVIRONMENT | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.curdir},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    kinds = [outcome["kind"] for outcome in json.loads((tmp_path / "results.json").read_text())]
+    kinds = [outcome["kind"] for outcome in json.loads((tmp_path / "outcomes.json").read_text())]
     assert len(kinds) == 4 and {*kinds} <= {SAME, CLEAR}
