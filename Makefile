@@ -19,7 +19,8 @@ lint: .venv/installed-dev  ## run the linter and the type checker
 slow: .venv/installed-dev  ## run the tests that take minutes
 	$(BIN)/pytest -m slow --ignore=tests/test_faults.py
 
-faults: .venv/installed-dev  ## test fault tolerance: kill a run 25 times, damage checkpoints, fill a disk
+faults: .venv/installed-dev  ## damage files, kill programs, fill the disk, lose peers; print a table
+	$(BIN)/python -m faults.campaign
 	FAULTS=25 $(BIN)/pytest -s tests/test_faults.py tests/training/test_checkpoints.py
 
 soak: .venv/installed  ## train for half an hour and record the memory in docs/soak.png

@@ -117,8 +117,8 @@ FOREIGN_FLAGS = {"help", "helpfull", "signal", "requeue", "strict"}
 
 @pytest.fixture(scope="module")
 def flag_names() -> set[str]:
-    """Return the names of all flags that the programs and the benchmarks define."""
-    files = [*ROOT.glob("*.py"), *ROOT.glob("benchmarks/*.py")]
+    """Return the names of all flags of the programs, the benchmarks and the fault campaign."""
+    files = [path for name in ("", "benchmarks/", "faults/") for path in ROOT.glob(f"{name}*.py")]
     source = "\n".join(path.read_text("utf-8") for path in files)
     return FOREIGN_FLAGS | {*re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source)}
 

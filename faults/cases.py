@@ -1,0 +1,121 @@
+"""Cases with damaged, unreadable or read-only files, and with unusual paths."""
+
+import ctypes
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from faults.damage import DAMAGES, Damage, json_damages
+from faults.outcome import Outcome
+from faults.tiny import Command, Original, eval_command, resume_command, translate_command
+
+
+class Case(NamedTuple):
+    """A fault and the function that plays it in a copy of the original stage."""
+
+    group: str
+    name: str
+    play: Callable[[Original, str], list[Outcome]]  # called with the name of the copy
+    idle: bool = False  # whether the case mostly waits, so that other cases can run beside it
+
+
+COMMANDS = (resume_command, eval_command, translate_command)
+
+
+def damage_cases(original: Original) -> Iterator[Case]:
+    """Yield every file of the run and of the cache, damaged in every way, for every program."""
+    for folder in ("run", "cache"):
+        for file in original.files(folder):
+            for name, damage in DAMAGES.items():
+                yield from _damaged(f"{folder}: damaged files", file, name, damage)
+
+
+def json_cases(original: Original) -> Iterator[Case]:
+    """Yield wrong types in every JSON file of the run and of the cache, for every program."""
+    for folder in ("run", "cache"):
+        for file in original.files(folder):
+            for name, damage in json_damages(original.stage / file):
+                yield from _damaged(f"{folder}: wrong JSON types", file, name, damage)
+
+
+def _damaged(group: str, file: str, name: str, damage: Damage) -> Iterator[Case]:
+    for make_command in COMMANDS:
+        command, case = make_command(), f"{file}: {name}"
+
+        def play(original: Original, copy: str, command: Command = command, case: str = case):
+            stage = original.copy(copy)
+            damage(stage / file)
+            expected = original.expected[command.program]
+            return [command.outcome(group, case, stage, expected, command.run(stage))]
+
+        yield Case(group, f"{case}, {command.program}", play)
+
+
+def permission_cases(original: Original) -> Iterator[Case]:
+    """Yield unreadable files and folders, and read-only folders, for every program."""
+    changes = [(name, 0) for name in original.files("run", "cache") if "/d/" not in name]
+    paths = [original.stage / name for name in ("run", "cache")]
+    folders = [*paths, *(path for top in paths for path in top.rglob("*") if path.is_dir())]
+    for folder in folders:
+        if folder.name != "d" and not folder.name.startswith("ocdbt"):
+            changes += [(str(folder.relative_to(original.stage)), mode) for mode in (0, 0o500)]
+    for name, mode in changes:
+        for make_command in COMMANDS:
+            yield _forbidden(name, mode, make_command())
+
+
+def _forbidden(name: str, mode: int, command: Command) -> Case:
+    group, case = "permissions", f"{name}: mode {mode:03o}"
+
+    def play(original: Original, copy: str) -> list[Outcome]:
+        stage = original.copy(copy)
+        path, expected = stage / name, original.expected[command.program]
+        before = path.stat().st_mode
+        path.chmod(mode)
+        ended = command.run(stage, drop_privileges)
+        path.chmod(before)
+        outcomes = [command.outcome(group, case, stage, expected, ended)]
+        if command.program == "train.py" and ended.status:
+            ended = command.run(stage, drop_privileges)
+            case_after = "with restored permissions"
+            outcomes.append(command.outcome(group, case, stage, expected, ended, case_after))
+        return outcomes
+
+    return Case(group, f"{case}, {command.program}", play)
+
+
+def drop_privileges() -> None:
+    """Give up all capabilities of this process: permissions then also apply to root."""
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3 of the interface, this process
+    ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)())
+
+
+# Names of workdirs: patterns of the shell and of Orbax, too long, not a folder, and a link loop.
+PATHS = (
+    "r[1]", "r[!a]", "r\\1", "r?", "r*", "r{a}", "r%41", "r#1", "r 1", "r\n1", "rü", "x" * 300,
+    "loop", "/proc/run", "/dev/null/run", "corpus/test.en",
+)  # fmt: skip
+
+
+def path_cases(original: Original) -> Iterator[Case]:
+    """Yield unusual names of the workdir, for every program; the run is copied there."""
+    for name in PATHS:
+        for make_command in COMMANDS:
+            yield _moved(name, make_command(name))
+
+
+def _moved(name: str, command: Command) -> Case:
+    group, case = "unusual paths", repr(name)
+
+    def play(original: Original, copy: str) -> list[Outcome]:
+        stage = original.copy(copy)
+        if name == "loop":
+            os.symlink("loop", stage / name)
+        elif not name.startswith("/") and len(name) < 256 and not Path(stage / name).exists():
+            shutil.copytree(stage / "run", stage / name)
+        expected = original.expected[command.program]
+        return [command.outcome(group, case, stage, expected, command.run(stage))]
+
+    return Case(group, f"{case}, {command.program}", play)
