@@ -45,6 +45,12 @@ _CHECKPOINT = flags.DEFINE_string(
 _DATA_DIR = flags.DEFINE_string(
     "data_dir", "", "Folder of the corpus, if it has moved since training."
 )
+_TRUST = flags.DEFINE_boolean(
+    "trust_workdir",
+    False,
+    "Use the corpus and the folders that config.json names, although you have not trained this "
+    "run yourself (docs/decoding.md).",
+)
 _OUT = flags.DEFINE_string("out", "", "Folder of the report (default: WORKDIR/eval/SPLIT).")
 _PICTURES = flags.DEFINE_integer(
     "pictures", 4, "Number of examples to plot as PNG files.", lower_bound=0
@@ -71,11 +77,14 @@ def main() -> None:
     # first, and because --help should be fast.
     from experiment import score_run
     from training.devices import make_mesh
+    from training.signature import check_trust
     from training.workdir import load_config
 
     workdir = program.folder(_WORKDIR.value)
     config = load_config(workdir)
     config.data.dir = _DATA_DIR.value or config.data.dir
+    if not _TRUST.value:
+        check_trust(workdir, config)
     wanted = _wanted(config, workdir)
     score_run(config, workdir, make_mesh(), _CHECKPOINT.value, wanted)
     page, scores = wanted.folder / "report.html", wanted.folder / "scores.json"

@@ -15,6 +15,7 @@ from training.devices import check_rows
 from training.hosts import first, together
 from training.loop import train
 from training.restore import restore_run, restore_runs
+from training.vocabularies import keep_vocabularies
 from training.workdir import VOCABULARY_FOLDER, check_workdir, open_workdir
 from writing import writing
 
@@ -28,7 +29,7 @@ def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str
     with open_workdir(workdir, config, list(overrides), task.data_name), writing(workdir):
         with together():
             if first():
-                task.save_vocabularies(workdir / VOCABULARY_FOLDER)
+                keep_vocabularies(task.prepared.folder, workdir / VOCABULARY_FOLDER)
         evaluate = _evaluation(config).make_evaluate(task, mesh)
         train(task, evaluate, config, workdir, mesh)
 
@@ -37,7 +38,7 @@ def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted
     """Score a split with one checkpoint or the mean of several checkpoints; write the report."""
     run = restore_run(config, workdir, mesh, checkpoint)
     reverse = restore_runs(wanted.align.reverse, mesh, [checkpoint])
-    with writing(wanted.folder):
+    with writing(wanted.folder, "run the same command again"):
         wanted.folder.mkdir(parents=True, exist_ok=True)
         wanted = wanted._replace(checkpoints=run.steps, reverse=reverse)
         _evaluation(config).report(run.task, run.params, mesh, wanted)
@@ -49,7 +50,7 @@ def score_ensemble(
     """Score a split with an ensemble of translation runs that differ only in their seeds."""
     runs = [restore_run(config, workdir, mesh, checkpoint) for workdir in workdirs]
     reverse = restore_runs(wanted.align.reverse, mesh, [checkpoint])
-    with writing(wanted.folder):
+    with writing(wanted.folder, "run the same command again"):
         wanted.folder.mkdir(parents=True, exist_ok=True)
         wanted = wanted._replace(checkpoints=[run.steps for run in runs], reverse=reverse)
         report_ensemble([run.task for run in runs], [run.params for run in runs], mesh, wanted)

@@ -20,6 +20,7 @@ from configs.check import check, check_path
 from configs.load import load_config_file
 from errors import Stopped, UserError, first_line
 from terminal import CleanFormatter, clean_lines, protect_stdout
+from training.workdir import check_name
 
 if TYPE_CHECKING:
     from evaluation.alignment import LinkSettings
@@ -198,6 +199,13 @@ def run(main: Callable[..., None], words: int = 0) -> None:
         # The reader of stdout, such as `head`, has ended; Python's final flush must not fail.
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            if not error.filename:
+                raise
+            _fail(
+                f"cannot use {error.filename} ({error.strerror}): correct the path, its "
+                "permissions or the disk"
+            )
 
     # Set this variable here: JAX reads it when it is imported, which happens inside `main`.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILATIONS.absolute()))
@@ -245,9 +253,10 @@ def _explained(error: RuntimeError) -> str:
 
 
 def folder(name: str | None, what: str = "run") -> Path:
-    """Return --workdir as a path; raise UserError if it is missing."""
+    """Return --workdir as a path; raise UserError if it is missing or cannot be used."""
     if not name:
         raise UserError(f"--workdir is missing: name a folder, such as --workdir={what}s/a")
+    check_name(Path(name))
     return Path(name)
 
 

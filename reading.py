@@ -10,7 +10,7 @@ import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from errors import UserError, first_line
 
@@ -87,8 +87,9 @@ def matching(value: Any, kind: Any, place: str = "its content") -> Any:
     """Return a JSON value if its types match `kind`; otherwise raise a ValueError.
 
     A kind is a type (`object` matches everything, and `float` also matches integers), a union of
-    types, `[kind]` for a list, `{name: kind}` for an object that has at least these names, or
-    `{str: kind}` for an object with any names. `place` describes the value in the error message.
+    types, `[kind]` for a list, `{name: kind}` for an object that has at least these names (a name
+    that ends in ? is optional), or `{str: kind}` for an object with any names. `place` describes
+    the value in the error message.
     """
     if isinstance(kind, list):
         for i, item in enumerate(matching(value, list, place)):
@@ -96,10 +97,12 @@ def matching(value: Any, kind: Any, place: str = "its content") -> Any:
     elif isinstance(kind, dict):
         entries = matching(value, dict, place)
         for name, inner in kind.items():
-            if isinstance(name, str) and name not in entries:
-                raise ValueError(f"{place} has no entry {name!r}")
-            for present in [name] if isinstance(name, str) else entries:
-                matching(entries[present], inner, f"{present!r}")
+            names = [name.removesuffix("?")] if isinstance(name, str) else [*entries]
+            for present in names:
+                if present in entries:
+                    matching(entries[present], inner, repr(present))
+                elif name == present:
+                    raise ValueError(f"{place} has no entry {name!r}")
     elif not _is_instance(value, kind):
         found = _NAMES.get(type(value), type(value).__name__)
         raise ValueError(f"{place} is {found} instead of {_NAMES.get(kind, kind)}")
@@ -107,9 +110,10 @@ def matching(value: Any, kind: Any, place: str = "its content") -> Any:
 
 
 def _is_instance(value: Any, kind: Any) -> bool:
-    if isinstance(value, bool) and kind in (int, float):  # Python's bool is a subclass of int
-        return False
-    return isinstance(value, int | float if kind is float else kind)
+    kinds = get_args(kind) or (kind,)
+    if isinstance(value, bool):  # Python's bool is a subclass of int
+        return bool in kinds or object in kinds
+    return isinstance(value, (*kinds, int) if float in kinds else kinds)
 
 
 def digest(path: Path, remedy: str = RESTORE) -> str:

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from configs.base import declared_fields
 from configs.registry import MODELS, TASKS
 from configs.schema import common
-from configs.schema.field import Config
+from configs.schema.field import LARGEST, Config
 from errors import UserError
 
 
@@ -64,7 +64,8 @@ def _invalid_fields(config: Config) -> Iterator[str]:
         elif field.choices:
             yield f"config.{path}={value!r} is unknown: use one of {field.allowed()}"
         else:
-            yield f"config.{path}={value} is out of range: it must be {field.allowed()}"
+            allowed = field.allowed() or f"at most {LARGEST}"
+            yield f"config.{path}={value} is out of range: it must be {allowed}"
 
 
 def _names(config: Config, prefix: str = "") -> Iterator[str]:

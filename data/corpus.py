@@ -136,13 +136,7 @@ class Corpus(abc.ABC, Generic[T]):
 
     def open(self, folder: Path) -> Prepared:
         """Open a folder that contains the prepared corpus, or only its vocabularies."""
-        try:
-            return Prepared(folder, self.fields, self.load_vocabularies(folder))
-        except FileNotFoundError as error:
-            raise UserError(
-                f"{folder} has no file {Path(error.filename).name}: use the folder of a run that "
-                "train.py created for this task"
-            ) from error
+        return Prepared(folder, self.fields, self.load_vocabularies(folder))
 
     def cache_key(self) -> dict[str, Any]:
         """Return the settings and file digests that determine the prepared corpus."""

@@ -18,7 +18,6 @@ import array
 import json
 import math
 import mmap
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -75,12 +74,6 @@ class Prepared(NamedTuple):
     folder: Path
     fields: ArrayFields
     vocabularies: dict[str, Any]
-
-    def copy_vocabularies(self, folder: Path) -> None:
-        """Copy the vocabularies to `folder`, so that a trained model works without its corpus."""
-        folder.mkdir(exist_ok=True)
-        for path in self.folder.glob("*.vocab"):
-            shutil.copy(path, folder)
 
     def split(self, name: str) -> "Split":
         """Open the split "train", "valid" or "test"."""

@@ -14,8 +14,8 @@ from typing import Protocol, Self, runtime_checkable
 
 from configs.base import Config
 from data.tokenizers import Tokenizer, make_tokenizer
-from errors import UserError
-from reading import read_bytes, read_lines
+from errors import UserError, first_line
+from reading import read_bytes, read_lines, reading
 from writing import write_bytes, write_text
 
 logger = logging.getLogger("alignax")
@@ -120,6 +120,9 @@ class WordVocabulary:
     def load(cls, path: Path, settings: Config, language: str) -> Self:
         """Load a vocabulary that `save` wrote."""
         words = read_lines(path)
+        with reading(path):
+            if words[: len(SPECIALS)] != [*SPECIALS]:
+                raise ValueError(f"its first lines are not {' '.join(SPECIALS)}")
         tokenizer = make_tokenizer(settings.tokenizer, language)
         return cls(words[len(SPECIALS) :], tokenizer, settings.lowercase)
 
@@ -208,7 +211,14 @@ class SentencePieceVocabulary:
     @classmethod
     def load(cls, path: Path, settings: Config, language: str) -> Self:
         """Load a vocabulary that `save` wrote."""
-        return cls(read_bytes(path), settings.lowercase, language)
+        model = read_bytes(path)
+        with reading(path):
+            if not model:
+                raise ValueError("it is empty")
+            try:
+                return cls(model, settings.lowercase, language)
+            except RuntimeError as error:
+                raise ValueError(f"SentencePiece cannot read it: {first_line(error)}") from error
 
     def save(self, path: Path) -> None:
         write_bytes(path, self._model)

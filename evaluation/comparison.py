@@ -9,6 +9,7 @@ from evaluation.bootstrap import mean_score, mean_statistics, paired_bootstrap_p
 from evaluation.evaluator import Translated
 from evaluation.metrics import metric_of
 from evaluation.scores import exact_matches, paired_bootstrap, sentence_chrf
+from reading import read_lines
 from tasks.translation import Translation
 
 MOST_DIFFERENT = 5  # number of sentences to show per direction: this run better, or worse
@@ -16,12 +17,12 @@ MOST_DIFFERENT = 5  # number of sentences to show per direction: this run better
 
 def read_hypotheses(folder: Path) -> list[str]:
     """Read the best hypothesis of every sentence from the report in `folder`."""
-    try:
-        return (folder / "hypotheses.txt").read_text("utf-8").split("\n")[:-1]
-    except OSError:
+    path = folder / "hypotheses.txt"
+    if not path.exists():
         raise UserError(
             f"{folder} contains no hypotheses.txt: choose a translation run that eval.py has scored"
-        ) from None
+        )
+    return read_lines(path, "score the run again with eval.py")
 
 
 def check_same_split(sentences: int, hypotheses: int) -> None:

@@ -20,6 +20,7 @@ from configs.check import check
 from configs.datasets import reverse_dataset
 from errors import UserError
 from papers.table import Row, Table
+from reading import matching, read_json, read_lines, reading
 from sweeping.points import Base, Point, label
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -131,12 +132,15 @@ class Plan(NamedTuple):
         """Return the folders of the runs of the reverse direction, whose links are combined."""
         return self.run_folders(row.reverse, seed) if row.reverse else []
 
-    def trained_config(self, run: Path) -> Config:
-        """Return the config of a trained run, with the current corpus folder as data.dir."""
+    def trained_config(self, row: Row, seed: int) -> Config:
+        """Return the config of a trained run, with the corpus and the folders of this plan.
+
+        The folder of the run is data, which does not choose the files that are opened.
+        """
         from training.workdir import load_config
 
-        config = load_config(run)
-        config.data.dir = self.overrides.get("data.dir", config.data.dir)
+        config = load_config(self.run_folder(row, seed))
+        config.data = self.config(row, seed).data
         return config
 
 
@@ -183,11 +187,17 @@ class Facts(NamedTuple):
 def facts(run: Path) -> Facts:
     """Read the facts about a run from its log.jsonl and run.json."""
     parameters, count, seconds, before = 0, 0.0, 0.0, 0.0
-    # Do not use splitlines(): it would also split at U+2028, which samples in the log may contain.
-    for line in map(json.loads, (run / "log.jsonl").read_bytes().split(b"\n")[:-1]):
-        parameters, count = line.get("parameters", parameters), line.get("count", count)
+    path = run / "log.jsonl"
+    for text in read_lines(path):
+        with reading(path):
+            line = matching(json.loads(text), {"kind": str, "time": float})
+            parameters = matching(line.get("parameters", parameters), int)
+            count = matching(line.get("count", count), float)
         if line["kind"] != "run":  # a "run" line starts a new attempt: exclude the time before it
             seconds += line["time"] - before
         before = line["time"]
-    last = json.loads((run / "run.json").read_text("utf-8"))[-1]
-    return Facts(parameters, count, seconds, last["commit"], last["devices"][0])
+    path = run / "run.json"
+    with reading(path):
+        *_, last = read_json(path, [{"commit": str, "devices": [str]}])
+        device, *_ = last["devices"]
+    return Facts(parameters, count, seconds, last["commit"], device)

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import io
-import json
 import logging
 import multiprocessing
 import os
@@ -31,6 +30,7 @@ from experiment import score_ensemble, score_run
 from papers.measures import Report
 from papers.plan import Plan, with_decoding
 from papers.table import Row
+from reading import read_json, read_text, reading
 from sweeping.devices import Share, machine_shares
 from sweeping.launch import PR_SET_PDEATHSIG
 from training.devices import make_mesh
@@ -41,6 +41,15 @@ Reports = dict[str, dict[int, Report]]  # reports by row name and seed; an ensem
 KILLED = "its process was killed, possibly because memory ran out: use fewer --workers"
 
 logger = logging.getLogger("alignax")
+# The parts of scores.json that a page reads; see `reading.matching`.
+_REPORT = {
+    "scores": {str: float | None},
+    "checkpoints?": list,
+    "decode?": {"beam": int},
+    "signatures?": {str: str},
+    "curves?": {str: [{"label": str, "sentences": int, "scores": {str: float | None}}]},
+    "attention?": {str: {str: float | None}},
+}
 
 
 def score_plan(plan: Plan, workers: int) -> list[str]:
@@ -123,7 +132,7 @@ def _name(plan: Plan, row: Row, seed: int) -> str:
 def score_row(plan: Plan, row: Row, seed: int) -> str:
     """Write the report of a row; return an error message, or "" on success."""
     folder, runs = plan.report_folder(row, seed), plan.run_folders(row, seed)
-    config = with_decoding(plan.trained_config(runs[0]), row)
+    config = with_decoding(plan.trained_config(row, seed), row)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Write to a temporary folder first, so that no incomplete report is ever read.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as part:
@@ -160,7 +169,7 @@ def read_reports(plan: Plan) -> Reports:
             report = _linked(plan, row)
         else:
             path = plan.report_folder(row, seed) / "scores.json"
-            report = json.loads(path.read_text("utf-8")) if path.exists() else None
+            report = read_json(path, _REPORT) if path.exists() else None
         if report is not None:
             found.setdefault(row.name, {})[seed] = report
     return found
@@ -173,11 +182,16 @@ def _merged(plan: Plan, row: Row, seed: int) -> Report | None:
     ]
     if not all(part.exists() for part in parts):
         return None
-    config = plan.trained_config(plan.run_folders(row, seed)[0])
+    config = plan.trained_config(plan.table.row(row.merges[0]), seed)
     split = LabellingCorpus(config.data).prepare().split("test")
     gold = np.concatenate([x["label"][:, 0] for x in split.examples(np.arange(len(split)))])
-    values = np.array([part.read_text().split() for part in parts], float)
-    return {"scores": {"loss": float(np.mean((values.mean(axis=0) - gold) ** 2))}}
+    values = []
+    for part in parts:
+        with reading(part):
+            values.append(np.array(read_text(part).split(), float))
+            if len(values[-1]) != len(gold):
+                raise ValueError(f"it has {len(values[-1])} values for {len(gold)} time steps")
+    return {"scores": {"loss": float(np.mean((np.mean(values, axis=0) - gold) ** 2))}}
 
 
 def _linked(plan: Plan, row: Row) -> Report | None:

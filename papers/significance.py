@@ -25,6 +25,7 @@ from papers.measures import MEASURES, Measure
 from papers.plan import Plan
 from papers.scoring import Reports
 from papers.table import Row
+from reading import read_lines, reading
 from tasks.translation import Translation
 
 
@@ -74,7 +75,7 @@ def _translations(
     plan: Plan, reports: Reports, rows: list[Row], name: str
 ) -> dict[str, list[ExampleStatistics]]:
     """Map row names to the BLEU or exact-match statistics of all sentences, one array per seed."""
-    task = Translation(plan.trained_config(plan.run_folder(rows[0], 0)))
+    task = Translation(plan.trained_config(rows[0], 0))
     gold = [texts for _, texts in references(task, "test")]
     gold_words = [[task.scored_words(text) for text in several] for several in gold]
 
@@ -97,10 +98,12 @@ def _answers(plan: Plan, reports: Reports, row: Row) -> list[ExampleStatistics]:
     Every line of predictions.txt contains the prediction, its probability and the gold answer.
     """
     files = [plan.report_folder(row, seed) / "predictions.txt" for seed in reports[row.name]]
-    # Do not use splitlines(): it would also split at U+2028, which a prediction may contain.
-    lines = [file.read_text("utf-8").split("\n")[:-1] for file in files]
-    cells = [[line.split("\t") for line in one_seed] for one_seed in lines]
-    return [mean_statistics([answer == gold for answer, _, gold, *_ in rows]) for rows in cells]
+    found = []
+    for file in files:
+        rows = [line.split("\t") for line in read_lines(file)]
+        with reading(file):
+            found.append(mean_statistics([answer == gold for answer, _, gold, *_ in rows]))
+    return found
 
 
 def welch(first: list[float], second: list[float]) -> float:

@@ -43,10 +43,6 @@ class Task:
         # The folder name ends in a digest of corpus settings and files, so it identifies the data.
         self.data_name = self.prepared.folder.name
 
-    def save_vocabularies(self, folder: Path) -> None:
-        """Copy the vocabularies to a folder, from which a task can be opened without its corpus."""
-        self.prepared.copy_vocabularies(folder)
-
     @functools.cache  # noqa: B019  (a task exists until its program ends, so the cache may keep it)
     def split(self, name: str) -> tuple[Split, list[Bucket], Any]:
         """Return the examples of a split, its buckets, and the bucket index of every example."""

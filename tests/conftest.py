@@ -57,6 +57,13 @@ def compilations(tmp_path_factory):
         ENVIRONMENT[name.upper()] = str(value)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def signing_key(tmp_path_factory):
+    """Sign workdirs with a key of this test session instead of the user's key."""
+    folder = tmp_path_factory.mktemp("config")
+    os.environ["XDG_CONFIG_HOME"] = ENVIRONMENT["XDG_CONFIG_HOME"] = str(folder)
+
+
 def tiny_config(cache: Path, arguments: str = "") -> Config:
     """Return a config with a tiny model and corpus, whose run time is mostly compilation."""
     config = get_config(f"data=dates,{arguments}")

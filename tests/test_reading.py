@@ -20,6 +20,7 @@ from reading import DamagedFile, digest, read_bytes, read_json, read_lines, read
         (b"{}", "its content has no entry 'step'"),
         (b'{"step": true}', "'step' is true or false instead of an integer"),
         (b'{"step": null}', "'step' is null instead of an integer"),
+        (b'{"step": 1, "loss": ""}', "'loss' is a string instead of a number"),
         (b'{"step": 1, "files": {"a": 2}}', "'a' is an integer instead of a list"),
         (b'{"step": 1, "files": {"a": ["b", 2]}}', "item 1 of 'a' is an integer instead of a"),
     ],
@@ -28,14 +29,14 @@ def test_damaged_json_is_one_message(content, reason, tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(DamagedFile, match=rf"a\.json is corrupt \(.*{reason}.*\): fix it"):
-        read_json(path, {"step": int, "files": {str: [str]}}, "fix it")
+        read_json(path, {"step": int, "loss?": float, "files?": {str: [str]}}, "fix it")
 
 
 def test_json_of_the_right_types_is_returned(tmp_path):
     path = tmp_path / "a.json"
-    path.write_text('\ufeff{"step": 1, "loss": 2, "best": null, "more": [{}]}', "utf-8")
-    kind = {"step": int, "loss": float, "best": int | None, "more": [dict]}
-    assert read_json(path, kind) == {"step": 1, "loss": 2, "best": None, "more": [{}]}
+    path.write_text('\ufeff{"step": 1, "loss": 2, "best": [null, 3], "more": [{}]}', "utf-8")
+    kind = {"step": int, "loss": float, "best": [float | None], "more": [dict]}
+    assert read_json(path, kind) == {"step": 1, "loss": 2, "best": [None, 3], "more": [{}]}
 
 
 def test_lines_end_in_line_feeds(tmp_path):

@@ -25,6 +25,7 @@ from training.devices import replicated
 from training.hosts import all_agree, first, together
 from training.optimizers import make_optimizer
 from training.state import Params, Progress, TrainState, create_state
+from training.workdir import check_name
 
 logger = logging.getLogger("alignax")
 T = TypeVar("T")
@@ -49,7 +50,9 @@ class Checkpoints:
         Saving deletes all checkpoints except the best, the latest two, and the latest `keep` whose
         step is a multiple of `every`, the interval between evaluations.
         """
+        check_name(workdir)
         self._folder = (workdir / "checkpoints").absolute()
+        self._saved: int | None = None  # the step of the checkpoint that was saved last
         self._quarantine_folder = self._folder.with_name("quarantine")
         if read_only and not self._folder.is_dir():
             raise UserError(f"{workdir} has no checkpoints: train first with --workdir={workdir}")
@@ -97,8 +100,18 @@ class Checkpoints:
         )
         try:
             self._manager.save(int(state.step), args=args)
+            self._check_saved()
         except Exception as error:  # this save or the previous one, in the background, has failed
             raise self._not_written(error) from error
+        self._saved = int(state.step)
+
+    def _check_saved(self) -> None:
+        """Raise an error if the last checkpoint that is completely written cannot be found."""
+        # The first host commits checkpoints, and other hosts may see them later.
+        if self._saved is not None and first():
+            arrays = self.path(self._saved) / "state" / "manifest.ocdbt"
+            if not arrays.is_file():
+                raise FileNotFoundError(errno.ENOENT, "it has no arrays", str(arrays))
 
     def restore(self, like: TrainState, step: int) -> tuple[TrainState, Progress]:
         """Restore the checkpoint of `step`, with the shapes and shardings of `like`."""
@@ -261,6 +274,7 @@ class Checkpoints:
         """Wait until the last checkpoint is committed, and close the manager."""
         try:
             self._manager.wait_until_finished()
+            self._check_saved()
         except Exception as error:
             raise self._not_written(error) from error
         finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
+from reading import matching, read_bytes
 from terminal import clean_lines
 from training.hosts import first
 from writing import to_json, write_text
@@ -36,7 +37,7 @@ class Log:
             path = Path(os.devnull)
         elif path.exists():
             # Lines are read as bytes, because a killed run may leave half a character at the end.
-            lines = path.read_bytes().split(b"\n")
+            lines = read_bytes(path).split(b"\n")
             kept = [line.decode() for line in lines if _step(line) <= start]
             write_text(path, "".join(line + "\n" for line in kept))
         self._file = path.open("a", encoding="utf-8")
@@ -109,8 +110,8 @@ class Log:
 
 def _step(line: bytes) -> float:
     try:
-        return json.loads(line)["step"]
-    except (ValueError, KeyError):  # the line is incomplete, because the run was killed
+        return matching(json.loads(line.decode()), {"step": int})["step"]
+    except (ValueError, RecursionError):  # the line is incomplete, because the run was killed
         return float("inf")
 
 

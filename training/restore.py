@@ -12,6 +12,7 @@ from tasks.registry import make_task
 from training.checkpoints import Checkpoints
 from training.devices import fit_rows
 from training.state import Params
+from training.vocabularies import check_vocabularies, compare_vocabularies
 from training.workdir import VOCABULARY_FOLDER, check_data, load_config
 
 
@@ -31,11 +32,14 @@ def restore_run(
     Without `corpus`, the task is created from the vocabularies saved in the workdir, which are
     enough to translate new text.
     """
+    vocabularies = workdir / VOCABULARY_FOLDER
     if corpus:
         task = make_task(fit_rows(mesh, config))
         check_data(workdir, task.data_name)
+        compare_vocabularies(task.prepared.folder, vocabularies)
     else:
-        task = make_task(config, workdir / VOCABULARY_FOLDER)
+        check_vocabularies(vocabularies)
+        task = make_task(config, vocabularies)
     settings = config.train
     checkpoints = Checkpoints(workdir, settings.keep, settings.eval_every, read_only=True)
     with contextlib.closing(checkpoints):

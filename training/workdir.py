@@ -2,12 +2,13 @@
 
 lock            lock file of the training process; the system releases it when the process ends
 config.json     the resolved config
+signature       the digest of config.json, and its signature by the user who trained the run
 run.json        one entry per start or resume: command, overrides, package versions, commit, devices
 status.json     the latest training step, whether the run is complete, and its final checkpoint
 log.jsonl       scalars by training step, with the time; tensorboard/ contains the same scalars
 checkpoints/    the best and the latest checkpoints
 quarantine/     corrupt checkpoints
-vocabulary/     the vocabularies
+vocabulary/     the vocabularies and their digests
 eval/SPLIT/     the report of eval.py: scores, hypotheses or predictions, report.html and plots
 
 Importing this module does not import JAX, because sweep.py and reproduce.py read workdirs before
@@ -28,9 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from configs.base import Config, base_config
+from configs.check import check
 from configs.registry import MODELS
 from errors import UserError, first_line
-from reading import read_json
+from reading import RESTORE, DamagedFile, matching, read_bytes, read_json, reading
+from training.signature import check_digest, is_signed, sign
 from writing import write_json, write_text, writing
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
@@ -39,6 +42,20 @@ VOCABULARY_FOLDER = "vocabulary"
 # checks that data.dir still contains the same corpus.
 PLACES = ("mesh.", "data.dir", "data.cache")
 _ROOT = Path(__file__).parent.parent
+
+
+def check_name(workdir: Path) -> None:
+    """Raise UserError if checkpoints in this folder could not be read.
+
+    Orbax expands the path of a checkpoint as a pattern, and needs a path in UTF-8.
+    """
+    path = str(workdir.absolute())
+    found = [c for c in path if c in "*?[]\\" or "\ud800" <= c <= "\udfff"]
+    if found:
+        raise UserError(
+            f"{workdir} cannot contain checkpoints, because its absolute path {path!r} contains "
+            f"{found[0]!r}: choose a folder whose path is UTF-8 without * ? [ ] and \\"
+        )
 
 
 def check_workdir(workdir: Path, config: Config) -> None:
@@ -76,13 +93,14 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
 
 
 def _record(workdir: Path, config: Config, overrides: list[str], data: str) -> None:
-    path = workdir / "config.json"
-    if not path.exists():
-        write_text(path, config.to_json(indent=2, sort_keys=True) + "\n")
-    path = workdir / "run.json"
-    runs = read_json(path, [dict]) if path.exists() else []
+    if not is_signed(workdir):
+        # The config of the command line, which this user trusts, replaces an unsigned config.json,
+        # from which it differs only in PLACES.
+        (workdir / "signature").unlink(missing_ok=True)
+        write_text(workdir / "config.json", config.to_json(indent=2, sort_keys=True) + "\n")
+        sign(workdir)
     check_data(workdir, data)
-    write_json(path, [*runs, _this_run(overrides, data)])
+    write_json(workdir / "run.json", [*starts(workdir), _this_run(overrides, data)])
 
 
 @contextlib.contextmanager
@@ -102,10 +120,20 @@ def _locked(workdir: Path) -> Iterator[None]:
         yield
 
 
+def starts(workdir: Path) -> list[dict[str, Any]]:
+    """Return the entries of run.json, one per start or resume; empty if there is no such file."""
+    path = workdir / "run.json"
+    if not path.exists():
+        return []
+    found = read_json(path, [{"data": str}])
+    if not found:
+        raise DamagedFile(f"{path} is corrupt (it has no entries): {RESTORE}")
+    return found
+
+
 def check_data(workdir: Path, data: str) -> None:
     """Raise UserError if the run was started with a different corpus than `data`."""
-    path = workdir / "run.json"
-    runs = read_json(path, [{"data": str}]) if path.exists() else []
+    runs = starts(workdir)
     started = runs[0]["data"] if runs else data
     if started != data:
         raise UserError(
@@ -122,8 +150,11 @@ def load_config(workdir: Path) -> Config:
             f"{workdir} is not the folder of a run, because it has no config.json: set --workdir "
             "to a folder that train.py created"
         )
-    saved = read_json(path, dict)
-    name = saved.get("model", {}).get("name")
+    content = read_bytes(path)
+    check_digest(workdir, content)
+    with reading(path):
+        saved = matching(json.loads(content), {"model": {"name": str}})
+    name = saved["model"]["name"]
     if name not in MODELS:
         raise UserError(
             f"{path} has the unknown model {name!r}: use a run of one of the models of this "
@@ -132,10 +163,12 @@ def load_config(workdir: Path) -> Config:
     config = base_config(name)
     try:
         config.update(saved)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        check(config)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, UserError) as error:
         raise UserError(
-            f"{path} was written by another version of this program ({first_line(error)}): use "
-            "the commit that run.json in the same folder records"
+            f"{path} is damaged, or was written by another version of this program "
+            f"({first_line(error)}): restore it from a backup, or use the commit that run.json in "
+            "the same folder records"
         ) from error
     return config.lock()
 
@@ -151,9 +184,9 @@ def write_status(workdir: Path, step: int, final: Path | None) -> None:
 def is_done(workdir: Path) -> bool:
     """Return whether a run is complete and its final checkpoint still exists."""
     try:
-        status = json.loads((workdir / "status.json").read_bytes())
+        status = read_json(workdir / "status.json", {"done": bool, "checkpoint": str})
         return status["done"] and (workdir / status["checkpoint"]).is_dir()
-    except (OSError, ValueError, KeyError, TypeError):  # status.json is missing or corrupt
+    except (UserError, OSError, ValueError):  # a file is missing or corrupt
         return False
 
 

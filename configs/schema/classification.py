@@ -57,7 +57,7 @@ _TRAIN: Fields = {
 }
 
 _SENTENCE: Fields = {
-    "layers": Field(1, "Number of recurrent layers.", least=1),
+    "layers": Field(1, "Number of recurrent layers.", least=1, most=200),
     "features": Field(300, "Width u of a recurrent layer, in each direction.", least=1),
     "embedding": Field(100, "Width of the token embeddings.", least=1),
     "pooling": Field(

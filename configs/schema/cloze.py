@@ -40,7 +40,7 @@ _FIELDS: Fields = {
         "Reader: attention over attention (Cui 2017), or attention sum (Kadlec 2016).",
         ("attention_over_attention", "attention_sum"),
     ),
-    "layers": Field(1, "Number of recurrent layers.", least=1),
+    "layers": Field(1, "Number of recurrent layers.", least=1, most=200),
     "features": Field(256, "Width of a recurrent layer, in each direction.", least=1),
     "embedding": Field(384, "Width of the token embeddings.", least=1),
     "dropout": dropout(0.1),

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+LARGEST = 2**31 - 1  # largest absolute value of an integer field; devices use 32-bit integers
 Config = Any  # a ConfigDict, whose fields are unknown to type checkers
 Value = bool | int | float | str | tuple[str, ...]
 Rules = Callable[[Config], Iterator[str]]  # yields one message per invalid combination of fields
@@ -47,6 +48,8 @@ class Field:
         if self.choices:
             return value in self.choices
         if isinstance(value, float) and not math.isfinite(value):
+            return False
+        if isinstance(value, int) and abs(value) > LARGEST:
             return False
         return (
             (self.least is None or value >= self.least)

@@ -53,7 +53,7 @@ _FIELDS: Fields = {
         "or bidirectional recurrent network (brnn).",
         ("mlp", "tdnn", "forward", "backward", "merged", "brnn"),
     ),
-    "layers": Field(1, "Number of layers.", least=1),
+    "layers": Field(1, "Number of layers.", least=1, most=200),
     "features": Field(64, "Width of a layer; with brnn, of each direction.", least=1),
     "forward_delay": Field(
         0,

@@ -10,7 +10,7 @@ def _stack(side: str) -> Fields:
     """Return the fields of the encoder or the decoder."""
     return {
         "cell": Field("lstm", f"Recurrent cell of the {side}; {CELL_HELP}.", CELL_NAMES),
-        "layers": Field(2, "Number of recurrent layers.", least=1),
+        "layers": Field(2, "Number of recurrent layers.", least=1, most=200),
         "features": Field(
             512, "Width of a recurrent layer; if bidirectional, of each direction.", least=1
         ),

@@ -6,7 +6,9 @@ from configs.schema.common import DTYPE, dropout
 from configs.schema.field import Config, Field, Fields, ModelSchema
 
 _FIELDS: Fields = {
-    "layers": Field(6, "Number N of layers, in the encoder and in the decoder.", least=1),
+    "layers": Field(
+        6, "Number N of layers, in the encoder and in the decoder.", least=1, most=1000
+    ),
     "features": Field(512, "Width of the model, d_model.", least=1),
     "heads": Field(8, "Number of attention heads h.", least=1),
     "key_features": Field(

@@ -129,9 +129,3 @@ def test_pickled_objects_are_not_loaded(prepared: Prepared) -> None:
     np.save(prepared.folder / "train.lengths.npy", lengths, allow_pickle=True)
     with pytest.raises(UserError, match=r"train\.lengths\.npy is missing or corrupt"):
         prepared.split("train")
-
-
-def test_vocabularies_are_copied(prepared: Prepared, tmp_path: Path) -> None:
-    (prepared.folder / "source.vocab").write_text("a\n")
-    prepared.copy_vocabularies(tmp_path / "run")
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["source.vocab"]

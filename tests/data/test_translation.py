@@ -384,7 +384,7 @@ def test_error_for_gold_links_outside_their_sentences(tmp_path: Path) -> None:
 
 
 def test_error_for_a_folder_without_vocabularies(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"{tmp_path} has no file source.vocab"):
+    with pytest.raises(UserError, match=f"{tmp_path}/source.vocab does not exist"):
         TranslationCorpus(config(tmp_path)).open(tmp_path)
 
 

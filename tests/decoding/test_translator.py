@@ -11,6 +11,7 @@ from errors import UserError
 from models.output import logits
 from tasks.translation import Translation, shift_right
 from tests.conftest import tiny_config
+from training.vocabularies import keep_vocabularies
 
 
 def settings(task, **changes):
@@ -90,7 +91,7 @@ def test_models_with_different_vocabularies_cannot_form_an_ensemble(tiny_task, c
 
 
 def test_a_task_without_its_corpus_can_translate(tiny_task, params, mesh, tmp_path):
-    tiny_task.save_vocabularies(tmp_path / "vocabulary")
+    keep_vocabularies(tiny_task.prepared.folder, tmp_path / "vocabulary")
     config = tiny_task.config.copy_and_resolve_references()
     config.data.corpus, config.data.dir = "text", "nowhere"
     without_corpus = Translation(config, tmp_path / "vocabulary")

@@ -327,3 +327,12 @@ def test_a_device_error_is_not_reported_as_a_corrupt_checkpoint(saved, monkeypat
     with pytest.raises(jax.errors.JaxRuntimeError):
         Checkpoints(saved, keep=2).restore_latest(state_at(0, 0))
     assert list(committed(saved)) == [2, 4, 5]
+
+
+def test_a_checkpoint_without_arrays_is_an_error(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(state_at(1, w=1), Progress())
+    checkpoints._manager.wait_until_finished()
+    (tmp_path / "checkpoints" / "1" / "state" / "manifest.ocdbt").unlink()
+    with pytest.raises(UserError, match=r"could not be written .*it has no arrays"):
+        checkpoints.close()
