@@ -1,6 +1,7 @@
 """Figures for all plots: of bounded size, with literal texts, and without warnings."""
 
 import contextlib
+import io
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from terminal import clean
+from writing import write_bytes
 
 # Fonts for scripts that DejaVu Sans does not cover; fonts that are not installed are ignored.
 _FALLBACKS = (
@@ -41,8 +43,9 @@ def canvas(
         figure = plt.figure(figsize=size, layout=options.pop("layout", "constrained"))
         try:
             yield figure
-            longest = max(figure.get_size_inches())
-            figure.savefig(path, dpi=min(dpi, dpi * LONGEST_SIDE / longest), **options)
+            longest, file = max(figure.get_size_inches()), io.BytesIO()
+            figure.savefig(file, dpi=min(dpi, dpi * LONGEST_SIDE / longest), **options)
+            write_bytes(path, file.getvalue())
         finally:
             plt.close(figure)
 
