@@ -7,6 +7,7 @@ no threads, so a forked process can use it as a new process would.
 import atexit
 import contextlib
 import dataclasses
+import gc
 import importlib
 import json
 import os
@@ -38,6 +39,7 @@ def warm_up(compilations: Path) -> None:
     )
     for name in _MODULES:
         importlib.import_module(name)
+    gc.freeze()  # otherwise, garbage collections of forked processes copy the memory of all modules
 
 
 @dataclasses.dataclass
