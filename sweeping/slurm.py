@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from errors import UserError
+from errors import UserError, first_line
 from sweeping.devices import ROOT
 from writing import writing
 
@@ -27,15 +27,21 @@ def submit(
     with writing(folder, "run the same command again"):
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
-    executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+    try:
+        executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+    except RuntimeError as error:  # the programs of SLURM are not installed
+        raise UserError(f"--slurm: {first_line(error)}") from None
     try:
         executor.update_parameters(name="sweep", **settings)
     except NameError as error:  # submitit raises NameError for an unknown setting
         raise UserError(f"--slurm contains a setting that submitit rejects: {error}") from None
     command = [sys.executable, str(ROOT / "sweep.py"), *flags]
     function = submitit.helpers.CommandFunction(command)
-    with executor.batch():
-        submitted = [executor.submit(function) for _ in range(jobs)]
+    try:
+        with executor.batch():
+            submitted = [executor.submit(function) for _ in range(jobs)]
+    except RuntimeError as error:  # sbatch has failed
+        raise UserError(f"--slurm: SLURM refused the jobs: {first_line(error)}") from None
     for path in folder.iterdir():
         if path.is_file():
             path.chmod(0o600)

@@ -121,6 +121,13 @@ def test_files_of_slurm_jobs_are_private(tmp_path):
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
 
 
+def test_a_machine_without_slurm_is_one_message(tmp_path, monkeypatch):
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="--slurm: "):
+        submit(["--workdir=x"], 1, {}, tmp_path / "slurm")
+
+
 FOLDERS = ["a?b=c", "a#b", "a%3Fb", "a b", "a{b}", "a{0}", "a@b:c", "a'b\"c", "ä\u2028", "a&b;c\\d"]
 
 
