@@ -112,5 +112,5 @@ def _create_key() -> bytes:
             with contextlib.suppress(FileExistsError):
                 os.link(scratch, path)
         finally:
-            scratch.unlink()
+            scratch.unlink(missing_ok=True)
     return _key()
