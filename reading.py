@@ -7,11 +7,12 @@ order mark, and the types of JSON values are checked before they are used.
 import codecs
 import contextlib
 import hashlib
+import io
 import json
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from typing import Any, get_args
 
 from errors import UserError, first_line
 
@@ -59,7 +60,7 @@ def read_bytes(path: Path, remedy: str = RESTORE) -> bytes:
         return file.read()
 
 
-def _open(path: Path) -> BinaryIO:
+def _open(path: Path) -> io.BufferedReader:
     kind = path.stat().st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # opening a pipe could wait forever
         raise ValueError("it is not a regular file")
