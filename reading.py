@@ -7,6 +7,7 @@ order mark, and the types of JSON values are checked before they are used.
 import codecs
 import contextlib
 import hashlib
+import io
 import json
 import stat
 from collections.abc import Iterable, Iterator
@@ -55,11 +56,15 @@ def reading(path: Path, remedy: str = RESTORE) -> Iterator[None]:
 
 def read_bytes(path: Path, remedy: str = RESTORE) -> bytes:
     """Return the content of a regular file."""
-    with reading(path, remedy):
-        kind = path.stat().st_mode
-        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # reading a pipe could wait forever
-            raise ValueError("it is not a regular file")
-        return path.read_bytes()
+    with reading(path, remedy), _open(path) as file:
+        return file.read()
+
+
+def _open(path: Path) -> io.BufferedReader:
+    kind = path.stat().st_mode
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # opening a pipe could wait forever
+        raise ValueError("it is not a regular file")
+    return path.open("rb")  # raises the OSError of a folder
 
 
 def read_text(path: Path, remedy: str = RESTORE) -> str:
@@ -125,8 +130,8 @@ def _is_instance(value: Any, kind: Any) -> bool:
 
 
 def digest(path: Path, remedy: str = RESTORE) -> str:
-    """Return the SHA-256 of a file's content in hexadecimal."""
-    with reading(path, remedy), path.open("rb") as file:
+    """Return the SHA-256 of a regular file's content in hexadecimal."""
+    with reading(path, remedy), _open(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

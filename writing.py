@@ -37,8 +37,9 @@ def writing(folder: Path, remedy: str = RESUME) -> Iterator[None]:
     except OSError as error:
         if not (_concerns(error.filename, folder) if error.filename else _is_disk_error(error)):
             raise
+        file = f" ({error.filename})" if error.filename not in (None, str(folder)) else ""
         raise UserError(
-            f"cannot write to {folder}: {error.strerror or error}; fix this and {remedy}"
+            f"cannot write to {folder}: {error.strerror or error}{file}; fix this and {remedy}"
         ) from error
 
 

@@ -59,10 +59,8 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
         title = f"{model.name}: {corpus_name(task.config.data)}"
         rows = "Sentences (weight)" if model.name == "han" else "Attention hops"
         terms = {"examples": "Classified texts", "source": "Text", "target": rows}
-        shown, budget = (
-            zip(texts[: wanted.page], predicted, labels, strict=False),
-            AttentionBudget(),
-        )
+        shown = zip(texts[: wanted.page], predicted, labels, strict=False)
+        budget = AttentionBudget()
         write_report(wanted, result, title, terms, [_for_page(*x, budget) for x in shown])
 
 

@@ -80,7 +80,9 @@ def _forbidden(name: str, mode: int, command: Command) -> Case:
         if command.program == "train.py" and ended.status:
             ended = command.run(stage, drop_privileges)
             case_after = "with restored permissions"
-            outcomes.append(command.outcome(group, case, stage, expected, ended, case_after))
+            outcomes.append(
+                command.outcome(group, case, stage, expected, ended, case_after, repaired=True)
+            )
         return outcomes
 
     return Case(group, f"{case}, {command.program}", play)

@@ -54,7 +54,9 @@ def _killed(moment: str, number: int) -> Case:
             ended = command.run(stage)
             process.end()
             expected = original.expected[command.program]
-            return [command.outcome(group, case, stage, expected, ended, "after SIGKILL")]
+            return [
+                command.outcome(group, case, stage, expected, ended, "after SIGKILL", repaired=True)
+            ]
         raise RuntimeError(f"{case}: the program always ended before it could be killed")
 
     return Case(group, case, play)
@@ -100,7 +102,11 @@ def _full(free: int, command: Command, without: tuple[str, ...]) -> Case:
         outcomes = [command.outcome(group, case, stage, expected, ended)]
         if ended.status:
             ended = command.run(stage)
-            outcomes.append(command.outcome(group, case, stage, expected, ended, "with more space"))
+            outcomes.append(
+                command.outcome(
+                    group, case, stage, expected, ended, "with more space", repaired=True
+                )
+            )
         return outcomes
 
     return Case(group, case, play)
@@ -146,11 +152,9 @@ def _lost(fault: signal.Signals, lost: int, moment: float) -> Case:
         survivor = processes[1 - lost].end(PEER_LIMIT)
         processes[lost].end()
         outcomes = [command.outcome(group, case, stage, expected, survivor, "of the other process")]
-        ends = [process.end(LIMIT) for process in start_peers(stage)]
-        return [
-            *outcomes,
-            *(command.outcome(group, case, stage, expected, ended, "again") for ended in ends[:1]),
-        ]
+        first, _ = [process.end(LIMIT) for process in start_peers(stage)]
+        again = command.outcome(group, case, stage, expected, first, "again", repaired=True)
+        return [*outcomes, again]
 
     return Case(group, case, play, idle=True)
 

@@ -24,6 +24,13 @@ class Outcome(NamedTuple):
     program: str
     kind: str  # one of OUTCOMES
     detail: str  # the last lines of the output if it is not the same result
+    # Whether the fault was removed before the program ran, so that only SAME is a good outcome.
+    repaired: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is lost, and the program does what docs/durability.md promises."""
+        return self.kind in ((SAME,) if self.repaired else GOOD)
 
 
 def classify(ended: Ended, result: Any, expected: Any, may_differ: bool = False) -> tuple[str, str]:

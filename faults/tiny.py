@@ -58,12 +58,20 @@ class Command:
         return self.start(stage, before).end(LIMIT)
 
     def outcome(
-        self, group: str, case: str, stage: Path, expected: Any, ended: Ended, after: str = ""
+        self,
+        group: str,
+        case: str,
+        stage: Path,
+        expected: Any,
+        ended: Ended,
+        after: str = "",
+        repaired: bool = False,
     ) -> Outcome:
         """Classify the end of the command; `after` describes why it was run."""
         found = isolated(lambda: self.result(stage, ended))
         name = self.program + (f" {after}" if after else "")
-        return Outcome(group, case, name, *classify(ended, found, expected, self.may_differ))
+        kind, detail = classify(ended, found, expected, self.may_differ)
+        return Outcome(group, case, name, kind, detail, repaired)
 
 
 def resume_command(workdir: str = "run") -> Command:

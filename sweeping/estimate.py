@@ -1,6 +1,5 @@
 """Estimate the duration of a sweep by training its first point for a few training steps."""
 
-import json
 import subprocess
 import tempfile
 import time
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from configs.base import Config
 from errors import UserError
 from sweeping.devices import Share, train_command, train_environment
+from sweeping.log import read_log
 from sweeping.points import Base, Point
 
 STEPS = 20  # number of timed training steps, after as many untimed training steps
@@ -64,8 +64,7 @@ def estimate(base: Base, point: Point, share: Share) -> Estimate:
             raise UserError(
                 "the short run for the time estimate failed: see its error message above"
             )
-        text = (Path(folder) / "run" / "log.jsonl").read_text("utf-8")
-    lines = [json.loads(line) for line in text.splitlines()]
+        lines, _ = read_log(Path(folder) / "run" / "log.jsonl")
     first = next(line for line in lines if line["kind"] == "run")
     before, last = [line for line in lines if line["kind"] == "train"][-2:]
     step = (last["count"] - before["count"]) / last["count_per_second"] / STEPS

@@ -1,6 +1,7 @@
 """Write the results of a sweep as Markdown, CSV and JSON: one row per point, sorted by score."""
 
 import csv
+import io
 import math
 import statistics
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,7 @@ from sweeping.points import Point, changes, label, run_name, short_names
 from sweeping.settings import LOSS_UNIT
 from sweeping.study import Record
 from terminal import clean
-from writing import to_json
+from writing import write_json, write_text
 
 
 class Standing(NamedTuple):
@@ -103,22 +104,22 @@ def write_leaderboard(
         for s in standings
     ]
     text = table([*columns.values(), *figures, "remarks"], rows, words=len(columns), remarks=1)
-    (folder / "leaderboard.md").write_text(text, "utf-8")
-    with (folder / "leaderboard.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow([*columns, *figures, "run", "remarks"])
-        for s in standings:
-            values = [label(s.point) if n == "name" else s.point.get(n, "") for n in columns]
-            means = [s.mean, s.deviation, len(s.scores)]
-            costs = [s.parameters, s.count, s.seconds]
-            row = [*values, *means, *costs, s.run, _remarks(s)]
-            writer.writerow([clean(x) if isinstance(x, str) else x for x in row])
+    write_text(folder / "leaderboard.md", text)
+    csv_text = io.StringIO(newline="")
+    writer = csv.writer(csv_text)
+    writer.writerow([*columns, *figures, "run", "remarks"])
+    for s in standings:
+        values = [label(s.point) if n == "name" else s.point.get(n, "") for n in columns]
+        means = [s.mean, s.deviation, len(s.scores)]
+        costs = [s.parameters, s.count, s.seconds]
+        row = [*values, *means, *costs, s.run, _remarks(s)]
+        writer.writerow([clean(x) if isinstance(x, str) else x for x in row])
+    write_text(folder / "leaderboard.csv", csv_text.getvalue())
     entries = [
         {"label": label(s.point), **s._asdict(), "mean": s.mean, "deviation": s.deviation}
         for s in standings
     ]
-    result = {"metric": metric, "rows": entries}
-    (folder / "leaderboard.json").write_text(to_json(result, indent=2) + "\n", "utf-8")
+    write_json(folder / "leaderboard.json", {"metric": metric, "rows": entries})
     return text
 
 

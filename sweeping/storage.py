@@ -17,6 +17,7 @@ from sweeping.packages import check_packages
 from sweeping.settings import STORAGE_EXAMPLE, STORAGE_VARIABLE
 
 _VARIABLE_PREFIX = "env:"
+CONNECTION_ERRORS = (StorageInternalError, SQLAlchemyError)  # the database may answer later
 # Parameters of PostgreSQL URLs that messages may contain; all others could be part of a password.
 _SHOWN = {"host", "port", "user", "dbname", "sslmode", "connect_timeout", "application_name"}
 
@@ -112,14 +113,19 @@ def open_storage(url: URL, grace: int) -> RDBStorage:
 
 
 @contextlib.contextmanager
-def explained(url: URL) -> Iterator[None]:
-    """Convert the errors of a missing, unreachable or damaged database to UserErrors."""
+def explained(url: URL, retried: bool = False) -> Iterator[None]:
+    """Convert the errors of a missing, unreachable or damaged database to UserErrors.
+
+    With `retried`, CONNECTION_ERRORS stay as they are, because the caller repeats the call.
+    """
     try:
         yield
     except (
-        AttributeError, ImportError, LookupError, OSError, RuntimeError, SQLAlchemyError,
-        StorageInternalError, TypeError, ValueError,
+        AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError,
+        *CONNECTION_ERRORS,
     ) as error:  # fmt: skip
+        if retried and isinstance(error, CONNECTION_ERRORS):
+            raise
         raise unusable(url, error) from None  # the cause may contain the password
 
 

@@ -21,7 +21,7 @@ import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import OperationalError
 
 from configs.load import describe
 from errors import UserError
@@ -29,7 +29,14 @@ from reading import matching
 from sweeping.mutex import Mutex
 from sweeping.points import Point, Sweep, label
 from sweeping.settings import Settings
-from sweeping.storage import explained, is_damaged, open_storage, parse_storage, unusable
+from sweeping.storage import (
+    CONNECTION_ERRORS,
+    explained,
+    is_damaged,
+    open_storage,
+    parse_storage,
+    unusable,
+)
 
 # MAKE_SAMPLER and MAKE_PRUNER have one entry for every name in sweeping/settings.py.
 MAKE_SAMPLER: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
@@ -79,7 +86,7 @@ def _with_retries(call: Call) -> Call:
         while True:
             try:
                 return call(study, *arguments)
-            except (StorageInternalError, SQLAlchemyError) as error:
+            except CONNECTION_ERRORS as error:
                 if is_damaged(error) or time.monotonic() > until:
                     raise unusable(study.url, error) from None
                 time.sleep(1)
@@ -273,7 +280,7 @@ class Study:
 
     def _latest(self) -> dict[tuple[str, int], FrozenTrial]:
         """Map (point key, seed) to the latest trial, which repeats any earlier trials."""
-        with explained(self.url):
+        with explained(self.url, retried=True):
             trials = self._study.get_trials(deepcopy=False)
             return {_identity(trial): trial for trial in trials}
 

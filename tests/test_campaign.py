@@ -61,6 +61,13 @@ def test_the_table_counts_the_cases_of_each_kind():
     assert total == group.replace("kills", "all")
 
 
+def test_a_message_is_good_only_while_the_fault_lasts():
+    outcomes = [
+        Outcome("kills", "a", "train.py", CLEAR, "", repaired) for repaired in (False, True)
+    ]
+    assert [outcome.good for outcome in outcomes] == [True, False]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the campaign needs Linux")
 def test_a_sample_of_the_campaign_has_no_bad_outcome(tmp_path):
     flags = ["--only=damage,json", "--sample=4", "--seed=1", "--jobs=2", f"--out={tmp_path}"]

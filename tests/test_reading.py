@@ -54,7 +54,7 @@ def test_files_that_cannot_be_read_are_one_message(name, tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "pipe")
-    for read in (read_bytes, read_text, read_json):
+    for read in (read_bytes, read_text, read_json, digest):
         with pytest.raises(UserError, match=f"{name}.*: restore it from a backup"):
             read(tmp_path / name)
 

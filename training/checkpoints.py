@@ -281,7 +281,8 @@ class Checkpoints:
             self._manager.close()
 
     def _not_written(self, error: Exception) -> UserError:
-        if message := lost_process(error):
+        # In a run with one process, the words that mean a lost connection are part of a path.
+        if jax.process_count() > 1 and (message := lost_process(error)):
             return UserError(message)
         return UserError(
             f"a checkpoint could not be written to {self._folder} ({_summary(error)}): fix this, "

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from reading import matching, read_bytes
 from terminal import clean_lines
 from training.hosts import first
-from writing import to_json, write_text
+from writing import to_json, write_bytes
 
 logger = logging.getLogger("alignax")
 
@@ -38,8 +38,7 @@ class Log:
         elif path.exists():
             # Lines are read as bytes, because a killed run may leave half a character at the end.
             lines = read_bytes(path).split(b"\n")
-            kept = [line.decode() for line in lines if _step(line) <= start]
-            write_text(path, "".join(line + "\n" for line in kept))
+            write_bytes(path, b"".join(line + b"\n" for line in lines if _step(line) <= start))
         self._file = path.open("a", encoding="utf-8")
         # The queue is unbounded (0), because a bounded queue blocks forever after a full disk has
         # ended the writer thread.

@@ -67,7 +67,7 @@ def check_digest(workdir: Path, content: bytes) -> None:
 def check_trust(workdir: Path, config: Config) -> None:
     """Raise UserError if the corpus and the folders in `config` come from an unsigned config.json.
 
-    Reading a corpus can run code from its folder, and preparing it writes to data.cache.
+    These values decide which files are read, which library reads them, and where files are written.
     """
     if is_signed(workdir):
         return
@@ -113,5 +113,5 @@ def _create_key() -> bytes:
             with contextlib.suppress(FileExistsError):
                 os.link(scratch, path)
         finally:
-            scratch.unlink()
+            scratch.unlink(missing_ok=True)
     return _key()

@@ -180,6 +180,15 @@ def test_an_unreachable_storage_is_retried(file, monkeypatch):
     monkeypatch.setattr(study._storage, "record_heartbeat", flaky)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     study.heartbeat(trial, 1.0)
+    read, failures = study._study.get_trials, [StorageInternalError()]
+
+    def get_trials(**options):
+        if failures:
+            raise failures.pop()
+        return read(**options)
+
+    monkeypatch.setattr(study._study, "get_trials", get_trials)
+    assert len(study.records()) == len(POINTS)
     away.extend([True] * 10**6)
     monkeypatch.setattr(study, "settings", study.settings._replace(grace=0))
     with pytest.raises(UserError, match="cannot use the database"):
