@@ -70,10 +70,29 @@ class Checkpoints:
         verbosity = absl.logging.get_verbosity()
         if read_only:  # hide Orbax's warning about options of read-only folders
             absl.logging.set_verbosity(absl.logging.ERROR)
-        self._manager = ocp.CheckpointManager(
-            self._folder, options=options, item_names=("state", "record")
-        )
+        self._manager = self._open(options)
         absl.logging.set_verbosity(verbosity)
+
+    def _open(self, options: ocp.CheckpointManagerOptions) -> ocp.CheckpointManager:
+        """Open the folder with Orbax, which fails if metadata of a checkpoint have wrong types.
+
+        Nothing depends on these metadata, so a run that writes deletes them and tries again.
+        """
+        try:
+            return ocp.CheckpointManager(
+                self._folder, options=options, item_names=("state", "record")
+            )
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            damaged = [*self._folder.glob("*/_CHECKPOINT_METADATA")]
+            if options.read_only or not damaged:
+                raise UserError(
+                    f"a file {self._folder}/*/_CHECKPOINT_METADATA is corrupt "
+                    f"({first_line(error)}): delete these files, which are not needed"
+                ) from error
+            logger.warning("deleting corrupt metadata of the checkpoints in %s", self._folder)
+            for path in damaged:
+                path.unlink(missing_ok=True)  # another host may have deleted it
+            return self._open(options)
 
     @property
     def latest(self) -> int | None:

@@ -197,6 +197,16 @@ def test_a_run_resumes_if_any_file_of_the_newest_checkpoint_is_damaged(tmp_path,
     assert quarantined >= 3
 
 
+def test_metadata_with_wrong_types_are_deleted_or_reported(saved, caplog):
+    """Orbax fails to open a folder if the metadata of one checkpoint are not an object."""
+    path = saved / "checkpoints" / "5" / "_CHECKPOINT_METADATA"
+    path.write_text("[]")
+    with pytest.raises(UserError, match="_CHECKPOINT_METADATA is corrupt"):
+        Checkpoints(saved, read_only=True)
+    assert Checkpoints(saved).latest == 5 and not path.exists()
+    assert "deleting corrupt metadata" in caplog.text
+
+
 def test_checksums_depend_on_order_position_and_sign():
     x = jnp.arange(4.0)
     several = [{"a": x, "b": x[::-1]}, {"a": x[::-1], "b": x}, {"a": -x, "b": x[::-1]}]
