@@ -81,7 +81,8 @@ def _arrays(folder: Path) -> dict[str, str]:
         if entry["value_metadata"]["value_type"] != "jax.Array":
             continue  # an empty part of the train state
         name = ".".join(key["key"] for key in entry["key_metadata"])
-        store = {"driver": "ocdbt", "base": f"file://{folder.absolute()}/", "path": name}
+        base = {"driver": "file", "path": f"{folder.absolute()}/"}
+        store = {"driver": "ocdbt", "base": base, "path": name}
         array = ts.open({"driver": "zarr", "kvstore": store}).result().read().result()
         digests[name] = hashlib.sha256(array.tobytes()).hexdigest()[:16]
     return digests
