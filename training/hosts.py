@@ -144,7 +144,12 @@ def together() -> Iterator[None]:
         yield
     except Exception as error:
         problem = error
-    fine = all_agree(problem is None)
+    try:
+        fine = all_agree(problem is None)
+    except Exception:
+        if problem is not None:  # the other hosts may have ended because of it
+            raise problem from None
+        raise
     if not fine and jax.process_count() > 1:
         _await_readers()
     if problem is not None:

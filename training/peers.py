@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import ctypes
+import errno
 import faulthandler
 import logging
 import os
@@ -64,17 +65,31 @@ def check_address(address: str, listen: bool) -> None:
     if not listen:
         return
     try:
-        for family, kind, protocol, _, resolved in socket.getaddrinfo(
-            bare, int(port), type=socket.SOCK_STREAM
-        ):
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(resolved)
+        _bind(bare, int(port))
     except OSError as error:
         raise UserError(
             f"process 0 cannot listen on {address} ({error.strerror}): --coordinator must be an "
             "address of the host of process 0 and a free port"
         ) from error
+
+
+def _bind(host: str, port: int) -> None:
+    """Raise OSError if no process can listen on this port of an address of this host.
+
+    A name may stand for several addresses. JAX listens on those that can be used, which excludes
+    IPv6 addresses in many containers.
+    """
+    problems, found = [], socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for family, kind, protocol, _, resolved in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(resolved)
+        except OSError as error:
+            problems.append(error)
+    in_use = [problem for problem in problems if problem.errno == errno.EADDRINUSE]
+    if in_use or len(problems) == len(found):
+        raise (in_use or problems)[0]
 
 
 @contextlib.contextmanager

@@ -89,6 +89,18 @@ def test_the_coordinator_needs_a_free_address_of_this_host():
         peers.check_address("192.0.2.1:12345", listen=True)  # an address for documentation
 
 
+def test_one_usable_address_of_a_host_is_enough(monkeypatch):
+    found = [
+        (socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, 0))
+        for host in ("192.0.2.1", "127.0.0.1")
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    peers.check_address("node1:12345", listen=True)
+    found.pop()
+    with pytest.raises(UserError, match="cannot listen on node1:12345"):
+        peers.check_address("node1:12345", listen=True)
+
+
 class Store(dict):
     """JAX's key-value store, in this process."""
 
@@ -141,6 +153,12 @@ def test_waiting_for_a_late_process_ends_at_the_limit(store, monkeypatch):
     monkeypatch.setattr(hosts, "WAIT_HOURS", 0)
     with pytest.raises(UserError, match="processes 1, 2 of this run did not get as far"):
         hosts.all_agree(True)
+
+
+def test_a_problem_of_this_host_is_raised_even_if_the_others_do_not_answer(store, monkeypatch):
+    monkeypatch.setattr(hosts, "WAIT_HOURS", 0)
+    with pytest.raises(UserError, match="no corpus"), hosts.together():
+        raise UserError("no corpus")
 
 
 def test_a_lost_connection_names_the_processes_without_a_sign_of_life(monkeypatch):
