@@ -1,8 +1,8 @@
 """The manifest of a prepared corpus: sizes and digests, which reveal damaged files.
 
-Sizes are compared whenever a corpus is opened. Digests are compared once per copy of the files:
-verified.json stores the inodes and times for which they were right, so that opening a large corpus
-again reads none of its values.
+Sizes are compared whenever a corpus is opened. Digests are compared once per machine: verified.json
+stores the inodes and times for which they were right, and the names of the machines, so that
+opening a large corpus again reads none of its values.
 """
 
 import contextlib
@@ -10,11 +10,12 @@ import hashlib
 import json
 import logging
 import os
+import platform
 import time
 from pathlib import Path
 from typing import Any
 
-from reading import DamagedFile, digest, read_json, reading
+from reading import DamagedFile, digest, matching, read_json, reading
 from writing import write_text
 
 logger = logging.getLogger("alignax")
@@ -71,7 +72,7 @@ def _check(folder: Path, cache_key: dict[str, Any]) -> None:
             states[name] = _state(folder / name)
             if states[name][0] != entry["size"]:
                 raise ValueError(f"it has {states[name][0]:,} bytes instead of {entry['size']:,}")
-    if _remembered(folder) == {"digest": stored, "files": states}:
+    if platform.node() in _machines(folder, stored, states):
         return
     size = sum(entry["size"] for entry in files.values())
     if size > _LARGE:
@@ -92,15 +93,21 @@ def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _remembered(folder: Path) -> Any:
+def _machines(folder: Path, stored: str, states: dict[str, State]) -> list[str]:
+    """Return the names of the machines that have compared the digests of the files as they are."""
+    kind = {"digest": str, "files": dict, "machines": [str]}
     try:
-        return json.loads((folder / VERIFIED).read_bytes())
+        found = matching(json.loads((folder / VERIFIED).read_bytes()), kind)
     except (OSError, ValueError, RecursionError):  # without this file, all digests are compared
-        return None
+        return []
+    same = (found["digest"], found["files"]) == (stored, states)
+    return found["machines"] if same else []
 
 
 def _remember(folder: Path, stored: str, states: dict[str, State]) -> None:
+    machines = [*_machines(folder, stored, states), platform.node()]
     newest = max(max(state[1:3]) for state in states.values())
     time.sleep(min(max(0, newest + _TICK_NS - time.time_ns()), _TICK_NS) / 1e9)
     with contextlib.suppress(OSError):  # a cache may be read-only
-        write_text(folder / VERIFIED, json.dumps({"digest": stored, "files": states}) + "\n")
+        content = {"digest": stored, "files": states, "machines": machines}
+        write_text(folder / VERIFIED, json.dumps(content) + "\n")

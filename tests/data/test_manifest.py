@@ -81,7 +81,9 @@ def test_damaged_files_are_reported_and_prepared_again(
     assert sorted(path.suffix for path in Path(data.cache).iterdir()) == ["", ".lock"]
 
 
-def test_digests_are_compared_once(data: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digests_are_compared_once_per_machine(
+    data: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compared: list[str] = []
     digest = manifest.digest
     monkeypatch.setattr(
@@ -94,10 +96,14 @@ def test_digests_are_compared_once(data: Config, monkeypatch: pytest.MonkeyPatch
     for _ in range(2):
         TranslationCorpus(data).prepare()
         assert len(compared) == 13
+    monkeypatch.setattr("platform.node", lambda: "another")
+    for _ in range(2):
+        TranslationCorpus(data).prepare()
+        assert len(compared) == 26
     monkeypatch.setattr(manifest, "write_text", lambda *_: os.open("/proc/nothing", os.O_CREAT))
     (folder / "train.source.bin").touch()
     TranslationCorpus(data).prepare()  # also if the cache is read-only
-    assert len(compared) == 26
+    assert len(compared) == 39
 
 
 def test_a_changed_file_with_its_old_time_is_found(data: Config) -> None:
