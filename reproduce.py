@@ -32,6 +32,7 @@ from sweeping.estimate import TRIAL_MESSAGE, duration, estimate
 from sweeping.packages import check_packages
 from sweeping.points import Point, Sweep
 from sweeping.settings import Settings
+from writing import writing
 
 # Modules that import JAX or Optuna are imported inside functions: program.run must configure the
 # compilation cache before JAX is imported, and --help and --list should not need Optuna.
@@ -108,7 +109,8 @@ def reproduce(plan: Plan, workers: int, command: str) -> Path:
     from papers.scoring import read_reports, score_plan
 
     failed += score_plan(plan, workers)
-    page = write_page(plan, read_reports(plan), command)
+    with writing(plan.page_folder, "run the same command again"):
+        page = write_page(plan, read_reports(plan), command)
     if failed:
         raise UserError(
             f"{len(failed)} runs or reports failed and are missing in {page}; run the same command "

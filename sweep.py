@@ -29,6 +29,7 @@ from sweeping.packages import check_packages
 from sweeping.points import Base, Point, Sweep, label, load_sweep
 from sweeping.settings import PRUNERS, SAMPLERS, STORAGE_EXAMPLE, Settings
 from sweeping.slurm import parse_settings, submit
+from writing import writing
 
 if TYPE_CHECKING:  # functions import these modules, so that --help needs no Optuna
     from sweeping.study import Study
@@ -183,8 +184,10 @@ def _work(study: "Study", base: Base, workdir: Path, task: str) -> None:
     finally:  # write the leaderboard even if the sweep was interrupted
         records = study.records()
         standings = make_standings(records, study.lower_is_better)
-        text = write_leaderboard(standings, study.settings.metric, workdir, unit)
-    draw(records, study.settings.metric, study.lower_is_better, workdir)
+        with writing(workdir, "run the same command again"):
+            text = write_leaderboard(standings, study.settings.metric, workdir, unit)
+    with writing(workdir, "run the same command again"):
+        draw(records, study.settings.metric, study.lower_is_better, workdir)
     print(text)
     best = standings[0]
     if best.scores:
