@@ -8,7 +8,6 @@ outcomes, or if a program that runs again without the fault does not have the sa
 docs/durability.md describes the cases.
 """
 
-import collections
 import json
 import os
 import random
@@ -26,7 +25,7 @@ from tqdm import tqdm
 
 from faults.cases import Case, damage_cases, json_cases, path_cases, permission_cases
 from faults.interruptions import disk_cases, kill_cases, measure_peers, peer_cases
-from faults.outcome import OUTCOMES, TRACEBACK, Outcome
+from faults.outcome import TRACEBACK, Outcome, outcome_table
 from faults.processes import warm_up
 from faults.tiny import Original, sweep_command
 
@@ -148,20 +147,6 @@ def _collect(folder: Path, case: Case) -> list[Outcome]:
         found = [Outcome(case.group, case.name, "campaign", TRACEBACK, problem)]
     shutil.rmtree(folder, ignore_errors=True)
     return found
-
-
-def outcome_table(outcomes: list[Outcome]) -> str:
-    """Return a Markdown table: the number of cases of each kind, per group and in total."""
-    counts: dict[str, collections.Counter[str]] = {}
-    for outcome in outcomes:
-        counts.setdefault(outcome.group, collections.Counter())[outcome.kind] += 1
-    rows = [("faults", "cases", *OUTCOMES), ("---", *["---:"] * (1 + len(OUTCOMES)))]
-    total: collections.Counter[str] = collections.Counter()
-    for group, count in counts.items():
-        rows.append((group, str(count.total()), *(str(count[kind]) for kind in OUTCOMES)))
-        total += count
-    rows.append(("all", str(total.total()), *(str(total[kind]) for kind in OUTCOMES)))
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 if __name__ == "__main__":

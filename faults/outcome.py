@@ -1,5 +1,6 @@
 """Classify how a program ended, and compare its results with those of an undamaged run."""
 
+import collections
 import hashlib
 import json
 import re
@@ -95,3 +96,17 @@ def eval_result(folder: Path) -> Any:
         return scores["scores"], (folder / "hypotheses.txt").read_text()
     except (OSError, ValueError, KeyError) as error:
         return f"unreadable: {error}"
+
+
+def outcome_table(outcomes: list[Outcome]) -> str:
+    """Return a Markdown table: the number of cases of each kind, per group and in total."""
+    counts: dict[str, collections.Counter[str]] = {}
+    for outcome in outcomes:
+        counts.setdefault(outcome.group, collections.Counter())[outcome.kind] += 1
+    rows = [("faults", "cases", *OUTCOMES), ("---", *["---:"] * (1 + len(OUTCOMES)))]
+    total: collections.Counter[str] = collections.Counter()
+    for group, count in counts.items():
+        rows.append((group, str(count.total()), *(str(count[kind]) for kind in OUTCOMES)))
+        total += count
+    rows.append(("all", str(total.total()), *(str(total[kind]) for kind in OUTCOMES)))
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)

@@ -7,11 +7,15 @@ annotations, including array shapes, are checked at every call.
 # ruff: noqa: E402  (the import hook must be installed before the imports that it checks)
 
 import os
+import signal
 
 from tests.programs import ENVIRONMENT, FAST
 
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=8 {FAST}"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Background jobs of a shell ignore Ctrl-C, and the programs that tests start would inherit this.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from jaxtyping import install_import_hook
 

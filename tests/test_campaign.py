@@ -7,9 +7,8 @@ import sys
 
 import pytest
 
-from faults.campaign import outcome_table
 from faults.damage import DAMAGES, json_damages
-from faults.outcome import CLEAR, HANG, SAME, SILENT, TRACEBACK, Outcome, classify
+from faults.outcome import CLEAR, HANG, SAME, SILENT, TRACEBACK, Outcome, classify, outcome_table
 from faults.processes import Ended
 from tests.programs import ENVIRONMENT, ROOT
 
