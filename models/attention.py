@@ -243,11 +243,21 @@ class LocalPredictive(Local):
 class Hard(Global):
     """Hard attention (Xu 2015 §4.1): the context is the value of a single source position.
 
-    This position is the argmax of the attention weights α_t of global attention. In training, there
-    are two contexts per target position: the value of a position s_t that is sampled from α_t, and
-    the expectation Σ_s α_t(s) h̄_s, the context of soft attention. Training also sows two values per
-    target position in the collection "auxiliary": log α_t(s_t) and the entropy of α_t.
+    In training, this position s_t is sampled from the attention weights α_t of global attention.
+    A second context per target position is the expectation Σ_s α_t(s) h̄_s, the context of soft
+    attention. Training also sows two values per target position in the collection "auxiliary":
+    log α_t(s_t) and the entropy of α_t.
+
+    Otherwise, there is one context for each of the `positions` positions with the largest weights,
+    in descending order. The output distribution is the mixture of their distributions, and the
+    decoder state only reads the first of them, the argmax.
     """
+
+    positions: int = 1
+
+    @classmethod
+    def from_config(cls, attention: Config, score: Score, **fields: Any) -> "Alignment":
+        return super().from_config(attention, score, positions=attention.positions, **fields)
 
     def __call__(
         self,
@@ -258,8 +268,7 @@ class Hard(Global):
     ) -> tuple[Float[Array, "b t *n k"], Float[Array, "b t s"]]:
         alpha = self.weights(query, source)
         if deterministic:
-            largest = jax.nn.one_hot(alpha.argmax(axis=-1), alpha.shape[-1])
-            return _context(largest, source.values), alpha
+            return self._largest(alpha, source.values), alpha
         log_alpha = log_weights(alpha)
         sampled = jax.random.categorical(self.make_rng("sample"), log_alpha)
         choice = jax.nn.one_hot(sampled, alpha.shape[-1])
@@ -267,6 +276,16 @@ class Hard(Global):
         self.sow("auxiliary", "entropy", -(alpha * log_alpha).sum(axis=-1))
         both = jnp.stack([choice, alpha], axis=2).astype(source.values.dtype)
         return jnp.einsum("btns,bsk->btnk", both, source.values), alpha
+
+    def _largest(
+        self, alpha: Float[Array, "b t s"], values: Float[Array, "b s k"]
+    ) -> Float[Array, "b t *n k"]:
+        """Return the values of the source positions with the largest weights."""
+        # Fewer contexts than source positions tell `output_scores` that they are sorted by weight.
+        count = max(1, min(self.positions, alpha.shape[-1] - 1))
+        indices = jax.lax.top_k(alpha, count)[1]
+        contexts = jax.vmap(lambda sentence, chosen: sentence[chosen])(values, indices)
+        return contexts if count > 1 else contexts[:, :, 0]
 
 
 class Marginal(Global):

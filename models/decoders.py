@@ -190,7 +190,7 @@ class BahdanauDecoder(PlainDecoder):
     ) -> tuple[Float[Array, "r *n f"], RecurrentState, Float[Array, "r s"]]:
         y = self.embed(tokens)
         state, (h, c, weights) = self.advance(memory, state, y, deterministic)
-        return self.readout(h, y, c), state, weights
+        return self.read_out(h, y, c), state, weights
 
     def advance(
         self,
@@ -241,11 +241,17 @@ class BahdanauDecoder(PlainDecoder):
 
         y = self.embed(tokens)
         _, (h, c, weights) = scan_module(step, self, self.start(memory), y)
-        if c.ndim == 4:
-            y = jnp.broadcast_to(y[:, :, None], (*c.shape[:3], y.shape[-1]))
         # The maxout layer is applied after the scan: one matrix product for all positions is faster
         # than one per time step.
-        return self.readout(h, y, c), weights
+        return self.read_out(h, y, c), weights
+
+    def read_out(
+        self, h: Float[Array, "*b h"], y: Float[Array, "... e"], c: Float[Array, "*b k"]
+    ) -> Float[Array, "*b f"]:
+        """Apply the maxout layer to states, embeddings and contexts, one or n of them per token."""
+        if y.ndim < c.ndim:
+            y = jnp.broadcast_to(y[..., None, :], (*c.shape[:-1], y.shape[-1]))
+        return self.readout(h, y, c)
 
 
 class Combine(nn.Module):

@@ -26,16 +26,21 @@ def logits(features: Float[Array, "*b d"], kernel: Float[Array, "d v"]) -> Float
 
 
 def output_scores(
-    features: Float[Array, "..."], weights: Float[Array, "*b n"] | None, kernel: Float[Array, "d v"]
+    features: Float[Array, "..."], weights: Float[Array, "*b s"] | None, kernel: Float[Array, "d v"]
 ) -> Float[Array, "*b v"]:
     """Return scores of the next token, whose softmax is its distribution.
 
-    They are the logits of features [*b, d]. Features [*b, n, d] define a mixture of n distributions
-    with the given weights, and the scores are its log-probabilities.
+    They are the logits of features [*b, d]. Features [*b, n, d] define a mixture of n
+    distributions, one per source position, and the scores are its log-probabilities. The attention
+    weights are those of the mixture. If n is less than the number of source positions, the features
+    are those of the n positions with the largest weights, in descending order.
     """
     scores = logits(features, kernel)
     if weights is None or features.ndim == weights.ndim:
         return scores
+    if features.shape[-2] < weights.shape[-1]:
+        weights = jax.lax.top_k(weights, features.shape[-2])[0]
+        weights = jax.nn.softmax(log_weights(weights))  # divides the weights by their sum
     joint = jax.nn.log_softmax(scores) + log_weights(weights)[..., None]
     return jax.nn.logsumexp(joint, axis=-2)
 

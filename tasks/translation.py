@@ -146,7 +146,7 @@ class Translation(Task):
         if weights is None:
             return {}
         named = {"attention": weights}
-        if features.ndim == 4:
+        if features.ndim == 4 and features.shape[2] == weights.shape[2]:
             named["posterior"] = posterior(features, weights, kernel, target)
         if sown:
             by_layer = self.model.source_attention(sown["attention"])

@@ -193,11 +193,24 @@ def step(w, dec, carries, x):
     return x, new
 
 
-def marginal(W_c, params, h, memory, weights):
-    """Return the mixture Σ_s α_s p(y | h̄_s) over the target vocabulary."""
-    features = [np.tanh(np.concatenate([state, h]) @ W_c) for state in memory]
+def bahdanau(w, dec, carries, y, context):
+    """Compute one time step of the Bahdanau decoder for the input y and a context vector."""
+    h, carries = step(w["stack"], dec, carries, np.concatenate([y, context]))
+    return maxout(w["readout"], h, y, context), carries
+
+
+def mixture(params, features, weights):
+    """Return the logarithm of Σ_s α_s p(y | s), where p(y | s) is computed from features_s."""
     p = [softmax(feature @ params["output"]["kernel"]) for feature in features]
-    return sum(a * distribution for a, distribution in zip(weights, p, strict=True))
+    return np.log(sum(a * q for a, q in zip(weights, p, strict=True)) / sum(weights))
+
+
+def mixed_positions(attention, weights):
+    """Return the positions whose output distributions are mixed; [] if there is one context."""
+    if attention.align == "marginal":
+        return range(len(weights))
+    several = attention.align == "hard" and attention.positions > 1
+    return np.argsort(-weights)[: attention.positions] if several else []
 
 
 def translator(params, model, source, target_in, reverse_source=False):
@@ -211,7 +224,7 @@ def translator(params, model, source, target_in, reverse_source=False):
     states = CELLS[dec.cell][1]
     carries = bridge(model.bridge, params.get("bridge"), finals, dec.layers, states)
     w, c, feed = params["decoder"], finals[-1][-1], np.zeros(dec.features)
-    logits, weights = [], []
+    logits, weights, mixed, features = [], [], [], []
     for t, token in enumerate(target_in):
         y = w["embed"]["embedding"][token]
         if model.decoder.type == "plain":
@@ -221,19 +234,23 @@ def translator(params, model, source, target_in, reverse_source=False):
             h = maxout(w["readout"], h, y, c)
         elif model.decoder.type == "bahdanau":
             context, a = attend(attention, w.get("attention", {}), carries[-1][-1], memory, t)
-            h, carries = step(w["stack"], dec, carries, np.concatenate([y, context]))
-            h = maxout(w["readout"], h, y, context)
+
+            mixed = mixed_positions(attention, a)
+            features = [bahdanau(w, dec, carries, y, memory[s])[0] for s in mixed]
+            h, carries = bahdanau(w, dec, carries, y, context)
             weights.append(a)
         else:
             x = np.concatenate([y, feed]) if attention.input_feeding else y
             h, carries = step(w["stack"], dec, carries, x)
             context, a = attend(attention, w.get("attention", {}), h, memory, t)
             weights.append(a)
-            if attention.align == "marginal":
-                logits.append(np.log(marginal(w["W_c"]["kernel"], params, h, memory, a)))
-                continue
+            mixed = mixed_positions(attention, a)
+            features = [np.tanh(np.concatenate([memory[s], h]) @ w["W_c"]["kernel"]) for s in mixed]
             h = feed = np.tanh(np.concatenate([context, h]) @ w["W_c"]["kernel"])
-        logits.append(h @ params["output"]["kernel"])
+        if len(mixed):
+            logits.append(mixture(params, features, weights[-1][mixed]))
+        else:
+            logits.append(h @ params["output"]["kernel"])
     return np.array(logits), np.array(weights)
 
 

@@ -61,6 +61,12 @@ _ATTENTION: Fields = {
     "renormalize": Field(
         False, "For local_p: renormalize the attention weights after the Gaussian is applied."
     ),
+    "positions": Field(
+        4,
+        "For hard, in validation and decoding: number of source positions, those with the largest "
+        "weights, whose output distributions are mixed; 1: only the argmax.",
+        least=1,
+    ),
     "key_value": Field(
         "none",
         "Keys and values of Mino 2017: split each encoder state into a key and a value (split); do "

@@ -37,7 +37,7 @@ def build(score, align, D=2, renormalize=False, clamp=True, max_source=9):
     model.encoder.features = model.decoder.features = WIDTH
     model.attention.update({
         "score": score, "align": align, "D": D, "renormalize": renormalize, "clamp": clamp,
-        "max_source": max_source,
+        "max_source": max_source, "positions": 1,
     })  # fmt: skip
     module = make_alignment(model, XAVIER, jnp.float32)
 

@@ -20,7 +20,7 @@ TARGET_IN = jnp.array([[1, 4, 5, 6], [1, 7, 0, 0]])
 def tiny(
     cell="lstm", decoder="luong", align="global", score="general", feeding=None,
     bidirectional=False, bridge="copy", residual=False, reverse=False, key_value="none",
-    clamp=True,
+    clamp=True, positions=1,
 ):  # fmt: skip
     model = base_config().model
     model.decoder.type, model.bridge = decoder, bridge
@@ -33,7 +33,7 @@ def tiny(
     model.decoder.maxout = 5
     model.attention.update({
         "align": align, "score": score, "max_source": 8, "D": 1, "key_value": key_value,
-        "clamp": clamp,
+        "clamp": clamp, "positions": positions,
         "input_feeding": decoder == "luong" if feeding is None else feeding,
     })  # fmt: skip
     return model, reverse
@@ -46,7 +46,7 @@ CASES = {
     "cho": tiny("gru", "cho", "none", bridge="dense"),
     "bahdanau": tiny("gru", "bahdanau", score="concat", bidirectional=True, bridge="backward"),
     "bahdanau-local_p": tiny("gru", "bahdanau", "local_p", "dot", bridge="dense"),
-    "bahdanau-hard": tiny("lstm", "bahdanau", "hard", "general"),
+    "bahdanau-hard": tiny("lstm", "bahdanau", "hard", "general", positions=2),
     "luong-dot": tiny(score="dot"),
     "luong-general": tiny(),
     "luong-general-without-feeding": tiny(feeding=False),
@@ -58,7 +58,7 @@ CASES = {
     ),
     "luong-local_p": tiny(align="local_p", residual=True),
     "luong-local_p-location": tiny(align="local_p", score="location", feeding=False),
-    "luong-hard": tiny(align="hard", score="scaled_dot"),
+    "luong-hard": tiny(align="hard", score="scaled_dot", positions=3),
     "luong-marginal": tiny(align="marginal", feeding=False),
     "mino-split": tiny("gru_reset_after", key_value="split", score="general"),
     "mino-zero": tiny(key_value="zero", score="concat", bidirectional=True),
