@@ -155,14 +155,14 @@ def _logits_gradient(
 
 def mixture_cross_entropy(
     features: Float[Array, "b t n d"],
-    weights: Float[Array, "b t n"],
+    weights: Float[Array, "b t s"],
     kernel: Float[Array, "d v"],
     target: Int[Array, "b t"],
     smoothing: float,
 ) -> tuple[Float[Array, "b t"], dict[str, Float[Array, ""]]]:
     """Return the results of `cross_entropy` for the mixture p(y) = Σ_n weights_n p(y | features_n).
 
-    To save memory, logits are computed for one target position at a time, and again in the backward
+    The features are those of n source positions (`models.output.output_scores`). To save memory, logits are computed for one target position at a time, and again in the backward
     pass.
     """
 
