@@ -162,8 +162,8 @@ def mixture_cross_entropy(
 ) -> tuple[Float[Array, "b t"], dict[str, Float[Array, ""]]]:
     """Return the results of `cross_entropy` for the mixture p(y) = Σ_n weights_n p(y | features_n).
 
-    The features are those of n source positions (`models.output.output_scores`). To save memory, logits are computed for one target position at a time, and again in the backward
-    pass.
+    The features are those of n source positions (`models.output.output_scores`). To save memory,
+    logits are computed for one target position at a time, and again in the backward pass.
     """
 
     def one_position(features: Array, weights: Array, target: Array) -> dict[str, Array]:
