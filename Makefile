@@ -9,7 +9,7 @@ demo: .venv/installed  ## train on the embedded corpus, evaluate, draw the atten
 	$(BIN)/python eval.py --workdir=runs/demo --split=test
 
 test: lint  ## run the linter, the type checker and all tests except the slow ones
-	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/installed-dev  ## run the linter and the type checker
 	$(BIN)/ruff check .

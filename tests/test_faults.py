@@ -71,6 +71,7 @@ def whole(tmp_path_factory):
     return flags, life, saved_arrays(folder / "run", STEPS), (folder / "run/log.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_repeatedly_ends_in_the_same_bits(whole, tmp_path):
     flags, life, expected, log = whole
     workdir, rng, kills = tmp_path / "parts", random.Random(KILLS), 0

@@ -37,6 +37,7 @@ def trials(folder):
     return study.get_trials(deepcopy=False)
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_continues_and_completes_every_point_once(flags):
     folder = Path(next(f for f in flags if f.startswith("--workdir=")).partition("=")[2])
     command = [sys.executable, "sweep.py", *flags]

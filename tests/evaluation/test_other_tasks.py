@@ -48,7 +48,13 @@ def alone():
     return make_mesh(jax.devices()[:1])
 
 
-@pytest.mark.parametrize("name", SCORES)
+# These tasks share their code with the others.
+_SLOW = ("series", "sentence")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW)) for name in SCORES]
+)
 def test_a_run_from_corpus_to_page(name, tmp_path, alone):
     config, workdir = small_config(name, tmp_path / "corpus"), tmp_path / "run"
     workdir.mkdir()

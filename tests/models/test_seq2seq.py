@@ -65,7 +65,10 @@ CASES = {
 }
 
 # Only slow tests run these models, because other models contain all their components.
-_ALIKE = ("residual", "plain-gru-bidirectional", "luong-dot", "luong-local_p-location", "mino-zero")
+_ALIKE = (
+    "residual", "plain-gru-bidirectional", "luong-dot", "luong-local_m", "luong-local_p-location",
+    "mino-zero",
+)  # fmt: skip
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in _ALIKE)) for name in CASES]
 
 

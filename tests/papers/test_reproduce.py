@@ -120,6 +120,7 @@ def score_in_a_new_process(folder):
     return {path.name for path in folder.glob("cache/xla-*/*-cache")}
 
 
+@pytest.mark.slow
 def test_scoring_again_uses_the_compilation_cache(plan, tmp_path):
     """Scoring again adds no files to the compilation cache, so nothing is compiled again."""
     assert reproducing._train(plan, workers=1) == []
