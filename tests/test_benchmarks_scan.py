@@ -20,7 +20,11 @@ def short_rounds(monkeypatch):
     monkeypatch.setattr(scan, "ROUND_SECONDS", 0.0)
 
 
-SLOW = ("luong2015", "classifier")  # these cases take long to compile, so they are marked slow
+SLOW = (
+    "luong2015",
+    "bahdanau2015",
+    "classifier",
+)  # these cases take long to compile, so they are marked slow
 
 
 @pytest.mark.parametrize(

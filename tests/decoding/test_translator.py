@@ -127,7 +127,9 @@ def test_forced_decoding_of_a_padded_batch_equals_that_of_single_pairs(tiny_task
     assert twice.score([params] * 2, sources, targets) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "transformer", "scanned"])
+@pytest.mark.parametrize(
+    "kind", ["recurrent", "transformer", pytest.param("scanned", marks=pytest.mark.slow)]
+)
 def test_beam_search_hypotheses_have_the_probability_and_attention_of_teacher_forcing(
     kind, tiny_task, transformer_task, cache, mesh
 ):

@@ -29,7 +29,7 @@ CONFIGS = {
 }
 WITHOUT_ATTENTION = ("cho", "sutskever")
 # These models share their code with the others; a run of each takes about 15 s on two cores.
-SLOW = ("local_m", "local_p", "bahdanau", "split keys", "cho", "sutskever")
+SLOW = ("global", "local_m", "local_p", "bahdanau", "split keys", "cho", "sutskever")
 
 
 def make(name, cache):

@@ -143,7 +143,7 @@ def test_features_do_not_depend_on_later_tokens():
         assert (largest[: t + 1] > 0).all() and (largest[t + 1 :] == 0).all()
 
 
-@pytest.mark.parametrize("name", ["post", "scan"])
+@pytest.mark.parametrize("name", ["scan", pytest.param("post", marks=pytest.mark.slow)])
 def test_sowing_the_attention_weights_of_all_layers_does_not_change_the_output(name):
     config, model, params, _, _ = build(name)
     variables = {"params": params}

@@ -12,8 +12,13 @@ from tasks.registry import make_task
 from tasks.task import drop_words
 from tests.small import TASKS, small_config
 
+_SLOW = ("series", "sentence")  # these models share their code with the others
 
-@pytest.fixture(scope="module", params=TASKS)
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW)) for name in TASKS],
+)
 def task(request, tmp_path_factory):
     return make_task(small_config(request.param, tmp_path_factory.mktemp(request.param)))
 
