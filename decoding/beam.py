@@ -82,8 +82,7 @@ def beam_search(
         t, active = search.t, search.active
         logits, state, weights = step(search.state, search.last.reshape(-1))
         too_short = jnp.repeat(t < shortest, width)
-        log_p = mask_invalid(jax.nn.log_softmax(logits.astype(jnp.float32)), too_short)
-        parent, token, best = _continuations(active.log_p, log_p.reshape(batch, width, -1))
+        parent, token, best = _continuations(active.log_p, logits.astype(jnp.float32), too_short)
         grown = _append(active, parent, token, t, best, weights)
         ends = (token == EOS) | (t + 1 >= max_length)[:, None]
         accepted = ends & (jnp.arange(2 * width)[None] < width) & ~search.done[:, None]
@@ -106,27 +105,26 @@ def beam_search(
 
 
 def _continuations(
-    prefix_log_p: Float[Array, "b k"], log_p: Float[Array, "b k v"]
+    prefix_log_p: Float[Array, "b k"], logits: Float[Array, "r v"], too_short: Bool[Array, " r"]
 ) -> tuple[Int[Array, "b n"], Int[Array, "b n"], Float[Array, "b n"]]:
     """Return parent, token and log p of the 2 × width continuations with the largest log p.
 
     The continuations are sorted by decreasing log p. At most `width` of them end in </s>, so at
     least `width` continuations remain active.
     """
-    count = 2 * prefix_log_p.shape[1]
-    # Blocks save time only on GPUs (docs/performance.md#decisions-and-their-measurements).
-    top_k = jax.lax.top_k if jax.default_backend() == "cpu" else blocked_top_k
-    best_log_p, tokens = top_k(log_p, min(count, log_p.shape[-1]))
-    total = prefix_log_p[..., None] + best_log_p
-    best, index = jax.lax.top_k(total.reshape(len(total), -1), count)
-    tokens = jnp.take_along_axis(tokens.reshape(len(total), -1), index, axis=1)
-    return index // best_log_p.shape[-1], tokens, best
+    batch, width = prefix_log_p.shape
+    # The normalizer is subtracted where the values are searched, so that there is no array of
+    # log-probabilities in memory.
+    shift = prefix_log_p.reshape(-1) - jax.nn.logsumexp(logits, axis=-1)
+    total = mask_invalid(logits, too_short) + shift[:, None]
+    best, index = blocked_top_k(total.reshape(batch, -1), min(2 * width, total.shape[-1] * width))
+    return index // logits.shape[-1], index % logits.shape[-1], best
 
 
 def blocked_top_k(
-    x: Float[Array, "*b v"], count: int, block: int = 64
-) -> tuple[Float[Array, "*b n"], Int[Array, "*b n"]]:
-    """Compute `jax.lax.top_k(x, count)` faster on GPUs if the rows are long.
+    x: Float[Array, "b v"], count: int, block: int = 64
+) -> tuple[Float[Array, "b n"], Int[Array, "b n"]]:
+    """Compute `jax.lax.top_k(x, count)` faster if the rows are long.
 
     The largest values are in the blocks with the largest maxima, so only these blocks are searched
     (docs/performance.md#decisions-and-their-measurements).
@@ -135,16 +133,14 @@ def blocked_top_k(
     if size <= 2 * count * block:
         values, index = jax.lax.top_k(x, count)  # unpacked, because top_k returns a list
         return values, index
-    padding = [(0, 0)] * (x.ndim - 1) + [(0, -size % block)]
-    padded = jnp.pad(x, padding, constant_values=-jnp.inf)
-    blocks = padded.reshape(*x.shape[:-1], -1, block)
-    _, chosen = jax.lax.top_k(blocks.max(axis=-1), count)
+    padded = jnp.pad(x, [(0, 0), (0, -size % block)], constant_values=-jnp.inf)
+    maxima = padded.reshape(len(x), -1, block).max(axis=-1)
     # Search the blocks in their original order, to return the first of equal values, as top_k does.
-    chosen = jnp.sort(chosen, axis=-1)
-    searched = jnp.take_along_axis(blocks, chosen[..., None], axis=-2)
-    values, offsets = jax.lax.top_k(searched.reshape(*x.shape[:-1], -1), count)
-    index = jnp.take_along_axis(chosen, offsets // block, axis=-1) * block + offsets % block
-    return values, index
+    chosen = jnp.sort(blocked_top_k(maxima, count, block)[1], axis=-1)
+    index = (chosen[..., None] * block + jnp.arange(block)[None, None]).reshape(len(x), -1)
+    searched = jnp.where(index < size, jnp.take_along_axis(x, index, axis=1, mode="clip"), -jnp.inf)
+    values, places = jax.lax.top_k(searched, count)
+    return values, jnp.take_along_axis(index, places, axis=1)
 
 
 def _take(hypotheses: Hypotheses, slots: Int[Array, "b n"]) -> Hypotheses:
