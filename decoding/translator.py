@@ -259,7 +259,8 @@ class Translator:
         """Encode the source; return the step function of the model or ensemble and its state."""
         steps, states = [], []
         for task, p in zip(self.tasks, params, strict=True):
-            apply = functools.partial(task.model.apply, {"params": task.cast(p)})
+            model, p = task.for_decoding(p)
+            apply = functools.partial(model.apply, {"params": p})
             memory = apply(source, source != PAD, method="encode")
             states.append(apply(memory, length, self.settings.beam, method="start"))
             steps.append(functools.partial(apply, memory, attention=attention, method="step"))

@@ -16,9 +16,10 @@ from models.attention import masked_softmax
 from models.initializers import XAVIER
 
 KeysValues = tuple[Float[Array, "b s h k"], Float[Array, "b s h v"]]
-# Keys and values of up to l tokens in each of n beam slots. The head axis precedes the positions,
-# so that attention is a matrix product batched over b and h without a transposition.
-KVCache = tuple[Float[Array, "b h l n k"], Float[Array, "b h l n v"]]
+# Keys and values of all tokens in each of n beam slots; those of token t in slot i have the index
+# t * n + i. The head axis precedes this axis, so that attention is a matrix product batched
+# over b and h without a transposition.
+KVCache = tuple[Float[Array, "b h c k"], Float[Array, "b h c v"]]
 
 # Smallest source and target length for which cuDNN's flash attention is faster than XLA's attention
 # (docs/performance.md#decisions-and-their-measurements).
@@ -100,22 +101,22 @@ class MultiHeadAttention(nn.Module):
         x: Float[Array, "b n d"],
         cache: KVCache,
         t: Int[Array, ""],
-        seen: Bool[Array, "b n l*n"],
+        seen: Bool[Array, "b n c"],
     ) -> tuple[Float[Array, "b n d"], KVCache]:
         """Compute one decoding time step with a KV cache.
 
         Write the keys and values of token t of all n hypotheses to the cache, then attend to the
         cached tokens that belong to the prefix of each hypothesis. `seen` is true for these tokens.
         """
-        update = jax.lax.dynamic_update_index_in_dim
+        update = jax.lax.dynamic_update_slice_in_dim
         new = (x.swapaxes(1, 2) for x in self.keys_values(x))  # [batch, head, hypothesis, width]
-        cache = tuple(update(old, x, t, axis=2) for old, x in zip(cache, new, strict=True))
-        keys, values = (x.reshape(*x.shape[:2], -1, x.shape[-1]) for x in cache)
+        first = t * x.shape[1]
+        keys, values = (update(old, x, first, axis=2) for old, x in zip(cache, new, strict=True))
         query, scale = self._heads(self.W_Q(x)), 1 / math.sqrt(keys.shape[-1])
         scores = jnp.einsum("bqhk,bhsk->bhqs", query, keys, preferred_element_type=jnp.float32)
         weights = masked_softmax(scores * scale, seen[:, None]).astype(values.dtype)
-        context = jnp.einsum("bhqs,bhsv->bqhv", weights, values)
-        return self.W_O(context.reshape(*x.shape)), cache
+        context = jnp.einsum("bhqs,bhsv->bhqv", weights, values).swapaxes(1, 2)
+        return self.W_O(context.reshape(*x.shape)), (keys, values)
 
     def _heads(self, x: Float[Array, "b s _"]) -> Float[Array, "b s h _"]:
         return x.reshape(*x.shape[:2], self.shape.heads, -1)

@@ -22,6 +22,7 @@ from jaxtyping import Bool, Float, Int
 from configs.base import Config
 from models.embedding import Embed
 from models.initializers import XAVIER
+from models.layers import Layers
 from models.multihead import KeysValues, KVCache, LayerShape, MultiHeadAttention
 from models.output import Output, logits
 
@@ -105,7 +106,7 @@ class DecoderLayer(nn.Module):
         x: Float[Array, "b t d"],
         source: KeysValues,
         lengths: Int[Array, " b"],
-        cached: tuple[KVCache, Int[Array, ""], Bool[Array, "b n l*n"]] | None = None,
+        cached: tuple[KVCache, Int[Array, ""], Bool[Array, "b n c"]] | None = None,
         attention: bool = False,
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b t d"], KVCache | None, Float[Array, "b h t s"] | None]:
@@ -128,61 +129,6 @@ class DecoderLayer(nn.Module):
         x = second.leave(x, y, deterministic)
         x = third.leave(x, self.feed_forward(third.enter(x)), deterministic)
         return x, cache, weights
-
-
-class Layers(nn.Module):
-    """Stack of layers of the same type.
-
-    By default the layers are unrolled. With `scan`, their parameters are stacked and a loop runs
-    over them, so that only one layer is compiled. With `remat`, activations are recomputed in the
-    backward pass instead of being stored.
-    """
-
-    layer: type[nn.Module]
-    shape: LayerShape
-    depth: int  # number of encoder or decoder layers
-    scan: bool = False
-    remat: bool = False
-
-    def setup(self) -> None:
-        if self.scan:
-            self.stacked = self.layer(self.shape)
-        else:
-            self.unrolled = [self.layer(self.shape) for _ in range(self.depth)]
-        self.norm = nn.LayerNorm(dtype=self.shape.dtype) if self.shape.pre_norm else None
-
-    def through(
-        self, body: Callable[[Any, Any, Any], tuple[Any, Any]], x: Any, inputs: Any
-    ) -> tuple[Any, Any]:
-        """Apply `body(layer, x, input) -> x, output` layer by layer; return x and all outputs.
-
-        The inputs and outputs of the layers are tuples. With `scan` they are stacked along axis 1,
-        so that the batch stays the first axis.
-        """
-        body = nn.remat(body, prevent_cse=not self.scan) if self.remat else body
-        if self.scan:
-            scan = nn.scan(
-                body,
-                variable_axes={"params": 0, "attention": 0},
-                split_rngs={"params": True, "dropout": True},
-                in_axes=1,
-                out_axes=1,
-                length=self.depth,
-            )
-            return scan(self.stacked, x, inputs)
-        outputs = []
-        for i, layer in enumerate(self.unrolled):
-            x, output = body(layer, x, None if inputs is None else inputs[i])
-            outputs.append(output)
-        return x, tuple(outputs)
-
-    def finish(self, x: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
-        """Normalize the output of pre-norm layers; post-norm layers are normalized already."""
-        return x if self.norm is None else self.norm(x)
-
-    def pick(self, outputs: Any, i: int) -> Any:
-        """Return the output of layer i from the outputs of `through`."""
-        return jax.tree.map(lambda x: x[:, i], outputs) if self.scan else outputs[i]
 
 
 @struct.dataclass
@@ -270,13 +216,12 @@ class Transformer(nn.Module):
     ) -> TransformerState:
         """Return an initial state with an empty KV cache for `length` tokens per hypothesis."""
         batch, shape = len(memory.lengths), self.shape
-        layers = (self.decoder.depth,) if self.decoder.scan else ()
-        axes = (batch, *layers, shape.heads, length, hypotheses)
+        axes = batch, shape.heads, length * hypotheses
         empty = (
             jnp.zeros((*axes, shape.key_features), shape.dtype),
             jnp.zeros((*axes, shape.features // shape.heads), shape.dtype),
         )
-        cache = empty if self.decoder.scan else (empty,) * self.decoder.depth
+        cache = (empty,) * self.decoder.depth
         rows = batch * hypotheses
         return TransformerState(cache, jnp.zeros((rows, length), int), jnp.zeros(rows, int))
 
@@ -287,7 +232,11 @@ class Transformer(nn.Module):
         tokens: Int[Array, " r"],
         attention: bool = False,
     ) -> tuple[Float[Array, "r v"], TransformerState, Float[Array, "r s"] | None]:
-        """Read one token per hypothesis; return logits, the new state and attention weights."""
+        """Read one token per hypothesis; return logits, the new state and attention weights.
+
+        The layers must be unrolled (`unroll_layers`), because a loop over them would copy the whole
+        KV cache.
+        """
         shape = len(memory.lengths), len(tokens) // len(memory.lengths)  # sentences, beam width
         t, (rows, length) = state.t[0], state.slots.shape
         slot = (jnp.arange(rows) % shape[1])[:, None]
@@ -303,14 +252,12 @@ class Transformer(nn.Module):
             )
             return x, (cache, weights)
 
-        inputs = (memory.source, state.cache)
-        if not self.decoder.scan:
-            inputs = tuple(zip(*inputs, strict=True))
+        inputs = tuple(zip(memory.source, state.cache, strict=True))
         x = self._embed(
             self.target_embed, tokens.reshape(shape), state.t.reshape(shape), deterministic=True
         )
         x, outputs = self.decoder.through(body, x, inputs)
-        cache, weights = outputs if self.decoder.scan else zip(*outputs, strict=True)
+        cache, weights = zip(*outputs, strict=True)
         features = self.decoder.finish(x).reshape(rows, -1)
         state = TransformerState(cache, slots, state.t + 1)
         summary = self._summary(weights).reshape(rows, -1) if attention else None

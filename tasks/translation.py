@@ -16,6 +16,7 @@ from data.pair import Pair
 from data.tokenizers import make_tokenizer
 from data.translation import TranslationCorpus
 from data.vocabulary import BOS, PAD, Vocabulary
+from models.layers import unroll_layers
 from tasks.losses import (
     cross_entropy,
     diagonal_distance,
@@ -42,8 +43,11 @@ class Translation(Task):
     def __init__(self, config: Config, vocabularies: Path | None = None):
         super().__init__(config, vocabularies)
         self.source, self.target = (self.prepared.vocabularies[n] for n in ("source", "target"))
+        self.model = self._make_model(config)
+
+    def _make_model(self, config: Config) -> Any:
         sizes = len(self.source), len(self.target)
-        self.model = make_model(config, *sizes, config.data.reverse_source)
+        return make_model(config, *sizes, config.data.reverse_source)
 
     def pairs(self, split: str) -> list[Pair]:
         """Return the sentence pairs of a split as text, in the order of the corpus."""
@@ -156,12 +160,21 @@ class Translation(Task):
                     named[f"layer {layer} head {head}"] = by_layer[:, layer, head]
         return named
 
-    def cast(self, params: Params) -> Params:
-        """Cast matrices to the compute dtype once, instead of at every decoding time step."""
-        dtype = jnp.dtype(self.config.model.dtype)
-        return jax.tree_util.tree_map_with_path(
+    def for_decoding(self, params: Params) -> tuple[Any, Params]:
+        """Return the model and the parameters for decoding one token at a time.
+
+        The layers of a Transformer are unrolled. Matrices are cast to the compute dtype once,
+        instead of at every time step.
+        """
+        dtype, model = jnp.dtype(self.config.model.dtype), self.model
+        cast = jax.tree_util.tree_map_with_path(
             lambda path, x: x.astype(dtype) if path[-1].key in MATRICES else x, params
         )
+        if self.config.model.get("scan"):
+            config = self.config.copy_and_resolve_references().unlock()
+            config.model.scan = False
+            model, cast = self._make_model(config), unroll_layers(cast)
+        return model, cast
 
 
 def shift_right(target: Int[Array, "b t"]) -> Int[Array, "b t"]:

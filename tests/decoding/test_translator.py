@@ -164,7 +164,7 @@ def test_casting_parameters_before_decoding_does_not_change_results(tiny_task, t
         params = jax.jit(task.init)(jax.random.key(1))
         tokens = jnp.array([[5, 6, 7, EOS]])
         forced = jax.jit(functools.partial(teacher_forced, task))
-        cast = task.cast(params)
+        _, cast = task.for_decoding(params)
         assert {x.dtype for x in jax.tree.leaves(cast) if x.ndim > 1} == {np.dtype("bfloat16")}
         ours, theirs = (forced(p, tokens, tokens)[0] for p in (cast, params))
         np.testing.assert_array_equal(ours, theirs)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from configs.base import base_config
 from configs.vaswani2017 import get_config
 from models import multihead
+from models.layers import unroll_layers
 from models.output import logits
 from models.transformer import make_transformer, sinusoids
 from tasks.translation import Translation
@@ -53,11 +54,18 @@ def build(name):
     config = CASES[name]
     model = make_transformer(config, 10, 10, False)
     params = random_params(model.init, SOURCE, SOURCE != 0, TARGET_IN)
+    # Decoding needs unrolled layers.
+    plain = config.copy_and_resolve_references()
+    plain.scan = False
+    decoder = make_transformer(plain, 10, 10, False)
+
+    def decode(params, *arguments, method):
+        params = unroll_layers(params) if config.scan else params
+        return decoder.apply({"params": params}, *arguments, method=method)
 
     def whole(params, source, target_in):
         variables = {"params": params}
         memory = model.apply(variables, source, source != 0, method="encode")
-        state = model.apply(variables, memory, 4, method="start")
         features, attention = model.apply(
             variables, memory, target_in, attention=True, method="decode"
         )
@@ -65,10 +73,12 @@ def build(name):
         outputs = logits(features, kernel)
         real = (target_in != 0)[..., None]
         loss = jnp.sum(jnp.sin(outputs), where=real) + jnp.sum(attention**2, where=real)
+        memory = decode(params, source, source != 0, method="encode")
+        state = decode(params, memory, 4, method="start")
         return loss, (memory, state, outputs, attention)
 
     def step(memory, state, tokens):
-        return model.apply({"params": params}, memory, state, tokens, True, method="step")
+        return decode(params, memory, state, tokens, True, method="step")
 
     return config, model, params, jax.jit(jax.grad(whole, has_aux=True)), jax.jit(step)
 
