@@ -1,10 +1,7 @@
-"""Measure time, memory and FLOPs of JAX functions, and time and memory of PyTorch functions."""
-
-# pyright: reportMissingImports=false
+"""Measure time and memory of JAX functions."""
 
 import importlib.util
 import json
-import math
 import os
 import platform
 import re
@@ -17,7 +14,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from absl import flags
-from jax.extend import core
 
 from errors import UserError
 from training.devices import compiled as compiled_for
@@ -58,8 +54,8 @@ class Results:
 
     def __init__(self, suffix: str = ""):
         device = jax.devices()[0]
-        kind = "cpu" if device.platform == "cpu" else device.device_kind
-        machine = re.sub(r"\W+", "-", kind).strip("-").lower()
+        kind = f"cpu {platform.machine()}" if device.platform == "cpu" else device.device_kind
+        machine = re.sub(r"[\W_]+", "-", kind).strip("-").lower()
         self._path = Path(_OUT.value) / f"{machine}{suffix}.json"
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self.figures: dict[str, Any] = {}
@@ -112,18 +108,6 @@ def seconds_per_call(
     return statistics.median(rounds)
 
 
-def torch_seconds_per_call(call: Callable[[], Any]) -> tuple[float, int]:
-    """Return the seconds per call and the peak memory of PyTorch in bytes (0 on a CPU)."""
-    import torch
-
-    gpu = torch.cuda.is_available()
-    call()
-    if gpu:
-        torch.cuda.reset_peak_memory_stats()
-    seconds = seconds_per_call(call, lambda _: torch.cuda.synchronize() if gpu else None)
-    return seconds, torch.cuda.max_memory_allocated() if gpu else 0
-
-
 def matrix_rate() -> float:
     """Return the FLOP/s of a large matrix product, as a reference for training steps."""
     gpu = jax.default_backend() != "cpu"
@@ -131,21 +115,3 @@ def matrix_rate() -> float:
     keys = jax.random.split(jax.random.key(0))
     x, y = (jax.random.normal(key, (size, size), dtype) for key in keys)
     return 2 * size**3 / measure(jnp.matmul, x, y).seconds
-
-
-def count_flops(function: Callable, *arguments: Any) -> int:
-    """Count the FLOPs of all matrix products in a function, over all iterations of its loops."""
-    return _count(jax.make_jaxpr(function)(*arguments).jaxpr)
-
-
-def _count(jaxpr: core.Jaxpr) -> int:
-    total = 0
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "dot_general":
-            (contracted, _), _ = equation.params["dimension_numbers"]
-            factor: Any = equation.invars[0].aval
-            result: Any = equation.outvars[0].aval
-            total += 2 * result.size * math.prod(factor.shape[axis] for axis in contracted)
-        times = equation.params["length"] if equation.primitive.name == "scan" else 1
-        total += times * sum(_count(inner) for inner in core.jaxprs_in_params(equation.params))
-    return total

@@ -4,14 +4,13 @@
 
 Training steps (loss and gradient), greedy decoding and beam search are measured on the first
 device. Whole runs of `train.py`, and the translation of the test split, are measured on all
-devices. PyTorch is measured if it is installed. Results are written to
+devices. PyTorch is measured if it is installed (benchmarks/peers.py). Results are written to
 docs/performance/<machine>.json, from which `python -m benchmarks.report` generates
 docs/performance.md.
 """
 
-# pyright: reportMissingImports=false
-
 import functools
+import importlib
 import importlib.metadata
 import json
 import re
@@ -31,13 +30,11 @@ from absl import flags
 from benchmarks.measure import (
     HAS_TORCH,
     Results,
-    count_flops,
     format_row,
     matrix_rate,
     measure,
     seconds_per_call,
     selected_parts,
-    torch_seconds_per_call,
 )
 from benchmarks.subjects import SUBJECTS, Subject
 from configs import luong2015, vaswani2017
@@ -49,6 +46,7 @@ from program import run
 from tasks.translation import Translation
 from training.checkpoints import Checkpoints
 from training.devices import abstract, make_mesh, put
+from training.flops import count_flops
 from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
 from training.step import CompiledStep, dropout_key, make_train_step, zero_sums
@@ -63,6 +61,11 @@ _CORPORA = flags.DEFINE_string(
 BEAM, SENTENCES = 5, 64
 
 
+def peers() -> Any:
+    """Return the module that measures PyTorch, which need not be installed."""
+    return importlib.import_module("benchmarks.peers")
+
+
 def training(subject: Subject, rate: float) -> dict[str, Any]:
     """Measure a training step (loss and gradient) of a model in Alignax and in PyTorch."""
     step, params, batch, key = subject.training_step()
@@ -70,7 +73,7 @@ def training(subject: Subject, rate: float) -> dict[str, Any]:
     found = measure(step, params, batch, key)
     # Disable cuDNN attention while counting: its matrix products are not visible in the jaxpr.
     with mock.patch.object(multihead, "FLASH_FROM", 2**30):
-        count = count_flops(step, params, batch, key)
+        count = count_flops(jax.make_jaxpr(step)(params, batch, key).jaxpr)
     row = {
         "parameters": sum(x.size for x in jax.tree.leaves(params)),
         "tokens_per_second": tokens / found.seconds,
@@ -80,43 +83,7 @@ def training(subject: Subject, rate: float) -> dict[str, Any]:
         "teraflops": count / found.seconds / 1e12,
         "share_of_matrix_rate": count / found.seconds / rate,
     }
-    return row | (_torch_training(subject, tokens) if HAS_TORCH else {})
-
-
-def _torch_training(subject: Subject, tokens: int) -> dict[str, Any]:
-    """Measure a training step in PyTorch; return the results of the fastest numeric precision.
-
-    On a GPU, the Transformer is compiled with torch.compile.
-    """
-    import torch
-
-    from benchmarks import torch_models
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.allow_tf32 = True
-    source, target = (torch.tensor(subject.sentences(i), device=device).long() for i in (0, 1))
-    model, call = subject.torch_model().to(device), torch_models.loss
-    ways = ["float32"] if device == "cpu" else ["float32 with TF32", "bfloat16 autocast"]
-    if device == "cuda" and isinstance(model, torch_models.TorchTransformer):
-        ways, call = ["bfloat16 autocast"], torch.compile(call)
-    found: dict[str, Any] = {}
-    for way in ways:
-
-        def step(way: str = way) -> None:
-            model.zero_grad(set_to_none=True)
-            with torch.autocast(device, torch.bfloat16, enabled="bfloat16" in way):
-                loss = call(model, source, target, target)
-            loss.backward()
-
-        seconds, held = torch_seconds_per_call(step)
-        if tokens / seconds > found.get("torch_tokens_per_second", 0):
-            found = {
-                "torch_tokens_per_second": tokens / seconds,
-                "torch_way": way + (", compiled" if call is not torch_models.loss else ""),
-                "torch_gigabytes": held / 1e9,
-            }
-    return found
+    return row | (peers().training(subject) if HAS_TORCH else {})
 
 
 def decoding(subject: Subject) -> dict[str, Any]:
@@ -140,25 +107,7 @@ def decoding(subject: Subject) -> dict[str, Any]:
         jax.block_until_ready(search())
         row[f"{name}_compile_seconds"] = time.perf_counter() - began
         row[f"{name}_per_second"] = len(sentences) / seconds_per_call(search, jax.block_until_ready)
-    return row | (_torch_decoding(subject, sentences) if HAS_TORCH else {})
-
-
-def _torch_decoding(subject: Subject, sentences: np.ndarray) -> dict[str, float]:
-    """Measure greedy decoding and beam search in PyTorch, in sentences per second."""
-    import torch
-
-    from benchmarks import torch_models
-
-    gpu = torch.cuda.is_available()
-    model = subject.torch_model().to("cuda" if gpu else "cpu").eval()
-    model = model.bfloat16() if gpu else model
-    source = torch.tensor(sentences, device="cuda" if gpu else "cpu").long()
-    length = source.shape[1] - 1
-    row = {}
-    for name, beam in (("greedy", 1), ("beam", BEAM)):
-        search = lambda beam=beam: torch_models.beam_search(model, source, beam, length)  # noqa: E731
-        row[f"torch_{name}_per_second"] = len(source) / torch_seconds_per_call(search)[0]
-    return row
+    return row | (peers().decoding(subject, sentences, BEAM) if HAS_TORCH else {})
 
 
 def whole(config: Config, steps: int) -> dict[str, Any]:
@@ -243,7 +192,9 @@ def run_configs(gpu: bool) -> dict[str, tuple[Config, int]]:
 def jobs(gpu: bool, rate: float) -> Iterator[tuple[str, str, Callable[[], dict[str, Any]]]]:
     """Yield part, name of model or corpus, and function to call, for every measurement."""
     for name, subject in SUBJECTS["gpu" if gpu else "cpu"].items():
+        without = subject.without_dropout()
         yield "training", name, functools.partial(training, subject, rate)
+        yield "training", f"{name}, no dropout", functools.partial(training, without, rate)
         yield "decoding", name, functools.partial(decoding, subject)
     for name, (config, steps) in run_configs(gpu).items():
         yield "whole", name, functools.partial(whole, config, steps)

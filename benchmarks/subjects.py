@@ -25,7 +25,17 @@ class Subject(NamedTuple):
     words: int
     batch: int
     length: int
-    torch_model: Callable[[], Any]  # creates the same model in PyTorch
+    make_torch_model: Callable[[float], Any]  # creates the same model in PyTorch, with dropout
+
+    def torch_model(self) -> Any:
+        """Create the same model in PyTorch."""
+        return self.make_torch_model(self.config.model.dropout)
+
+    def without_dropout(self) -> "Subject":
+        """Return the same model without dropout."""
+        config = self.config.copy_and_resolve_references().unlock()
+        config.model.dropout = 0.0
+        return self._replace(config=config.lock())
 
     def task(self) -> Translation:
         """Return a translation task without a corpus; the words of its vocabularies are numbers."""
@@ -63,10 +73,10 @@ def recurrent(
     config.model.dtype, config.model.dropout = dtype, DROPOUT
     config.train.label_smoothing = 0.0
 
-    def torch_model() -> Any:
+    def torch_model(dropout: float) -> Any:
         from benchmarks import torch_models
 
-        return torch_models.TorchRecurrent(words, words, layers, features, DROPOUT)
+        return torch_models.TorchRecurrent(words, words, layers, features, dropout)
 
     return Subject(config.lock(), words, batch, length, torch_model)
 
@@ -78,11 +88,11 @@ def transformer(size: str, words: int, batch: int, length: int, dtype: str) -> S
     model.dtype, model.dropout, config.train.label_smoothing = dtype, DROPOUT, 0.0
     model.share_embeddings = config.data.shared_vocab = True
 
-    def torch_model() -> Any:
+    def torch_model(dropout: float) -> Any:
         from benchmarks import torch_models
 
         return torch_models.TorchTransformer(
-            words, model.layers, model.features, model.heads, model.feed_forward, DROPOUT
+            words, model.layers, model.features, model.heads, model.feed_forward, dropout
         )
 
     return Subject(config.lock(), words, batch, length, torch_model)

@@ -1,26 +1,11 @@
 import json
 
-import jax
-import jax.numpy as jnp
 import pytest
 
 from benchmarks import growth, report, speed
-from benchmarks.measure import count_flops
 from benchmarks.subjects import recurrent, transformer
 
 TINY = recurrent(layers=1, features=8, words=50, batch=4, length=5, dtype="float32")
-
-
-def test_flops_are_counted_in_every_loop_iteration():
-    def loop(x, w):
-        return jax.lax.scan(lambda h, _: (h @ w, None), x, length=5)[0]
-
-    x, w = jnp.ones((3, 4)), jnp.ones((4, 4))
-    assert count_flops(loop, x, w) == 5 * 2 * 3 * 4 * 4
-    # The gradient takes three times the FLOPs: each iteration has one matrix product in the
-    # forward pass and two in the backward pass.
-    gradient = jax.grad(lambda x, w: loop(x, w).sum(), argnums=(0, 1))
-    assert count_flops(gradient, x, w) == 3 * 5 * 2 * 3 * 4 * 4
 
 
 def test_training_and_decoding_are_measured_and_reported(tmp_path, monkeypatch):
@@ -76,3 +61,17 @@ def test_the_pytorch_models_run():
         torch_models.loss(model, words, words, words).backward()
         found = torch_models.beam_search(model.eval(), words, 2, 3)
         assert found.shape == (4, 4)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_fastest_way_of_pytorch_is_reported(monkeypatch, capsys):
+    pytest.importorskip("torch")
+    from benchmarks import peers
+
+    monkeypatch.setattr("benchmarks.measure.REPEATS", 1)
+    eager, unknown = peers.Way("float32", "eager"), peers.Way("float32", "no such mode")
+    monkeypatch.setattr(peers, "ways", lambda: [unknown, eager])
+    row = peers.training(TINY) | peers.decoding(TINY, TINY.sentences(), 2)
+    assert row["torch_fastest_way"] == row["torch_beam_way"] == eager.name == "float32, eager"
+    assert row["torch_tokens_per_second"] > 0 and row["torch_beam_per_second"] > 0
+    assert "compiled (no such mode): failed" in capsys.readouterr().out

@@ -40,8 +40,10 @@ def test_training_leaves_a_record(run):
     assert config["model"]["attention"]["score"] == "dot" and config["train"]["steps"] == 4
     (record,) = json.loads((workdir / "run.json").read_text())
     assert record["overrides"] == flags[:-1] and record["packages"]["jax"]
-    kinds = [json.loads(line)["kind"] for line in (workdir / "log.jsonl").read_text().splitlines()]
-    assert kinds.count("valid") == 2
+    lines = [json.loads(line) for line in (workdir / "log.jsonl").read_text().splitlines()]
+    assert [line["kind"] for line in lines].count("valid") == 2
+    assert all(line["teraflops"] > 0 for line in lines if line["kind"] == "train")
+    assert "share_of_peak" not in lines[1] and re.search(r"tokens/s, [\d.]+ GFLOP/s,", done.stderr)
     assert list((workdir / "tensorboard").iterdir())
 
 
@@ -76,6 +78,7 @@ def get_config():
 """
 
 
+@pytest.mark.slow
 def test_a_changed_corpus_is_refused_and_a_missing_one_leaves_no_workdir(tmp_path):
     for split, lines in (("train", 40), ("valid", 4), ("test", 4)):
         text = "".join(f"{i % 2}\tword {i}\n" for i in range(lines))

@@ -75,12 +75,17 @@ class Log:
         self._file.write(to_json(line) + "\n")
         self._file.flush()
 
-    def progress(self, step: int, loss: float, per_second: float) -> None:
+    def progress(
+        self, step: int, loss: float, per_second: float, flops: float, share: float
+    ) -> None:
         """Show the training loss and the throughput.
 
-        Without a progress bar, also show the training step and the remaining time.
+        The throughput is given in examples or tokens per second, in FLOP/s and as a share of the
+        devices' peak rate, which is NaN if it is unknown. Without a progress bar, also show the
+        training step and the remaining time.
         """
-        shown = f"loss {loss:#.4g}, {per_second:,.0f} {self._counted}/s"
+        shown = f"loss {loss:#.4g}, {per_second:,.0f} {self._counted}/s, {_rate(flops)}"
+        shown += "" if math.isnan(share) else f" ({share:.0%} of the peak)"
         self._bar.set_postfix_str(shown)
         if self._bar.disable:
             left = (time.monotonic() - self._began) / (step - self._start) * (self._steps - step)
@@ -112,6 +117,10 @@ def _step(line: bytes) -> float:
         return matching(json.loads(line), {"step": int})["step"]
     except (ValueError, RecursionError):  # incomplete, because the run was killed, or damaged
         return float("inf")
+
+
+def _rate(flops: float) -> str:
+    return f"{flops / 1e12:.3g} TFLOP/s" if flops >= 1e12 else f"{flops / 1e9:.3g} GFLOP/s"
 
 
 def _clock(seconds: float) -> str:

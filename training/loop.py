@@ -33,6 +33,7 @@ from training.divergence import (
     skipping_warning,
     validation_warning,
 )
+from training.flops import peak_rate
 from training.hosts import first, together
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule
@@ -167,6 +168,7 @@ class Dispatched(NamedTuple):
     sums: Sums  # sums of losses and counts since the last report
     counters: Counters  # scalars of the train state after this step
     signal: int | Int[Array, ""]  # number of a signal that any host had received, or 0
+    flops: int  # FLOPs of the training steps of this call of `train`, up to this one
     reports: bool  # whether the trainer logs the sums after this step
 
 
@@ -184,6 +186,7 @@ class Trainer:
     state: TrainState
     progress: Progress
     reported: float = 0.0  # time.monotonic() of the last throughput measurement
+    flops: int = 0  # FLOPs of all training steps before the last report
     training_loss: float = math.nan  # mean training loss over the last logging interval
     skipped: int = 0  # skipped training steps at the last report
     next_check: int = 0  # first training step at which train.max_skipped can be reached
@@ -209,15 +212,16 @@ class Trainer:
         """
         settings, start = self.config.train, int(self.state.step)
         pending: collections.deque[Dispatched] = collections.deque()
-        sums, self.reported = zeros, time.monotonic()
+        sums, flops, self.reported = zeros, 0, time.monotonic()
         self.skipped = int(self.state.skipped)
         self.next_check = start + settings.max_skipped - int(self.state.skipped_in_row)
         iterator = train_iterator(batches, start, lambda batch: put(batch, self.mesh))
         for number, batch in enumerate(iterator, start + 1):
+            flops += step.flops(batch)
             self.state, sums, counters = step(self.state, sums, batch)
             evaluates = number % settings.eval_every == 0 or number >= self.steps
             reports = evaluates or number % settings.log_every == 0
-            latest = Dispatched(number, sums, counters, self._signal(), reports)
+            latest = Dispatched(number, sums, counters, self._signal(), flops, reports)
             pending.append(latest)
             if reports:
                 sums = zeros
@@ -274,16 +278,20 @@ class Trainer:
         values = means(sums)
         count = values.pop("count")
         since, self.reported = self.reported, time.monotonic()
-        speed = count / (self.reported - since)
+        speed, rate = (x / (self.reported - since) for x in (count, step.flops - self.flops))
+        self.flops = step.flops
+        share = rate / (peak_rate(self.mesh.devices.flat[0]) * self.mesh.size)
         self.progress = self.progress._replace(count=self.progress.count + count)
         extra = {
             "learning_rate": float(counters.learning_rate),
             "skipped": int(counters.skipped),
             "count": self.progress.count,
             "count_per_second": speed,
+            "teraflops": rate / 1e12,
         }
+        extra |= {} if math.isnan(share) else {"share_of_peak": share}
         self.log.scalars(step.number, "train", values | extra)
-        self.log.progress(step.number, values["loss"], speed)
+        self.log.progress(step.number, values["loss"], speed, rate, share)
         self.training_loss = values["loss"]
         new, self.skipped = extra["skipped"] - self.skipped, extra["skipped"]
         if new:

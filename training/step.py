@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Key, Shaped
 
 from configs.base import Config
 from training.devices import compile_all, compiled, replicated, state_sharding
+from training.flops import count_flops
 from training.state import Params, TrainState, purpose_key
 
 # Sums over the rows of a batch, by name. Reports divide them by "count", such as the number of
@@ -98,11 +99,18 @@ class CompiledStep:
     ):
         """Compile `step` for each of `batches`, which may be `jax.ShapeDtypeStruct` trees."""
         self._key = key
-        programs = compile_all(step, [(state, sums, batch, key) for batch in batches])
-        self._by_shape = dict(zip(map(_shape, batches), programs, strict=True))
+        calls = [(state, sums, batch, key) for batch in batches]
+        shapes = [_shape(batch) for batch in batches]
+        self._by_shape = dict(zip(shapes, compile_all(step, calls), strict=True))
+        counts = [count_flops(step.trace(*call).jaxpr.jaxpr) for call in calls]
+        self._flops = dict(zip(shapes, counts, strict=True))
 
     def __len__(self) -> int:
         return len(self._by_shape)
+
+    def flops(self, batch: Any) -> int:
+        """Return the FLOPs of the matrix products of a training step with this batch."""
+        return self._flops[_shape(batch)]
 
     def __call__(self, state: TrainState, sums: Sums, batch: Any) -> StepOutput:
         return self._by_shape[_shape(batch)](state, sums, batch, self._key)

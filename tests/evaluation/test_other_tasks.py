@@ -49,7 +49,7 @@ def alone():
 
 
 # These tasks share their code with the others.
-_SLOW = ("series", "sentence")
+_SLOW = ("series", "music", "sentence")
 
 
 @pytest.mark.parametrize(

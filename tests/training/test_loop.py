@@ -142,7 +142,7 @@ def test_steps_are_dispatched_ahead_of_the_oldest_pending_one(tmp_path, mesh, mo
             dispatched.append(None)
             return super().__call__(*arguments)
 
-    def progress(self, step, loss, per_second):
+    def progress(self, step, loss, *throughput):
         seen.append((step, len(dispatched)))
 
     monkeypatch.setattr("training.loop.CompiledStep", Counting)

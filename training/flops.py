@@ -1,0 +1,48 @@
+"""Floating-point operations of matrix products, and the peak rates of devices."""
+
+import math
+from typing import Any
+
+from jax.extend import core
+
+# Peak rates of dense bfloat16 matrix products (float16 where a device has no bfloat16), in FLOP/s,
+# as stated by the vendors, by the beginning of `jax.Device.device_kind`. The first match counts.
+PEAKS = {
+    "NVIDIA B200": 2250e12,
+    "NVIDIA H200": 989e12,
+    "NVIDIA GH200": 989e12,
+    "NVIDIA H100 PCIe": 756e12,
+    "NVIDIA H100": 989e12,
+    "NVIDIA A100": 312e12,
+    "NVIDIA L40S": 362e12,
+    "NVIDIA L4": 121e12,
+    "Tesla V100": 125e12,
+    "Tesla T4": 65e12,
+    "TPU v6 lite": 918e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5": 459e12,
+    "TPU v4": 275e12,
+}
+
+
+def peak_rate(device: Any) -> float:
+    """Return the peak rate of a `jax.Device` in FLOP/s; NaN if it is unknown."""
+    kind = device.device_kind
+    return next((rate for name, rate in PEAKS.items() if kind.startswith(name)), math.nan)
+
+
+def count_flops(jaxpr: core.Jaxpr) -> int:
+    """Count the FLOPs of all matrix products, over all iterations of loops with a known length.
+
+    Attention by cuDNN is one operation without visible matrix products, which are not counted.
+    """
+    total = 0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            factor: Any = equation.invars[0].aval
+            result: Any = equation.outvars[0].aval
+            total += 2 * result.size * math.prod(factor.shape[axis] for axis in contracted)
+        times = equation.params["length"] if equation.primitive.name == "scan" else 1
+        total += times * sum(count_flops(x) for x in core.jaxprs_in_params(equation.params))
+    return total
