@@ -8,6 +8,7 @@ import errno
 import json
 import math
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,8 @@ def write_bytes(path: Path, content: bytes, mode: int = 0o666) -> None:
     `mode` is the mode of the new file, from which the umask removes permissions. A symbolic link
     with this name is replaced and not followed.
     """
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.new")
-    scratch.unlink(missing_ok=True)
+    # Processes on several machines, which may share the disk, can have equal process ids.
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:

@@ -1,25 +1,20 @@
-"""The speed of PyTorch: every way in which a user can run a model is tried; the fastest counts."""
+"""The speed of PyTorch: eager and compiled models are measured, and the fastest is reported."""
 
 # pyright: reportMissingImports=false
 
 import contextlib
 import itertools
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from absl import flags
 
 from benchmarks import torch_models
 from benchmarks.measure import seconds_per_call
 from benchmarks.subjects import Subject
 from errors import first_line
 
-_WAYS = flags.DEFINE_string(
-    "ways", "", "Run PyTorch only in the ways whose names match this regular expression."
-)
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 
@@ -42,12 +37,10 @@ class Way(NamedTuple):
 
 
 def ways() -> Iterator[Way]:
-    """Yield the ways that --ways selects. The mode reduce-overhead uses CUDA graphs."""
+    """Yield all ways. The mode reduce-overhead uses CUDA graphs."""
     precisions = ("TF32", "bfloat16") if GPU else ("float32",)
     modes = ("eager", "default", "reduce-overhead") if GPU else ("eager", "default")
-    for way in itertools.starmap(Way, itertools.product(precisions, modes)):
-        if re.search(_WAYS.value, way.name):
-            yield way
+    yield from itertools.starmap(Way, itertools.product(precisions, modes))
 
 
 def training(subject: Subject) -> dict[str, Any]:
@@ -55,8 +48,6 @@ def training(subject: Subject) -> dict[str, Any]:
 
     Attention of the Transformer uses PyTorch's scaled_dot_product_attention in all ways.
     """
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.allow_tf32 = True
     source, target = (torch.tensor(subject.sentences(i), device=DEVICE).long() for i in (0, 1))
     tokens, found = subject.batch * subject.length, dict[str, Any]()
 
@@ -113,6 +104,8 @@ def _tried(measured: Callable[[Way], Any]) -> Iterator[tuple[Way, Any]]:
     """Yield each way with its measurement; print the error of a way that fails."""
     for way in ways():
         torch._dynamo.reset()
+        torch.set_float32_matmul_precision("high" if way.precision == "TF32" else "highest")
+        torch.backends.cudnn.allow_tf32 = way.precision == "TF32"
         try:
             yield way, measured(way)
         except Exception as error:  # torch.compile raises many types of exceptions

@@ -26,11 +26,11 @@ HEAD = """# Performance
 were measured in one run on one machine. Times are medians of five rounds of half a second. A ratio
 is the speed of Alignax divided by the speed of PyTorch.
 
-The PyTorch models are in `benchmarks/torch_models.py`. `benchmarks/peers.py` runs each of them in
-every way that a user has, eager and with torch.compile, in float32 (with TF32 on GPUs) and in
-bfloat16 (on GPUs), and the tables name the fastest way. Where they name none, PyTorch was measured
-before all these ways were tried, and its beam search encoded the source once per hypothesis; it now
-encodes the source once per sentence.
+The PyTorch models are in `benchmarks/torch_models.py`. `benchmarks/peers.py` runs each of them
+eagerly and with torch.compile (on GPUs also with CUDA graphs), in float32 (with TF32 on GPUs) and,
+on GPUs, in bfloat16. The tables name the fastest setup. Where they name none, PyTorch was measured
+before all these setups were tried, and its beam search encoded the source once per hypothesis; it
+now encodes the source once per sentence.
 """
 
 
@@ -50,7 +50,7 @@ def _ratio(row: dict[str, Any], name: str, reference: str) -> str:
 def training(rows: dict[str, dict[str, Any]]) -> str:
     """Return the Markdown table of training steps."""
     head = [
-        "model", "parameters", "tokens/s", "PyTorch tokens/s", "ratio", "fastest way of PyTorch",
+        "model", "parameters", "tokens/s", "PyTorch tokens/s", "ratio", "fastest PyTorch setup",
         "ms per training step",
         "TFLOP/s", "TFLOP/s relative to matrix product", "memory, GB", "PyTorch memory, GB",
         "seconds to compile",
@@ -74,7 +74,7 @@ def decoding(rows: dict[str, dict[str, Any]]) -> str:
     """Return the Markdown table of greedy decoding and beam search."""
     head = [
         "model", "greedy", "PyTorch greedy", "ratio", "beam 5", "PyTorch beam 5", "ratio",
-        "fastest way of PyTorch (beam 5)",
+        "fastest PyTorch setup (beam 5)",
     ]  # fmt: skip
 
     def cells(row: dict[str, Any]) -> list[str]:

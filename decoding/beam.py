@@ -117,7 +117,7 @@ def _continuations(
     # log-probabilities in memory.
     shift = prefix_log_p.reshape(-1) - jax.nn.logsumexp(logits, axis=-1)
     total = mask_invalid(logits, too_short) + shift[:, None]
-    best, index = blocked_top_k(total.reshape(batch, -1), min(2 * width, total.shape[-1] * width))
+    best, index = blocked_top_k(total.reshape(batch, -1), 2 * width)
     return index // logits.shape[-1], index % logits.shape[-1], best
 
 

@@ -91,7 +91,7 @@ def _parse_text(text: str) -> URL:
 
 def has_password(url: URL) -> bool:
     """Return whether a URL contains a password, also as a parameter, as in ?password=..."""
-    return bool(url.password or "password" in url.query)
+    return bool(url.password or any("password" in name for name in url.query))
 
 
 def shown(url: URL) -> str:

@@ -42,7 +42,7 @@ def test_training_leaves_a_record(run):
     assert record["overrides"] == flags[:-1] and record["packages"]["jax"]
     lines = [json.loads(line) for line in (workdir / "log.jsonl").read_text().splitlines()]
     assert [line["kind"] for line in lines].count("valid") == 2
-    assert all(line["teraflops"] > 0 for line in lines if line["kind"] == "train")
+    assert min(line["teraflops"] for line in lines if line["kind"] == "train") > 0
     assert "share_of_peak" not in lines[1] and re.search(r"tokens/s, [\d.]+ GFLOP/s,", done.stderr)
     assert list((workdir / "tensorboard").iterdir())
 

@@ -1,17 +1,19 @@
 """Floating-point operations of matrix products, and the peak rates of devices."""
 
 import math
+import re
 from typing import Any
 
 from jax.extend import core
 
-# Peak rates of dense bfloat16 matrix products (float16 where a device has no bfloat16), in FLOP/s,
-# as stated by the vendors, by the beginning of `jax.Device.device_kind`. The first match counts.
+# The vendors' peak rates of dense bfloat16 matrix products (float16 where a device has no bfloat16)
+# in FLOP/s, keyed by a prefix of `jax.Device.device_kind`. The first match counts.
 PEAKS = {
     "NVIDIA B200": 2250e12,
     "NVIDIA H200": 989e12,
     "NVIDIA GH200": 989e12,
     "NVIDIA H100 PCIe": 756e12,
+    "NVIDIA H100 NVL": 835e12,
     "NVIDIA H100": 989e12,
     "NVIDIA A100": 312e12,
     "NVIDIA L40S": 362e12,
@@ -20,6 +22,8 @@ PEAKS = {
     "Tesla T4": 65e12,
     "TPU v6 lite": 918e12,
     "TPU v5 lite": 197e12,
+    "TPU v5e": 197e12,
+    "TPU v5p": 459e12,
     "TPU v5": 459e12,
     "TPU v4": 275e12,
 }
@@ -28,13 +32,15 @@ PEAKS = {
 def peak_rate(device: Any) -> float:
     """Return the peak rate of a `jax.Device` in FLOP/s; NaN if it is unknown."""
     kind = device.device_kind
-    return next((rate for name, rate in PEAKS.items() if kind.startswith(name)), math.nan)
+    known = (rate for name, rate in PEAKS.items() if re.match(rf"{name}\b", kind))
+    return math.nan if "MIG" in kind else next(known, math.nan)
 
 
 def count_flops(jaxpr: core.Jaxpr) -> int:
     """Count the FLOPs of all matrix products, over all iterations of loops with a known length.
 
-    Attention by cuDNN is one operation without visible matrix products, which are not counted.
+    Convolutions are not counted, and neither is attention by cuDNN, which is one operation without
+    visible matrix products.
     """
     total = 0
     for equation in jaxpr.eqns:

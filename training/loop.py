@@ -168,7 +168,7 @@ class Dispatched(NamedTuple):
     sums: Sums  # sums of losses and counts since the last report
     counters: Counters  # scalars of the train state after this step
     signal: int | Int[Array, ""]  # number of a signal that any host had received, or 0
-    flops: int  # FLOPs of the training steps of this call of `train`, up to this one
+    flops: int  # FLOPs of all training steps of this process, up to this one
     reports: bool  # whether the trainer logs the sums after this step
 
 

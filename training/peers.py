@@ -154,10 +154,13 @@ def _forward(source: int, terminal: int, fail: Fail) -> None:
             block += data
             if data and len(block) < 2**16:
                 continue
+            if not block:  # nothing can be written to the pipe any more
+                return
         message = abort_message(block.decode(errors="replace"))
         if message:
             fail(message)
-        os.write(terminal, block)
+        with contextlib.suppress(OSError):  # the terminal has gone, but the pipe must not fill up
+            os.write(terminal, block)
         block = b""
 
 

@@ -50,7 +50,7 @@ def is_signed(workdir: Path) -> bool:
     except UserError:  # the signature or the key is missing, unreadable or damaged
         return False
     expected = _hmac(read_bytes(workdir / "config.json"), key)
-    return hmac.compare_digest(signature["hmac"].encode(), expected.encode())
+    return hmac.compare_digest(signature["hmac"].encode(errors="replace"), expected.encode())
 
 
 def check_digest(workdir: Path, content: bytes) -> None:
@@ -73,8 +73,9 @@ def check_trust(workdir: Path, config: Config) -> None:
         return
     values = ", ".join(f"data.{name}={config.data[name]!r}" for name in CORPUS_FIELDS)
     raise UserError(
-        f"{workdir}/config.json has no signature of yours, because another user, another machine "
-        f"or an older version trained this run; it would use {values}. If you trust these values, "
+        f"{workdir}/config.json has no signature of yours: another user, another machine or an "
+        "older version trained this run, or its file `signature` was deleted. The run would use "
+        f"{values}. If you trust these values, "
         "add --trust_workdir; running the train.py command of the run again also signs it"
     )
 
@@ -84,12 +85,17 @@ def _hmac(content: bytes, key: bytes) -> str:
 
 
 def _key_file() -> Path:
-    folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(os.path.expanduser(folder)) / "alignax" / "key"
+    """Return the path of the key, which is relative only if this user has no home folder."""
+    folder = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    if not folder.is_absolute():  # the XDG specification says that relative paths are ignored
+        folder = Path(os.path.expanduser("~/.config"))
+    return folder / "alignax" / "key"
 
 
 def _key() -> bytes:
     path = _key_file()
+    if not path.is_absolute():  # a key in the current folder could come from someone else
+        raise UserError("this user has no home folder")
     key = read_bytes(path, "correct its permissions")
     if len(key) != KEY_BYTES:
         raise DamagedFile(
@@ -106,7 +112,7 @@ def _create_key() -> bytes:
         raise OSError(errno.ENOENT, "this user has no home folder")
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        scratch = path.with_name(f"key.{os.getpid()}")
+        scratch = path.with_name(f"key.{secrets.token_hex(4)}")
         write_bytes(scratch, secrets.token_bytes(KEY_BYTES), mode=0o600)
         try:
             # Unlike a rename, a link never replaces the key of a process that started meanwhile.

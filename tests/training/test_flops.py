@@ -29,5 +29,6 @@ def test_peak_rates_are_found_by_the_name_of_the_device(kind, peak):
     assert peak_rate(types.SimpleNamespace(device_kind=kind)) == peak
 
 
-def test_the_peak_rate_of_an_unknown_device_is_nan():
-    assert math.isnan(peak_rate(types.SimpleNamespace(device_kind="cpu")))
+@pytest.mark.parametrize("kind", ["cpu", "NVIDIA L40", "NVIDIA A100-SXM4-80GB MIG 1g.10gb"])
+def test_the_peak_rate_of_an_unknown_device_is_nan(kind):
+    assert math.isnan(peak_rate(types.SimpleNamespace(device_kind=kind)))

@@ -131,7 +131,7 @@ def test_the_vocabularies_of_a_run_are_written_once(tmp_path, caplog):
     assert (folder / "a.vocab").read_text() == "before\n"
     (source / "a.vocab").write_text("before\n")
     (folder / "a.vocab").write_text("damaged\n")
-    with pytest.raises(UserError, match=r"a.vocab is corrupt \(its SHA-256"):
+    with pytest.raises(UserError, match=r"a.vocab is missing or corrupt \(its SHA-256"):
         check_vocabularies(folder)
     keep_vocabularies(source, folder)  # resuming repairs the copy of the run
     check_vocabularies(folder)
