@@ -46,8 +46,8 @@ def compare_vocabularies(source: Path, folder: Path) -> None:
 def check_vocabularies(folder: Path) -> None:
     """Raise UserError if a vocabulary of a run has changed since train.py wrote it."""
     known, found = _recorded(folder), _digests(folder)
-    for name in found | known:
-        if name in known and known[name] != found.get(name):
+    for name, code in known.items():
+        if found.get(name) != code:
             raise DamagedFile(
                 f"{folder / name} is missing or corrupt (its SHA-256 is not the one in {DIGESTS})",
                 "restore it from a backup, or run the train.py command of this run again to "
