@@ -9,7 +9,7 @@ annotations, including array shapes, are checked at every call.
 import os
 import signal
 
-from tests.programs import ENVIRONMENT, FAST
+from tests.programs import ENVIRONMENT, FAST, SMALL, call
 
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=8 {FAST}"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -41,8 +41,8 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 def pytest_collection_modifyitems(items):
     """Run the slowest files first, so that all worker processes end at about the same time."""
-    long = ("test_hosts.py", "test_programs.py", "test_campaign.py", "test_step.py",
-            "test_docs.py")  # fmt: skip
+    long = ("test_hosts.py", "test_programs.py", "test_translate.py", "test_campaign.py",
+            "test_step.py", "test_docs.py")  # fmt: skip
     items.sort(key=lambda item: item.path.name not in long)
 
 
@@ -104,3 +104,11 @@ def transformer_task(cache):
 @pytest.fixture(scope="session")
 def mesh():
     return make_mesh(jax.devices()[:2])
+
+
+@pytest.fixture(scope="session")
+def trained_run(tmp_path_factory):
+    """The flags of a small translation run, its workdir, and the process that trained it."""
+    folder = tmp_path_factory.mktemp("a run")  # printed commands must quote the space
+    flags = [*SMALL, f"--config.data.cache={folder}/cache", f"--workdir={folder}/run"]
+    return flags, folder / "run", call("train.py", *flags)
