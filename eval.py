@@ -83,14 +83,11 @@ def main() -> None:
     # first, and because --help should be fast.
     from experiment import score_run
     from training.devices import make_mesh
-    from training.signature import check_trust
     from training.workdir import load_config
 
     workdir = program.folder(_WORKDIR.value)
-    config = load_config(workdir)
+    config = load_config(workdir, signed=not _TRUST.value)
     config.data.dir = _DATA_DIR.value or config.data.dir
-    if not _TRUST.value:
-        check_trust(workdir, config)
     wanted = _wanted(config, workdir)
     score_run(config, workdir, make_mesh(), _CHECKPOINT.value, wanted)
     page, scores = wanted.folder / "report.html", wanted.folder / "scores.json"

@@ -26,9 +26,11 @@ CORPUS_FIELDS = ("corpus", "dir", "cache")
 _KINDS = {"sha256": str, "hmac": str}
 
 
-def sign(workdir: Path) -> None:
-    """Write the signature of a workdir's config.json; log a warning if there is no key."""
-    content = read_bytes(workdir / "config.json")
+def sign(workdir: Path, content: bytes) -> None:
+    """Write the signature of `content`, that of config.json; log a warning if there is no key.
+
+    The content is not read from the file, which somebody else may have replaced meanwhile.
+    """
     try:
         code = _hmac(content, _create_key())
     except (OSError, UserError) as error:
@@ -42,14 +44,14 @@ def sign(workdir: Path) -> None:
     write_json(workdir / "signature", signature)
 
 
-def is_signed(workdir: Path) -> bool:
-    """Return whether the user of this program has signed the workdir's config.json."""
+def is_signed(workdir: Path, content: bytes) -> bool:
+    """Return whether the user of this program has signed `content`, that of config.json."""
     try:
         signature = read_json(workdir / "signature", _KINDS)
         key = _key()
     except UserError:  # the signature or the key is missing, unreadable or damaged
         return False
-    expected = _hmac(read_bytes(workdir / "config.json"), key)
+    expected = _hmac(content, key)
     return hmac.compare_digest(signature["hmac"].encode(errors="replace"), expected.encode())
 
 
@@ -64,17 +66,17 @@ def check_digest(workdir: Path, content: bytes) -> None:
         )
 
 
-def check_trust(workdir: Path, config: Config) -> None:
-    """Raise UserError if the corpus and the folders in `config` come from an unsigned config.json.
+def check_trust(workdir: Path, content: bytes, config: Config) -> None:
+    """Raise UserError if this user has not signed `content`, from which `config` was parsed.
 
-    These values decide which files are read, which library reads them, and where files are written.
+    Its values decide which files are read, which library reads them, and where files are written.
     """
-    if is_signed(workdir):
+    if is_signed(workdir, content):
         return
     values = ", ".join(f"data.{name}={config.data[name]!r}" for name in CORPUS_FIELDS)
     raise UserError(
         f"{workdir}/config.json has no signature of yours: another user, another machine or an "
-        "older version trained this run, or its file `signature` was deleted. The run would use "
+        "older version trained this run, or its file `signature` was deleted. config.json names "
         f"{values}. If you trust these values, "
         "add --trust_workdir; running the train.py command of the run again also signs it"
     )

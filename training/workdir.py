@@ -33,8 +33,8 @@ from configs.check import check
 from configs.registry import MODELS
 from errors import UserError, first_line
 from reading import DamagedFile, matching, read_bytes, read_json, reading
-from training.signature import check_digest, is_signed, sign
-from writing import write_json, write_text, writing
+from training.signature import check_digest, check_trust, is_signed, sign
+from writing import write_bytes, write_json, writing
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sacrebleu")
 VOCABULARY_FOLDER = "vocabulary"
@@ -93,12 +93,14 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
 
 
 def _record(workdir: Path, config: Config, overrides: list[str], data: str) -> None:
-    if not is_signed(workdir):
+    path = workdir / "config.json"
+    if not (path.exists() and is_signed(workdir, read_bytes(path))):
         # The config of the command line, which this user trusts, replaces an unsigned config.json,
         # from which it differs only in PLACES.
         (workdir / "signature").unlink(missing_ok=True)
-        write_text(workdir / "config.json", config.to_json(indent=2, sort_keys=True) + "\n")
-        sign(workdir)
+        content = (config.to_json(indent=2, sort_keys=True) + "\n").encode()
+        write_bytes(path, content)
+        sign(workdir, content)
     check_data(workdir, data)
     write_json(workdir / "run.json", [*starts(workdir), _this_run(overrides, data)])
 
@@ -142,10 +144,11 @@ def check_data(workdir: Path, data: str) -> None:
         )
 
 
-def load_config(workdir: Path, flag: str = "--workdir") -> Config:
+def load_config(workdir: Path, flag: str = "--workdir", signed: bool = False) -> Config:
     """Read the config of a run; fields that newer versions have added get their default values.
 
-    `flag` is the flag that names the folder, for messages.
+    `flag` is the flag that names the folder, for messages. With `signed`, raise UserError if this
+    user has not signed config.json; the file is read once, so the verified bytes are parsed.
     """
     path = workdir / "config.json"
     if not path.exists():
@@ -173,6 +176,8 @@ def load_config(workdir: Path, flag: str = "--workdir") -> Config:
             f"({first_line(error)}): restore it from a backup, or use the commit that run.json in "
             "the same folder records"
         ) from error
+    if signed:
+        check_trust(workdir, content, config)
     return config.lock()
 
 

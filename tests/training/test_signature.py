@@ -10,11 +10,13 @@ import pytest
 
 import program
 from errors import UserError
+from reading import read_bytes
 from tests.conftest import tiny_config
 from training.checkpoints import Checkpoints
-from training.signature import check_trust, is_signed
+from training.signature import is_signed
 from training.vocabularies import check_vocabularies, compare_vocabularies, keep_vocabularies
 from training.workdir import is_done, load_config, open_workdir, starts
+from writing import write_bytes
 
 
 @pytest.fixture
@@ -26,33 +28,66 @@ def workdir(tmp_path, cache, monkeypatch):
 
 
 def test_a_config_that_this_user_has_trained_is_trusted(workdir, tmp_path):
-    check_trust(workdir, load_config(workdir))
+    load_config(workdir, signed=True)
     key = tmp_path / "config" / "alignax" / "key"
     assert key.stat().st_mode & 0o777 == 0o600 and key.stat().st_size == 32
     shutil.copytree(workdir, tmp_path / "copy")
-    assert is_signed(tmp_path / "copy")
+    load_config(tmp_path / "copy", signed=True)
+
+
+def name_another_cache(workdir, cache):
+    """Edit config.json as somebody does who also corrects its digest."""
+    path, signature = workdir / "config.json", workdir / "signature"
+    path.write_text(path.read_text().replace(str(cache), "/elsewhere"))
+    code = json.loads(signature.read_text())["hmac"]
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    signature.write_text(json.dumps({"sha256": sha256, "hmac": code}))
 
 
 @pytest.mark.parametrize("case", ["other key", "no key", "short key", "unsigned", "edited"])
 def test_a_config_of_another_user_is_not_trusted(case, workdir, tmp_path, cache):
-    key, signature = tmp_path / "config" / "alignax" / "key", workdir / "signature"
-    config = load_config(workdir)
+    key, named = tmp_path / "config" / "alignax" / "key", cache
     if case == "no key":
         key.unlink()
     elif case == "unsigned":
-        signature.unlink()
-    elif case == "edited":  # by somebody who also corrects the digest
-        path = workdir / "config.json"
-        path.write_text(path.read_text().replace(str(cache), "/elsewhere"))
-        code = json.loads(signature.read_text())["hmac"]
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        signature.write_text(json.dumps({"sha256": sha256, "hmac": code}))
-        config = load_config(workdir)
+        (workdir / "signature").unlink()
+    elif case == "edited":
+        name_another_cache(workdir, cache)
+        named = "/elsewhere"
     else:
         key.write_bytes(b"k" * (32 if case == "other key" else 0))
-    expected = rf"data.corpus='dates', .*data.cache='{config.data.cache}'.*--trust_workdir"
+    expected = rf"data.corpus='dates', .*data.cache='{named}'.*--trust_workdir"
     with pytest.raises(UserError, match=expected):
-        check_trust(workdir, config)
+        load_config(workdir, signed=True)
+    assert load_config(workdir).data.cache == str(named)
+
+
+def test_a_config_that_is_replaced_after_it_was_read_is_not_trusted(workdir, cache, monkeypatch):
+    signed = (workdir / "config.json").read_bytes()
+    name_another_cache(workdir, cache)
+
+    def read_and_replace(path):
+        content = read_bytes(path)
+        path.write_bytes(signed)
+        return content
+
+    monkeypatch.setattr("training.workdir.read_bytes", read_and_replace)
+    with pytest.raises(UserError, match=r"data.cache='/elsewhere'"):
+        load_config(workdir, signed=True)
+
+
+def test_a_config_that_is_replaced_after_it_was_written_is_not_signed(tmp_path, cache, monkeypatch):
+    def write_and_replace(path, content):
+        write_bytes(path, content)
+        path.write_text(path.read_text().replace(str(cache), "/elsewhere"))
+
+    monkeypatch.setattr("training.workdir.write_bytes", write_and_replace)
+    with (
+        pytest.raises(UserError, match=r"config.json was changed after train.py wrote it"),
+        open_workdir(tmp_path / "run", tiny_config(cache), [], "data-1"),
+    ):
+        raise AssertionError
+    assert not is_signed(tmp_path / "run", (tmp_path / "run" / "config.json").read_bytes())
 
 
 def test_resuming_signs_a_config_with_the_folders_of_the_command_line(workdir, cache):
@@ -60,7 +95,7 @@ def test_resuming_signs_a_config_with_the_folders_of_the_command_line(workdir, c
     path = workdir / "config.json"
     path.write_text(path.read_text().replace(str(cache), "/elsewhere"))
     with open_workdir(workdir, tiny_config(cache), [], "data-1"):
-        assert is_signed(workdir) and load_config(workdir).data.cache == str(cache)
+        assert load_config(workdir, signed=True).data.cache == str(cache)
 
 
 def test_training_works_without_a_home_folder(tmp_path, cache, monkeypatch, caplog):
@@ -68,7 +103,8 @@ def test_training_works_without_a_home_folder(tmp_path, cache, monkeypatch, capl
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
     with open_workdir(tmp_path / "run", tiny_config(cache), [], "data-1"):
         assert "config.json is not signed" in caplog.text
-    assert not is_signed(tmp_path / "run")
+    with pytest.raises(UserError, match="no signature of yours"):
+        load_config(tmp_path / "run", signed=True)
 
 
 def test_a_changed_config_is_refused_on_every_machine(workdir):
