@@ -24,7 +24,7 @@ _READABLE = "make it readable, or set data.cache to another folder"
 _KIND = {"cache_key": dict, "files": {str: {"size": int, "sha256": str}}, "digest": str}
 _LARGE = 1 << 30  # verifying more bytes than this takes seconds, so it is logged
 # File times advance in ticks of up to 10 ms. A file that changes again in the same tick keeps its
-# times, so the times are stored only when the last tick of each file is over.
+# times, so its content is read only when the last tick of its times is over.
 _TICK_NS = 20_000_000
 
 State = list[int]  # size, time of the last change of content, time of any change, inode
@@ -35,12 +35,12 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> None:
 
     `content` must have the entry "cache_key", and values that JSON can represent exactly.
     """
-    files, states = {}, {}
-    for path in sorted(folder.iterdir()):
-        with path.open("rb") as file:
-            states[path.name] = _state(path)
+    files, states = {}, {path.name: _state(path) for path in sorted(folder.iterdir())}
+    _await_tick(states)
+    for name, state in states.items():
+        with (folder / name).open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-            files[path.name] = {"size": states[path.name][0], "sha256": sha256}
+            files[name] = {"size": state[0], "sha256": sha256}
             os.fsync(file.fileno())
     content = content | {"files": files}
     content["digest"] = _digest(content)
@@ -77,6 +77,7 @@ def _check(folder: Path, cache_key: dict[str, Any]) -> None:
     size = sum(entry["size"] for entry in files.values())
     if size > _LARGE:
         logger.info("verifying the prepared corpus %s once (%.1f GB)", folder, size / 1e9)
+    _await_tick(states)
     for name, entry in files.items():
         if digest(folder / name, _READABLE) != entry["sha256"]:
             with reading(folder / name, _READABLE):
@@ -87,6 +88,12 @@ def _check(folder: Path, cache_key: dict[str, Any]) -> None:
 def _state(path: Path) -> State:
     found = path.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def _await_tick(states: dict[str, State]) -> None:
+    """Wait until a change of any of these files will change its times."""
+    newest = max((max(state[1:3]) for state in states.values()), default=0)
+    time.sleep(min(max(0, newest + _TICK_NS - time.time_ns()), _TICK_NS) / 1e9)
 
 
 def _digest(content: dict[str, Any]) -> str:
@@ -106,8 +113,6 @@ def _machines(folder: Path, stored: str, states: dict[str, State]) -> list[str]:
 
 def _remember(folder: Path, stored: str, states: dict[str, State]) -> None:
     machines = [*_machines(folder, stored, states), platform.node()]
-    newest = max(max(state[1:3]) for state in states.values())
-    time.sleep(min(max(0, newest + _TICK_NS - time.time_ns()), _TICK_NS) / 1e9)
     with contextlib.suppress(OSError):  # a cache may be read-only
         content = {"digest": stored, "files": states, "machines": machines}
         write_text(folder / VERIFIED, json.dumps(content) + "\n")

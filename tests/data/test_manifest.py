@@ -115,6 +115,28 @@ def test_a_changed_file_with_its_old_time_is_found(data: Config) -> None:
     assert manifest.damage(folder, cache_key).startswith(f"{path} is corrupt (its SHA-256 differs")
 
 
+def test_a_change_in_the_last_tick_of_the_clock_is_found(
+    data: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, key = TranslationCorpus(data).prepare().folder, TranslationCorpus(data).cache_key()
+    path = folder / "valid.target.bin"
+    (folder / manifest.VERIFIED).unlink()
+    # The files keep their times during the wait, as they do within one tick.
+    monkeypatch.setattr(manifest, "_state", lambda path: [path.stat().st_size, 0, 0, 0])
+    monkeypatch.setattr("time.sleep", lambda _: flip(path, random.Random(0)))
+    assert manifest.damage(folder, key).startswith(f"{path} is corrupt (its SHA-256 differs")
+    (folder / manifest.MANIFEST).unlink()
+    manifest.write_manifest(folder, {"cache_key": key})
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    (folder / manifest.VERIFIED).unlink()
+    assert not manifest.damage(folder, key)
+
+
+def test_a_manifest_without_files_is_written(tmp_path: Path) -> None:
+    manifest.write_manifest(tmp_path, {"cache_key": {}})
+    assert not manifest.damage(tmp_path, {})
+
+
 def test_the_manifest_of_another_corpus_is_refused(data: Config) -> None:
     folder, key = TranslationCorpus(data).prepare().folder, TranslationCorpus(data).cache_key()
     assert not manifest.damage(folder, key)
