@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,6 +118,17 @@ def test_eval_without_a_report_names_the_scores(trained_run, tmp_path):
     done = call("eval.py", f"--workdir={trained_run[1]}", *flags)
     assert done.stdout.splitlines()[-1] == f"Scores: {folder}/scores.json"
     assert (folder / "scores.json").exists() and not (folder / "report.html").exists()
+
+
+def test_eval_warns_about_a_damaged_vocabulary(trained_run, tmp_path):
+    shutil.copytree(trained_run[1], tmp_path / "run")
+    path = tmp_path / "run" / "vocabulary" / "source.vocab"
+    path.write_bytes(path.read_bytes()[:-2])
+    flags = (f"--workdir={tmp_path}/run", "--pictures=0", "--noreport")
+    (warning,) = call("eval.py", *flags).stderr.splitlines()
+    assert warning.startswith(f"{path} is missing or corrupt")
+    assert "run the train.py command of this run again" in warning
+    assert "Scores are not affected" in warning
 
 
 # Tests of mistakes that programs report before they import JAX

@@ -1,6 +1,7 @@
 """Restore a trained run: its task and the parameters of a checkpoint."""
 
 import contextlib
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,12 +9,15 @@ from typing import Any, NamedTuple
 from jax.sharding import Mesh
 
 from configs.base import Config
+from errors import UserError
 from tasks.registry import make_task
 from training.checkpoints import Checkpoints
 from training.devices import fit_rows
 from training.state import Params
 from training.vocabularies import check_vocabularies, compare_vocabularies
 from training.workdir import VOCABULARY_FOLDER, check_data, load_config
+
+logger = logging.getLogger("alignax")
 
 
 class RestoredRun(NamedTuple):
@@ -37,6 +41,13 @@ def restore_run(
         task = make_task(fit_rows(mesh, config))
         check_data(workdir, task.data_name)
         compare_vocabularies(task.prepared.folder, vocabularies)
+        try:
+            check_vocabularies(vocabularies)
+        except UserError as error:
+            logger.warning(
+                "%s. Scores are not affected: they use the vocabularies of the prepared corpus, "
+                "which match the recorded digests", error,
+            )  # fmt: skip
     else:
         check_vocabularies(vocabularies)
         task = make_task(config, vocabularies)
