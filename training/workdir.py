@@ -21,6 +21,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import reprlib
 import subprocess
 import sys
 import time
@@ -168,9 +169,10 @@ def load_config(workdir: Path, flag: str = "--workdir", signed: bool = False) ->
         )
     config = base_config(name)
     try:
+        _check_types(saved, config.to_dict())
         config.update(saved)
         check(config)
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, UserError) as error:
+    except (ValueError, OverflowError, UserError) as error:
         raise UserError(
             f"{path} is damaged, or was written by another version of this program "
             f"({first_line(error)}): restore it from a backup, or use the commit that run.json in "
@@ -179,6 +181,19 @@ def load_config(workdir: Path, flag: str = "--workdir", signed: bool = False) ->
     if signed:
         check_trust(workdir, content, config)
     return config.lock()
+
+
+def _check_types(saved: dict[str, Any], defaults: dict[str, Any], prefix: str = "") -> None:
+    """Raise ValueError if a saved field is unknown or has another type than its default."""
+    for name, value in saved.items():
+        field = prefix + name
+        if name not in defaults:
+            raise ValueError(f"this version has no field {field}")
+        default, place = defaults[name], f"the value {reprlib.repr(value)} of {field}"
+        if isinstance(default, dict):
+            _check_types(matching(value, dict, place), default, f"{field}.")
+        else:  # JSON has no tuples
+            matching(value, [str] if isinstance(default, tuple) else type(default), place)
 
 
 def write_status(workdir: Path, step: int, final: Path | None) -> None:

@@ -59,12 +59,29 @@ def test_a_corrupt_json_file_is_named(config, tmp_path):
         (tmp_path / name).unlink()
 
 
-def test_a_config_of_another_version_is_refused(config, tmp_path):
-    kept = json.loads(config.to_json())
-    for changed in (kept | {"gone": 1}, kept | {"train": kept["train"] | {"steps": "many"}}):
-        (tmp_path / "config.json").write_text(json.dumps(changed))
-        with pytest.raises(UserError, match=r"config.json .*another version of this program"):
-            load_config(tmp_path)
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"gone": 1}, "this version has no field train.gone"),
+        ({"steps": "many"}, "the value 'many' of train.steps is a string instead of an integer"),
+        ({"steps": 4.0}, "the value 4.0 of train.steps is a number instead of an integer"),
+        ({"steps": True}, "of train.steps is true or false instead of an integer"),
+        ({"ema": None}, "the value None of train.ema is null instead of a number"),
+        ({"guided": [1]}, "the value [1] of train.guided is a list instead of an object"),
+        ({"ema": 10**400}, "int too large to convert to float"),
+        ({"steps": -1}, "config.train.steps=-1 is out of range"),
+    ],
+)
+def test_a_config_that_this_version_cannot_use_is_one_message(change, problem, config, tmp_path):
+    saved = json.loads(config.to_json())
+    saved["train"] |= change
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(saved))
+    with pytest.raises(UserError) as caught:
+        load_config(tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"{path} is damaged, or was written by another version ")
+    assert problem in message and "\n" not in message and "restore it from a backup" in message
 
 
 def test_a_folder_without_a_run_is_reported_with_its_flag(tmp_path, mesh):
