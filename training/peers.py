@@ -27,6 +27,7 @@ NOTICE_SECONDS = 10  # interval between two lines about a process that is late
 BEAT_SECONDS = 3  # interval between the signs of life of `Beats`
 
 _FATAL = "Terminating process because the JAX distributed service detected fatal errors"
+_BLOCK = 2**16  # bytes after which output is printed before it pauses
 _REMEDY = (
     "look at the output of all processes, end those that still run, and run the same command again "
     "on all hosts to resume from the latest checkpoint"
@@ -142,26 +143,46 @@ def report_aborts(fail: Fail) -> None:
     libc = ctypes.CDLL(None)
     libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
     libc.signal(signal.SIGABRT, ctypes.cast(libc.sleep, ctypes.c_void_p))
-    threading.Thread(target=_forward, args=(source, terminal, fail), daemon=True).start()
+    thread = threading.Thread(target=_forward, args=(source, terminal, fail), daemon=True)
+    thread.start()
+
+    def finish() -> None:
+        """Close the pipe, so that the thread prints the rest of the output and ends."""
+        os.dup2(terminal, 2)
+        thread.join(1)  # seconds; child processes may keep the pipe open
+
+    atexit.register(finish)
 
 
 def _forward(source: int, terminal: int, fail: Fail) -> None:
     """Copy `source` to `terminal`, in blocks that end after .3 seconds without output."""
-    block = b""
+    block, dump = b"", _FATAL.encode()
     while True:
-        if select.select([source], [], [], 0.3 if block else None)[0]:
-            data = os.read(source, 2**16)
-            block += data
-            if data and len(block) < 2**16:
+        quiet = not select.select([source], [], [], 0.3 if block else None)[0]
+        data = b"" if quiet else os.read(source, _BLOCK)
+        block += data
+        if data and len(block) < _BLOCK:
+            continue
+        if data:  # the block has not ended: keep a dump, or bytes that may be the start of one
+            found = block.find(dump)
+            size = found if found >= 0 else len(block) - len(dump)
+            _write(terminal, block[:size])
+            block = block[size:]
+            if size:
                 continue
-            if not block:  # nothing can be written to the pipe any more
-                return
-        message = abort_message(block.decode(errors="replace"))
-        if message:
+        if message := abort_message(block.decode(errors="replace")):
             fail(message)
-        with contextlib.suppress(OSError):  # the terminal has gone, but the pipe must not fill up
-            os.write(terminal, block)
+        _write(terminal, block)
         block = b""
+        if not quiet and not data:  # nothing can be written to the pipe any more
+            return
+
+
+def _write(file: int, data: bytes) -> None:
+    """Write all of `data`; a single call of os.write may write less."""
+    with contextlib.suppress(OSError):  # the terminal has gone, but the pipe must not fill up
+        while data:
+            data = data[os.write(file, data) :]
 
 
 def abort_message(output: str) -> str:
@@ -170,9 +191,10 @@ def abort_message(output: str) -> str:
         return ""
     status = output.partition(_FATAL)[2].partition("absl::Status: ")[2]
     silent = re.search(r"stopped sending heartbeats\):\n(.*?)\n[A-Z]", status, re.DOTALL)
-    if silent:  # one line per process, which ends in its number
-        processes = [int(number) for number in re.findall(r"(\d+)\s*$", silent[1], re.MULTILINE)]
-        return silence_message(processes)
+    # One line per process, which ends in its number.
+    processes = re.findall(r"(\d+)\s*$", silent[1], re.MULTILINE) if silent else []
+    if processes:
+        return silence_message([int(number) for number in processes])
     if "/Heartbeat" in status:
         return silence_message([0])
     if "Failed to send RPC" in status:

@@ -1,8 +1,10 @@
 import logging
+import os
 import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import jax
@@ -29,6 +31,10 @@ SILENT = (
         (SILENT.format("1"), "process 1 of this run has not answered for 100 s"),
         (SILENT.format("1\n12"), "processes 1, 12 of this run have not answered"),
         (SILENT.format("/job:jax_worker/replica:0/task:3"), "process 3 of this run has not"),
+        (
+            SILENT.format("unknown"),
+            "another process of this run has stopped (UNAVAILABLE: The following tasks are",
+        ),
         ("DEADLINE_EXCEEDED: x\n\nRPC: /xla/Heartbeat\n", "process 0 of this run has not answered"),
         (
             "UNAVAILABLE: Failed to send RPC to coordination service.",
@@ -65,6 +71,55 @@ def test_an_abort_prints_only_the_message_and_other_output_is_kept():
     lines = done.stderr.splitlines()
     assert lines[:2] == ["from C++", "from Python"] and len(lines) == 3
     assert lines[2].startswith("error: process 1 of this run has not answered")
+
+
+def test_the_last_output_is_printed_at_exit():
+    code = (
+        "import os\n"
+        "from training.peers import report_aborts\n"
+        "report_aborts(print)\n"
+        "os.write(2, b'last words')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "last words")
+
+
+def forward(output, path, fail):
+    """Let `_forward` copy `output`, which a thread writes to a pipe, to the file `path`."""
+    source, sink = os.pipe()
+
+    def produce():
+        with open(sink, "wb") as file:
+            file.write(output)
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    with path.open("wb") as terminal, open(source, "rb"):
+        peers._forward(source, terminal.fileno(), fail)
+    producer.join()
+
+
+def test_all_output_is_forwarded_even_if_writes_are_partial(tmp_path, monkeypatch):
+    output = b"".join(b"line %d\n" % i for i in range(20_000))  # more than three blocks
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:5000]))
+    forward(output, tmp_path / "terminal", pytest.fail)
+    assert (tmp_path / "terminal").read_bytes() == output
+
+
+@pytest.mark.parametrize("first", [30, 60, 100, 200, 250])
+def test_a_dump_in_two_blocks_becomes_a_message(first, tmp_path):
+    """The first block ends within the dump, after `first` of its bytes."""
+    before, dump = b"x" * (2**16 - first), (FATAL + SILENT.format(1)).encode()
+
+    def fail(message):
+        raise SystemExit(message)
+
+    with pytest.raises(SystemExit, match=r"process 1 of this run has not answered"):
+        forward(before + dump, tmp_path / "terminal", fail)
+    assert b"fatal errors" not in (tmp_path / "terminal").read_bytes()
 
 
 @pytest.mark.parametrize(
