@@ -137,7 +137,7 @@ def _aligner(
 def _marginal(name: str, links: Mapping[str, str] = MappingProxyType({})) -> Row:
     # The cost of marginal attention grows with the product of source and target length.
     shorter = {"data.max_length": 50}
-    row = _aligner(name, changes=shorter, align="marginal", feed="no")
+    row = _aligner(name, changes=shorter, align="marginal", score="dot", feed="no")
     return dataclasses.replace(row, align=links)
 
 
@@ -188,9 +188,9 @@ TABLE6 = Table(
         Row("Xu 2015, hard", {"attention": "hard"}, _SMALL_TEXT, config="xu2015"),
         Row("Mino 2017, split", {"keys": "split"}, _SMALL_TEXT | BIDIRECTIONAL, config="mino2017"),
         _transformer("Transformer, last layer"),
-        _marginal("marginal (general)"),
-        _marginal("marginal (general), posterior", {"weights": "posterior"}),
-        _marginal("marginal (general), posterior, both directions",
+        _marginal("marginal (dot)"),
+        _marginal("marginal (dot), posterior", {"weights": "posterior"}),
+        _marginal("marginal (dot), posterior, both directions",
                   {"weights": "posterior", **_BOTH}),
         _last(_aligner("global (general), guided", changes=_GUIDED, score="general")),
         _last(_transformer("Transformer, guided head", **_GUIDED, **{"model.attention_head": 0})),
