@@ -85,7 +85,7 @@ def _table(
         for name, measure in measures:
             line += _cells(values(reports, row, measure), row, name)[: 3 if name in printed else 1]
         line += [p.get(row.name, "–"), *_cost(row, costs[row.name])]
-        lines.append([*line, *([_decoding(reports.get(row.name, {}))] if decodes else [])])
+        lines.append([*line, *([_decoding(row, reports.get(row.name, {}))] if decodes else [])])
     head += [
         "p",
         "parameters",
@@ -137,14 +137,15 @@ def _cost(row: Row, runs: Sequence[Facts]) -> list[str]:
     ]
 
 
-def _decoding(by_seed: Mapping[int, Report]) -> str:
+def _decoding(row: Row, by_seed: Mapping[int, Report]) -> str:
     """Describe the decoding settings of a row, which are the same for all of its seeds."""
-    for report in by_seed.values():
+    for report in by_seed.values() if row.trained else ():
         decode, steps = report["decode"], report["checkpoints"]
         # Count the averaged checkpoints; for an ensemble, `steps` has one list of them per model.
         several = len(steps[0] if isinstance(steps[0], list) else steps)
         text = f"beam {decode['beam']}" if decode["beam"] > 1 else "greedy"
-        return text + (f", mean of {several} checkpoints" if several > 1 else "")
+        text += f", mean of {several} checkpoints" if several > 1 else ""
+        return text + (", last checkpoint" if row.checkpoint == "last" else "")
     return "–"
 
 
@@ -153,7 +154,7 @@ def legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
     fewer = [
         f"{escape(row.name)}: {len(reports.get(row.name, {}))}"
         for row in plan.table.rows
-        if not row.ensemble and len(reports.get(row.name, {})) < plan.seeds
+        if not (row.ensemble or row.links) and len(reports.get(row.name, {})) < plan.seeds
     ]
     other_data = any(row.published for row in plan.table.rows) and not plan.table.same_data
     parts = [
@@ -161,7 +162,7 @@ def legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
         f": mean ± standard deviation over {plan.seeds} seeds" if plan.seeds > 1 else "",
         f" (fewer for {'; '.join(fewer)})" if fewer else "",
         ". Every run is scored with the checkpoint that is best on the validation split, or with "
-        "the mean of several checkpoints where the table says so.",
+        "the last one or the mean of several where the table says so.",
         _explain_p(plan, p),
         f" Training {_counted(plan)} are summed over all training steps.",
         " Minutes are the duration of one training run, including compilation and evaluation; "

@@ -168,8 +168,8 @@ TABLE6 = Table(
     "the test sentences, on which links and BLEU are measured, are also training sentences; only "
     "sentences of more than 100 words (50 for marginal attention), and one in 50 sentences, which "
     "is held out for validation, are not used for training. Recurrent models are trained for 2,000 "
-    "training steps with batches of 64 sentences, and the Transformer for 4,000 training steps "
-    "with batches of 4,096 tokens. "
+    "training steps (guided: 4,000) with batches of 64 sentences, and the Transformer for 4,000 "
+    "training steps with batches of 4,096 tokens. "
     "The statistical aligner is eflomal 2.0; guided models are trained towards the union of its "
     "links in both directions.",
     rows=(

@@ -228,6 +228,7 @@ def test_the_links_of_another_aligner_are_scored(tmp_path):
         (tmp_path / name).write_text(text)
     (report,) = read_reports(plan)["aligner"].values()
     assert report["scores"]["alignment_error"] == pytest.approx(1 - (2 + 2) / (3 + 3))
+    assert "| aligner | 33.3 |" in write_page(plan, read_reports(plan), "command").read_text()
     (tmp_path / "corpus.links.fwd").write_text("\n0-3\n")
     with pytest.raises(UserError, match=r"corpus\.links\.fwd, line 2: the link 0-3"):
         read_reports(plan)
