@@ -266,11 +266,13 @@ def _compare(
 def order(plan: Plan, reports: Reports) -> str:
     """Describe, pair by pair, whether the measured results rank two rows as the paper does."""
     found = comparisons(plan, reports)
+    missing = [escape(row.name) for row in plan.table.rows if row.name not in reports]
+    if not found and missing:
+        return "The rows that the paper ranks have not been measured." if reports else ""
     if not found:
-        return "The published results do not rank these rows." if reports else ""
+        return "The published results do not rank these rows."
     agree, differ = [c for c in found if c.gain > 0], [c for c in found if c.gain < 0]
     equal = [c for c in found if c.gain == 0]
-    missing = [escape(row.name) for row in plan.table.rows if row.name not in reports]
     verdict = _verdict(agree, differ, bool(missing), plan.seeds)
     text = f"**{verdict}** ({MEASURES[plan.table.measures[0]].name}): "
     text += f"{len(agree)} of {len(found)} published comparisons (worse → better) agree. "
