@@ -87,27 +87,31 @@ def training(subject: Subject, rate: float) -> dict[str, Any]:
 
 
 def decoding(subject: Subject) -> dict[str, Any]:
-    """Measure greedy decoding and beam search in sentences per second.
-
-    All hypotheses have the same length, so that the amount of computation does not depend on the
-    random parameters.
-    """
-    task, row = subject.task(), {}
-    params = jax.jit(task.init)(jax.random.key(0))
-    sentences = subject.sentences()[:SENTENCES]
-    mesh = make_mesh(jax.devices()[:1])
-    batch = {"source": sentences, "index": np.arange(len(sentences), dtype=np.int32)}
-    batch = put(batch | {"number": batch["index"]}, mesh)
-    for name, beam in (("greedy", 1), ("beam", BEAM)):
-        settings = subject.config.decode.copy_and_resolve_references().unlock()
-        settings.update({"beam": beam, "min_ratio": 1.0, "max_ratio": 1.0, "max_extra": 0})
-        translator = Translator([task], mesh, settings)
-        began = time.perf_counter()
-        search: Callable = lambda t=translator: t.decode([params], batch)  # noqa: E731
+    """Measure greedy decoding and beam search in sentences per second."""
+    sentences, row = subject.sentences()[:SENTENCES], {}
+    for name, width in (("greedy", 1), ("beam", BEAM)):
+        search, began = beam_search(subject, width), time.perf_counter()
         jax.block_until_ready(search())
         row[f"{name}_compile_seconds"] = time.perf_counter() - began
         row[f"{name}_per_second"] = len(sentences) / seconds_per_call(search, jax.block_until_ready)
     return row | (peers().decoding(subject, sentences, BEAM) if HAS_TORCH else {})
+
+
+def beam_search(subject: Subject, width: int = BEAM) -> Callable[[], Any]:
+    """Return a function that decodes one batch of sentences.
+
+    All hypotheses have the same length, so that the amount of computation does not depend on the
+    random parameters.
+    """
+    task, mesh = subject.task(), make_mesh(jax.devices()[:1])
+    params = jax.jit(task.init)(jax.random.key(0))
+    sentences = subject.sentences()[:SENTENCES]
+    batch = {"source": sentences, "index": np.arange(len(sentences), dtype=np.int32)}
+    batch = put(batch | {"number": batch["index"]}, mesh)
+    settings = subject.config.decode.copy_and_resolve_references().unlock()
+    settings.update({"beam": width, "min_ratio": 1.0, "max_ratio": 1.0, "max_extra": 0})
+    translator = Translator([task], mesh, settings)
+    return lambda: translator.decode([params], batch)
 
 
 def whole(config: Config, steps: int) -> dict[str, Any]:
