@@ -32,16 +32,32 @@ def output_scores(
 
     They are the logits of features [*b, d]. Features [*b, n, d] define a mixture of n
     distributions, one per source position, and the scores are its log-probabilities. The attention
-    weights are those of the mixture. If n is less than the number of source positions, the features
-    are those of the n positions with the largest weights, in descending order.
+    weights are those of the mixture (`mixture_weights`).
     """
-    scores = logits(features, kernel)
     if weights is None or features.ndim == weights.ndim:
-        return scores
-    if features.shape[-2] < weights.shape[-1]:
-        weights = jax.lax.top_k(weights, features.shape[-2])[0]
-        weights = jax.nn.softmax(log_weights(weights))  # divides the weights by their sum
-    joint = jax.nn.log_softmax(scores) + log_weights(weights)[..., None]
+        return logits(features, kernel)
+    return mixture_scores(features, mixture_weights(features, weights), kernel)
+
+
+def mixture_weights(
+    features: Float[Array, "*b n d"], weights: Float[Array, "*b s"]
+) -> Float[Array, "*b n"]:
+    """Return the weights of the n parts of a mixture, given the weights of all source positions.
+
+    If n is less than the number of source positions, the features are those of the n positions with
+    the largest weights, in descending order.
+    """
+    if features.shape[-2] == weights.shape[-1]:
+        return weights
+    weights = jax.lax.top_k(weights, features.shape[-2])[0]
+    return jax.nn.softmax(log_weights(weights))  # divides the weights by their sum
+
+
+def mixture_scores(
+    features: Float[Array, "*b n d"], weights: Float[Array, "*b n"], kernel: Float[Array, "d v"]
+) -> Float[Array, "*b v"]:
+    """Return the log-probabilities of a mixture of n distributions."""
+    joint = jax.nn.log_softmax(logits(features, kernel)) + log_weights(weights)[..., None]
     return jax.nn.logsumexp(joint, axis=-2)
 
 

@@ -4,7 +4,6 @@ The sums are divided by the number of tokens or texts only where they are report
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from configs.base import Config
 from data.vocabulary import PAD
-from models.output import log_weights, logits, output_scores
+from models.output import log_weights, logits, mixture_scores, mixture_weights
 
 # Largest number of logits that a device keeps in memory at a time: half a GiB in float32.
 MAX_LOGITS = 2**27
@@ -162,16 +161,88 @@ def mixture_cross_entropy(
 ) -> tuple[Float[Array, "b t"], dict[str, Float[Array, ""]]]:
     """Return the results of `cross_entropy` for the mixture p(y) = Σ_n weights_n p(y | features_n).
 
-    The features are those of n source positions (`models.output.output_scores`). To save memory,
-    logits are computed for one target position at a time, and again in the backward pass.
+    The features are those of n source positions (`models.output.mixture_weights`). To save memory,
+    logits are computed for one target position at a time. As in `cross_entropy`, the forward pass
+    also computes the gradients, and only "loss" has a gradient.
+    """
+    weights = mixture_weights(features, weights)
+    results: Any = _by_position(smoothing, features, weights, kernel, target)
+    (values, loss), real = results, target != PAD
+    sums = summed(values, real) | {"loss": loss}
+    sums["examples"] = jnp.sum(real.any(axis=1), dtype=jnp.float32)
+    return jnp.where(real, values["nll"], 0), sums
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _by_position(
+    smoothing: float,
+    features: Float[Array, "b t n d"],
+    weights: Float[Array, "b t n"],
+    kernel: Float[Array, "d v"],
+    target: Int[Array, "b t"],
+) -> tuple[dict[str, Shaped[Array, "b t"]], Float[Array, ""]]:
+    """Return the `class_values` of a mixture, and the loss summed without padding."""
+
+    def one_position(slices: tuple[Array, Array, Array]) -> dict[str, Array]:
+        features, weights, target = slices
+        return class_values(mixture_scores(features, weights, kernel), target, smoothing)
+
+    values = jax.lax.map(one_position, _time_first(features, weights, target))
+    return _total(jax.tree.map(lambda x: x[:, :, None], values), target)
+
+
+def _by_position_forward(
+    smoothing: float,
+    features: Float[Array, "b t n d"],
+    weights: Float[Array, "b t n"],
+    kernel: Float[Array, "d v"],
+    target: Int[Array, "b t"],
+) -> tuple[Any, tuple[Array, Array, Array]]:
+    """Forward rule of the custom gradient of `_by_position`.
+
+    Let q be the smoothed reference, m the mixture and p_n its parts. With g = q / m and
+    c_n = Σ_v g_v p_n(v), the gradients of the loss −Σ_v q_v log m_v are weights_n p_n (c_n − g)
+    with respect to the logits of part n, and −c_n with respect to weights_n.
     """
 
-    def one_position(features: Array, weights: Array, target: Array) -> dict[str, Array]:
-        return class_values(output_scores(features, weights, kernel), target, smoothing)
+    def one_position(d_kernel: Array, slices: tuple[Array, Array, Array]) -> tuple[Array, Any]:
+        features, weights, target = slices
+        log_p = jax.nn.log_softmax(logits(features, kernel))
+        joint = jnp.exp(log_p + log_weights(weights)[..., None])
+        mixture = jnp.maximum(joint.sum(axis=1), 1e-30)
+        size = mixture.shape[-1]
+        reference = (1 - smoothing) * jax.nn.one_hot(target, size) + smoothing / size
+        g = jnp.where((target != PAD)[:, None], reference / mixture, 0)[:, None]
+        c = jnp.sum(g * jnp.exp(log_p), axis=-1)
+        d_scores = (joint * (c[..., None] - g)).astype(features.dtype)
+        d_features = jnp.einsum("bnv,dv->bnd", d_scores, kernel.astype(features.dtype))
+        d_kernel += jnp.einsum(
+            "bnd,bnv->dv", features, d_scores, preferred_element_type=jnp.float32
+        )
+        values = class_values(jnp.log(mixture), target, smoothing)
+        return d_kernel, (values, d_features, -c)
 
-    values, real = _by_position(one_position, features, weights, target), target != PAD
-    examples = jnp.sum(real.any(axis=1), dtype=jnp.float32)
-    return jnp.where(real, values["nll"], 0), summed(values, real) | {"examples": examples}
+    zeros = jnp.zeros(kernel.shape, jnp.float32)
+    slices = _time_first(features, weights, target)
+    d_kernel, (values, *gradients) = jax.lax.scan(one_position, zeros, slices)
+    d_features, d_weights = _time_first(*gradients)
+    results = _total(jax.tree.map(lambda x: x[:, :, None], values), target)
+    return results, (d_features, d_weights.astype(weights.dtype), d_kernel.astype(kernel.dtype))
+
+
+def _by_position_backward(
+    smoothing: float, gradients: tuple[Array, Array, Array], d_outputs: Any
+) -> tuple[Array, Array, Array, None]:
+    d_features, d_weights, d_kernel = ((d_outputs[1] * x).astype(x.dtype) for x in gradients)
+    return d_features, d_weights, d_kernel, None
+
+
+_by_position.defvjp(_by_position_forward, _by_position_backward)
+
+
+def _time_first(*args: Shaped[Array, "a b ..."]) -> tuple[Shaped[Array, "b a ..."], ...]:
+    """Swap the first two axes of every array, those of the batch and of the target positions."""
+    return tuple(jnp.swapaxes(x, 0, 1) for x in args)
 
 
 def posterior(
@@ -187,17 +258,8 @@ def posterior(
         chosen = jnp.take_along_axis(log_p, target[:, None, None], axis=-1)[..., 0]
         return jax.nn.softmax(chosen + log_weights(weights), axis=-1)
 
-    return _by_position(joint, features, weights, target)
-
-
-def _by_position(function: Callable[..., Any], *args: Shaped[Array, "b t ..."]) -> Any:
-    """Apply a function to one target position after the other; the results have shape [b, t, ...].
-
-    The backward pass computes the function again instead of storing intermediate values.
-    """
-    time_first = [jnp.swapaxes(x, 0, 1) for x in args]
-    results = jax.lax.map(lambda slices: jax.checkpoint(function)(*slices), tuple(time_first))
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), results)
+    slices = _time_first(features, weights, target)
+    return _time_first(jax.lax.map(lambda x: joint(*x), slices))[0]
 
 
 def hard_cross_entropy(

@@ -272,6 +272,30 @@ def test_hard_cross_entropy_adds_only_the_gradient_of_the_surrogate():
     np.testing.assert_allclose(gradient, 0.4 * (2 * (nll - soft_nll) + 0.1), rtol=1e-4)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradients_of_a_mixture_equal_those_of_its_equation(smoothing):
+    keys = jax.random.split(jax.random.key(0), 3)
+    features = jax.random.normal(keys[0], (2, 3, 4, 5))
+    weights = jax.nn.softmax(jax.random.normal(keys[1], (2, 3, 4)))
+    kernel, target = jax.random.normal(keys[2], (5, 7)), jnp.array([[3, 6, 4], [5, 2, 0]])
+
+    def expected(features, weights, kernel):
+        log_p = jax.nn.log_softmax(features @ kernel[None, None])
+        p = jnp.einsum("btn,btnv->btv", weights, jnp.exp(log_p))
+        nll = -jnp.take_along_axis(jnp.log(p), target[..., None], axis=-1)[..., 0]
+        loss = (1 - smoothing) * nll - smoothing * jnp.log(p).mean(axis=-1)
+        return jnp.sum(loss, where=target != PAD)
+
+    def measured(features, weights, kernel):
+        return mixture_cross_entropy(features, weights, kernel, target, smoothing)[1]["loss"]
+
+    arguments = features, weights, kernel
+    assert jnp.allclose(measured(*arguments), expected(*arguments), rtol=1e-5)
+    gradients = (jax.grad(f, argnums=(0, 1, 2))(*arguments) for f in (measured, expected))
+    for found, wanted in zip(*gradients, strict=True):
+        assert jnp.allclose(found, wanted, rtol=1e-4, atol=1e-6)
+
+
 def test_mixture_and_posterior_equal_their_equations():
     rng = np.random.default_rng(4)
     features, kernel = rng.normal(size=(2, 3, 5, 4)), rng.normal(size=(4, 8))
