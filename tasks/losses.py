@@ -205,7 +205,7 @@ def _by_position_forward(
     with respect to the logits of part n, and −c_n with respect to weights_n.
     """
 
-    def one_position(d_kernel: Array, slices: tuple[Array, Array, Array]) -> tuple[Array, Any]:
+    def one_position(d_kernel: Array, slices: tuple[Array, ...]) -> tuple[Array, Any]:
         features, weights, target = slices
         log_p = jax.nn.log_softmax(logits(features, kernel))
         joint = jnp.exp(log_p + log_weights(weights)[..., None])
