@@ -1,8 +1,11 @@
 import json
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from benchmarks import growth, report, speed
+from benchmarks.kernels import operations
 from benchmarks.subjects import recurrent, transformer
 
 TINY = recurrent(layers=1, features=8, words=50, batch=4, length=5, dtype="float32")
@@ -75,3 +78,12 @@ def test_the_fastest_way_of_pytorch_is_reported(monkeypatch, capsys):
     assert row["torch_fastest_way"] == row["torch_beam_way"] == eager.name == "float32, eager"
     assert row["torch_tokens_per_second"] > 0 and row["torch_beam_per_second"] > 0
     assert "compiled (no such mode): failed" in capsys.readouterr().out
+
+
+def test_operations_are_counted_and_the_longest_is_first():
+    x = jnp.ones((64, 64))
+    product = jax.jit(lambda x: jnp.tanh(x @ x) @ x)
+    found = operations(lambda: product(x))
+    assert sum(operation.count for operation in found) >= 2
+    times = [operation.microseconds for operation in found]
+    assert times == sorted(times, reverse=True) and times[-1] >= 0
