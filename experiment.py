@@ -82,8 +82,7 @@ def score_eval_sets(
                 report = report._replace(against=other)
             reports.append(report)
         for report in reports:
-            paths = ", ".join(file["path"] for file in files[report.split])
-            print(f"Test set {report.split} ({paths})\n")
+            print(f"Test set {report.split}\n")
             _report(config, run, mesh, report)
             print()
     with writing(wanted.folder, "run the same command again"):

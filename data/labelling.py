@@ -147,7 +147,7 @@ def _piano_rolls(path: Path, split: str) -> Iterator[Labelled]:
         known = ", ".join(name for name, *_ in scipy.io.whosmat(path))
         raise UserError(
             f"{path} has no variable {split!r}: set the fields of data.splits to variables of the "
-            f"file ({known})"
+            f"file ({known}), or, in a test set, rename the variable"
         )
     for number, frames in enumerate(content[split].ravel()):
         place = f"{path}, {split} {number}"
