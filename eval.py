@@ -55,7 +55,7 @@ _TEST = flags.DEFINE_multi_string(
     "test",
     [],
     "Test set to score instead of a split, such as news=news.de,news.en: a name, and a source file "
-    "and references (translation) or a labelled file (other tasks); repeat the flag for more.",
+    "and references (translation) or a labelled file (other tasks)",
 )
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint",

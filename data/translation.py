@@ -100,10 +100,10 @@ def _parallel_lines(paths: Sequence[Path]) -> Iterator[list[str]]:
 @_with_links
 def _tsv(data: Config, split: str) -> Iterator[Pair]:
     """Read one file with the source and the target in the first two columns."""
-    return _tsv_pairs(find(data, split))
+    return _tsv_pairs(find(data, split), "correct or remove the line")
 
 
-def _tsv_pairs(path: Path) -> Iterator[Pair]:
+def _tsv_pairs(path: Path, remedy: str) -> Iterator[Pair]:
     for number, line in enumerate(lines(path), 1):
         if not line.strip():
             yield Pair("", "")
@@ -112,7 +112,7 @@ def _tsv_pairs(path: Path) -> Iterator[Pair]:
         if len(columns) < 2:
             raise UserError(
                 f"{path}, line {number}: expected two columns separated by a tab, found one: "
-                "correct or remove the line"
+                f"{remedy}"
             )
         yield Pair(columns[0].strip(), columns[1].strip())
 
@@ -166,7 +166,8 @@ class TranslationCorpus(Corpus[Pair]):
         With several reference files, every line yields one pair per reference.
         """
         if len(paths) == 1:
-            yield from _tsv_pairs(paths[0])
+            remedy = "correct the line, or add the reference file: --test=NAME=SOURCE,REFERENCE"
+            yield from _tsv_pairs(paths[0], remedy)
             return
         for number, (source, *targets) in enumerate(_parallel_lines(paths), 1):
             for target in targets:

@@ -118,7 +118,7 @@ def test_error_for_invalid_text_names_the_line(tmp_path):
     (tmp_path / "b").write_bytes("Tee\nTür\n".encode("latin-1"))
     with pytest.raises(UserError, match=r"b, line 2: not valid UTF-8"):
         pairs(source, tmp_path / "b")
-    with pytest.raises(UserError, match=r"a, line 1: expected two columns"):
+    with pytest.raises(UserError, match=r"a, line 1: expected two columns.*add the reference file"):
         pairs(source)
 
 
