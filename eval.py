@@ -1,6 +1,7 @@
-"""Score a trained run on a split of its corpus and write a report.
+"""Score a trained run on a split of its corpus, or on any test sets, and write reports.
 
 python eval.py --workdir=runs/a --split=test
+python eval.py --workdir=runs/a --test=news=news.de,news.en --test=talks=talks.de,talks.en
 
 Prints the scores and writes them to WORKDIR/eval/SPLIT: scores.json, hypotheses.txt or
 predictions.txt, report.html, and plots (attention-*.png, heads-*.png for a Transformer,
@@ -9,6 +10,13 @@ contain word links (0-0 1-2) of the hypotheses and of the references. An earlier
 folder is replaced. To compare two decode settings, run this program twice: first with --out=FOLDER,
 which writes the report to FOLDER, and then with the other settings and --against=FOLDER, which
 compares the new report with the one in FOLDER.
+
+--test=NAME=FILE,... scores files that are not part of the corpus; repeat it to score several test
+sets. For translation, the files are a source file and its references, line by line, or one TSV file
+(source, tab, target). For other tasks, the file is a labelled file in the format of the run's
+corpus. The reports are written to WORKDIR/eval/NAME, and the table of all scores to
+WORKDIR/eval/tests.md and tests.json; --out=FOLDER replaces WORKDIR/eval. The corpus of the run is
+not needed.
 
 Scores for translation: perplexity, BLEU (sacreBLEU's and tokenized), chrF, TER, exact match, token
 error rate and alignment error rate. Decoding follows the run's config.decode; flags such as
@@ -35,6 +43,7 @@ from absl import flags
 import link_flags
 import program
 from configs.base import Config
+from data.eval_sets import parse_eval_sets
 from errors import UserError
 
 if TYPE_CHECKING:
@@ -42,6 +51,12 @@ if TYPE_CHECKING:
 
 _WORKDIR = flags.DEFINE_string("workdir", "", "Folder of a run that train.py created.")
 _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Split to score.")
+_TEST = flags.DEFINE_multi_string(
+    "test",
+    [],
+    "Test set to score instead of a split, such as news=news.de,news.en: a name, and a source file "
+    "and references (translation) or a labelled file (other tasks)",
+)
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
     "best",
@@ -57,7 +72,12 @@ _TRUST = flags.DEFINE_boolean(
     "Use the corpus and the folders that config.json names, although you have not trained this "
     "run yourself (docs/decoding.md).",
 )
-_OUT = flags.DEFINE_string("out", "", "Folder of the report (default: WORKDIR/eval/SPLIT).")
+_OUT = flags.DEFINE_string(
+    "out",
+    "",
+    "Folder of the report (default: WORKDIR/eval/SPLIT); with --test, of one folder per test set "
+    "(default: WORKDIR/eval).",
+)
 _PICTURES = flags.DEFINE_integer(
     "pictures", 4, "Number of examples to plot as PNG files.", lower_bound=0
 )
@@ -81,22 +101,41 @@ link_flags.define_alignment()
 def main() -> None:
     # These modules import JAX. They are imported here, because program.run must configure JAX
     # first, and because --help should be fast.
-    from experiment import score_run
+    from evaluation.summary import plain_table
+    from experiment import score_eval_sets, score_run
     from training.devices import make_mesh
     from training.workdir import load_config
 
     workdir = program.folder(_WORKDIR.value)
-    config = load_config(workdir, signed=not _TRUST.value)
+    sets = parse_eval_sets(_TEST.value)
+    _check_test_flags()
+    # With test sets, no value of config.json decides which files are read.
+    config = load_config(workdir, signed=not (sets or _TRUST.value))
     config.data.dir = _DATA_DIR.value or config.data.dir
     wanted = _wanted(config, workdir)
+    if sets:
+        summary = score_eval_sets(config, workdir, make_mesh(), _CHECKPOINT.value, sets, wanted)
+        print(plain_table(summary))
+        print(f"Table: {wanted.folder / 'tests.md'}")
+        return
     score_run(config, workdir, make_mesh(), _CHECKPOINT.value, wanted)
     page, scores = wanted.folder / "report.html", wanted.folder / "scores.json"
     print(f"Report: {page}" if wanted.page else f"Scores: {scores}")
 
 
+def _check_test_flags() -> None:
+    """Raise UserError if --test is given with a flag that chooses or reads the run's corpus."""
+    for name in ("split", "data_dir", "trust_workdir") if _TEST.value else ():
+        if flags.FLAGS[name].present:
+            raise UserError(
+                f"--{name} has no effect with --test, which does not use the corpus of the run: "
+                "leave one of them out"
+            )
+
+
 def _wanted(config: Config, workdir: Path) -> "Wanted":
     """Check the flags and return the settings of the report."""
-    from evaluation.results import Wanted
+    from evaluation.results import Wanted, report_folder
 
     if config.task != "translation":
         given = [name for name in ("beams", "against") if flags.FLAGS[name].value]
@@ -106,23 +145,19 @@ def _wanted(config: Config, workdir: Path) -> "Wanted":
                 f"--{given[0]} needs a translation run, but this is a {config.task} run: leave it "
                 "out"
             )
+    split = "" if _TEST.value else _SPLIT.value  # each test set becomes a split with its name
+    other = Path(_AGAINST.value) if _AGAINST.value else None
     return Wanted(
-        split=_SPLIT.value,
-        folder=Path(_OUT.value) if _OUT.value else workdir / "eval" / _SPLIT.value,
+        split=split,
+        folder=Path(_OUT.value) if _OUT.value else workdir / "eval" / split,
         pictures=_PICTURES.value,
         page=_SENTENCES.value if _REPORT.value else 0,
         decode=program.decode_settings(config),
         beams=_widths(),
-        against=_scored(Path(_AGAINST.value)) if _AGAINST.value else None,
+        against=report_folder(other, split) if other and split else other,
         align=link_flags.alignment_settings(),
         links=True,
     )
-
-
-def _scored(other: Path) -> Path:
-    """Return `other` if it is the folder of a report, else the report folder of the run `other`."""
-    is_report = (other / "hypotheses.txt").exists()
-    return other if is_report else other / "eval" / _SPLIT.value
 
 
 def _widths() -> list[int]:

@@ -1,5 +1,9 @@
-"""Train a run from start to end with `train_run`, and score it with `score_run`."""
+"""Train a run from start to end with `train_run`, and score it with `score_run`.
 
+`score_eval_sets` scores a run on test sets that are given as files.
+"""
+
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,16 +12,21 @@ from jax.sharding import Mesh
 
 from configs.base import Config
 from configs.registry import TASKS, resolve
-from evaluation.results import Wanted
+from data.eval_sets import EvalSet
+from evaluation.comparison import other_hypotheses
+from evaluation.results import Wanted, report_folder
+from evaluation.summary import Summary, write_summary
 from evaluation.translation import report_ensemble
 from tasks.registry import make_task
-from training.devices import check_rows
+from training.devices import check_rows, fit_rows
 from training.hosts import first, together
 from training.loop import train
-from training.restore import restore_run, restore_runs
+from training.restore import RestoredRun, restore_run, restore_runs
 from training.vocabularies import keep_vocabularies
 from training.workdir import VOCABULARY_FOLDER, check_workdir, open_workdir
 from writing import writing
+
+_MORE_SPACE = "run the same command again, or set TMPDIR to a folder with more space"
 
 
 def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str] = ()) -> None:
@@ -38,9 +47,53 @@ def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted
     """Score a split with one checkpoint or the mean of several checkpoints; write the report."""
     run = restore_run(config, workdir, mesh, checkpoint)
     reverse = restore_runs(wanted.align.reverse, mesh, [checkpoint], "--reverse_workdir")
+    _report(config, run, mesh, wanted._replace(reverse=reverse))
+
+
+def score_eval_sets(
+    config: Config,
+    workdir: Path,
+    mesh: Mesh,
+    checkpoint: str,
+    sets: Sequence[EvalSet],
+    wanted: Wanted,
+) -> Summary:
+    """Score test sets that are given as files, with one checkpoint or the mean of several.
+
+    Only the vocabularies and the checkpoints of the run are read, not its corpus. The folder of
+    `wanted` gets one folder per test set, with its report, and the table of all scores. `wanted`
+    needs no split. Return the content of tests.json. All files are read before anything is written.
+    """
+    files = {test.name: test.digests() for test in sets}
+    run = restore_run(fit_rows(mesh, config), workdir, mesh, checkpoint, corpus=False)
+    reverse = restore_runs(wanted.align.reverse, mesh, [checkpoint], "--reverse_workdir")
+    with tempfile.TemporaryDirectory(prefix="alignax-") as name:
+        folder = Path(name)
+        with writing(folder, _MORE_SPACE):
+            run.task.use_eval_sets(sets, folder)
+        reports = []
+        for test in sets:
+            report = wanted._replace(
+                split=test.name, folder=wanted.folder / test.name, reverse=reverse
+            )
+            if wanted.against:
+                other = report_folder(wanted.against, test.name, alone=len(sets) == 1)
+                other_hypotheses(run.task, test.name, other)  # raises an error before the decoding
+                report = report._replace(against=other)
+            reports.append(report)
+        for report in reports:
+            print(f"Test set {report.split}\n")
+            _report(config, run, mesh, report)
+            print()
+    with writing(wanted.folder, "run the same command again"):
+        return write_summary(wanted.folder, workdir, files)
+
+
+def _report(config: Config, run: RestoredRun, mesh: Mesh, wanted: Wanted) -> None:
+    """Score a split of the run's task, and write the report."""
     with writing(wanted.folder, "run the same command again"):
         wanted.folder.mkdir(parents=True, exist_ok=True)
-        wanted = wanted._replace(checkpoints=run.steps, reverse=reverse)
+        wanted = wanted._replace(checkpoints=run.steps)
         _evaluation(config).report(run.task, run.params, mesh, wanted)
 
 

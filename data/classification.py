@@ -6,7 +6,7 @@ set.
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 from configs.base import Config
 from data.catalogue import read_catalogue
 from data.corpus import Corpus, Encoded
-from data.files import find, lines
+from data.files import find, lines, only_file
 from data.labels import Labels
 from data.store import ArrayField, ArrayFields, pad_rows
 from data.vocabulary import VOCABULARIES, Vocabulary
@@ -43,7 +43,10 @@ def sentences(text: str) -> list[str]:
 
 def _lines(data: Config, split: str) -> Iterator[Text]:
     """Read labelled texts, one per line, in the format "LABEL TEXT"."""
-    path = find(data, split)
+    return _texts_of_lines(find(data, split))
+
+
+def _texts_of_lines(path: Path) -> Iterator[Text]:
     for number, line in enumerate(lines(path), 1):
         label, _, text = line.strip().partition(" ")
         yield Text(label, text, f"{path}, line {number}")
@@ -51,7 +54,10 @@ def _lines(data: Config, split: str) -> Iterator[Text]:
 
 def _tsv(data: Config, split: str) -> Iterator[Text]:
     """Read labelled texts, one per line; `data.label` and `data.text` are 0-based columns."""
-    path, label, text = find(data, split), int(data.label), int(data.text)
+    return _texts_of_columns(find(data, split), int(data.label), int(data.text))
+
+
+def _texts_of_columns(path: Path, label: int, text: int) -> Iterator[Text]:
     for number, line in enumerate(lines(path), 1):
         columns, place = line.split("\t"), f"{path}, line {number}"
         if not line.strip():
@@ -112,12 +118,18 @@ class ClassificationCorpus(Corpus[Text]):
         return example.text
 
     def read(self, split: str) -> Iterator[Text]:
-        for text in super().read(split):
-            if not text.label:
-                raise UserError(
-                    f"{text.place}: this text has no label: add a label, or remove the text"
-                )
-            yield text
+        return _with_labels(super().read(split))
+
+    def read_files(self, paths: Sequence[Path]) -> Iterator[Text]:
+        """Yield the texts of a file in the format of the corpus.
+
+        If the corpus is a TFDS dataset, the file is a TSV file: label, tab, text.
+        """
+        data, path = self.data, only_file(paths)
+        if data.corpus == "lines":
+            return _with_labels(_texts_of_lines(path))
+        columns = (0, 1) if data.corpus == "tfds" else (int(data.label), int(data.text))
+        return _with_labels(_texts_of_columns(path, *columns))
 
     def learn_vocabularies(self) -> Iterator[tuple[str, Labels | Vocabulary]]:
         yield "label", Labels.learn(text.label for text in self.read_train("labels"))
@@ -158,3 +170,13 @@ class ClassificationCorpus(Corpus[Text]):
             found = [list(itertools.chain.from_iterable(found))]
         kept = [part[: self.data.max_length] for part in found[: self.data.max_sentences]]
         return kept, kept != found
+
+
+def _with_labels(texts: Iterable[Text]) -> Iterator[Text]:
+    """Yield the texts; raise an error for a text without a label."""
+    for text in texts:
+        if not text.label:
+            raise UserError(
+                f"{text.place}: this text has no label: add a label, or remove the text"
+            )
+        yield text

@@ -7,7 +7,7 @@ place of the missing word, the answer, an empty column, and the candidates separ
 
 import itertools
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from configs.base import Config
 from data.corpus import Corpus, Encoded
-from data.files import find, lines
+from data.files import find, lines, only_file
 from data.store import ArrayField, ArrayFields
 from data.vocabulary import UNK, WordVocabulary
 from errors import UserError
@@ -41,13 +41,16 @@ class Question(NamedTuple):
 
 
 def _cbt(data: Config, split: str) -> Iterator[Question]:
-    path = find(data, split)
+    return _questions(find(data, split), data.max_candidates)
+
+
+def _questions(path: Path, max_candidates: int) -> Iterator[Question]:
     block: list[str] = []
     for number, line in enumerate(itertools.chain(lines(path), [""]), 1):
         if line.strip():
             block.append(line)
         elif block:
-            yield _question(block, path, number - len(block), data.max_candidates)
+            yield _question(block, path, number - len(block), max_candidates)
             block = []
 
 
@@ -100,6 +103,10 @@ class ClozeCorpus(Corpus[Question]):
     @property
     def fields(self) -> ArrayFields:
         return FIELDS
+
+    def read_files(self, paths: Sequence[Path]) -> Iterator[Question]:
+        """Yield the questions of a file in the format of the Children's Book Test."""
+        return _questions(only_file(paths), self.data.max_candidates)
 
     def holdout_key(self, example: Question) -> str:
         return " ".join(example.passage)

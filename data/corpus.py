@@ -15,7 +15,7 @@ import logging
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -67,6 +67,13 @@ class Corpus(abc.ABC, Generic[T]):
     @abc.abstractmethod
     def fields(self) -> ArrayFields:
         """The axes and dtypes of the arrays of an example."""
+
+    @abc.abstractmethod
+    def read_files(self, paths: Sequence[Path]) -> Iterator[T]:
+        """Yield the examples of a test set that is given as files, not as a split of the corpus.
+
+        The files have the format of the corpus. Tasks define formats for corpora without files.
+        """
 
     @abc.abstractmethod
     def holdout_key(self, example: T) -> str:
@@ -145,6 +152,7 @@ class Corpus(abc.ABC, Generic[T]):
 
     def open(self, folder: Path) -> Prepared:
         """Open a folder that contains the prepared corpus, or only its vocabularies."""
+        self._check_names()
         return Prepared(folder, self.fields, self.load_vocabularies(folder))
 
     def cache_key(self) -> dict[str, Any]:
@@ -159,7 +167,7 @@ class Corpus(abc.ABC, Generic[T]):
         }
 
     def _check_names(self) -> None:
-        """Raise UserError if a setting would write files outside the cache."""
+        """Raise UserError if a setting would name files outside the folder of the corpus."""
         for name in (self.label, *self.fields):
             if "/" in name or "\0" in name:
                 raise UserError(
@@ -182,9 +190,30 @@ class Corpus(abc.ABC, Generic[T]):
     def _write_split(
         self, folder: Path, split: str, vocabularies: dict[str, Any]
     ) -> dict[str, int]:
+        counts, summary = self._encode_all(folder, split, self.read(split), vocabularies)
+        if not counts["kept"]:
+            raise self._no_examples(split, summary)
+        return counts
+
+    def write_files(
+        self, folder: Path, name: str, paths: Sequence[Path], vocabularies: dict[str, Any]
+    ) -> None:
+        """Encode a test set that is given as files as the split `name` in `folder`."""
+        examples = self.read_files(paths)
+        counts, summary = self._encode_all(folder, name, examples, vocabularies)
+        if not counts["kept"]:
+            raise UserError(
+                f"{' and '.join(map(str, paths))}: no usable examples ({summary}): check that the "
+                "test set is not empty, and that it has the format of the run's corpus"
+            )
+
+    def _encode_all(
+        self, folder: Path, split: str, examples: Iterable[T], vocabularies: dict[str, Any]
+    ) -> tuple[dict[str, int], str]:
+        """Write the examples of a split; return their counts, and the counts as text."""
         counts = dict.fromkeys(("read", "kept", *self.counted), 0)
         with Writer(folder, split, self.fields) as writer:
-            for example in _progress(self.read(split), split):
+            for example in _progress(examples, split):
                 counts["read"] += 1
                 encoded = self.encode(example, split, vocabularies, counts)
                 if encoded is not None:
@@ -192,10 +221,9 @@ class Corpus(abc.ABC, Generic[T]):
                     writer.add(*encoded)
         parts = {"read": f"{self.unit} read", "kept": "kept", **self.counted}
         summary = ", ".join(f"{counts[name]:,} {text}" for name, text in parts.items())
-        if not counts["kept"]:
-            raise self._no_examples(split, summary)
-        logger.info("%s: %s", split, summary)
-        return counts
+        if counts["kept"]:
+            logger.info("%s: %s", split, summary)
+        return counts, summary
 
     def _no_examples(self, split: str, summary: str) -> UserError:
         if split != "test" and not self.data.splits.valid:

@@ -12,7 +12,7 @@ from configs.base import Config
 from errors import UserError
 from reading import digest, reading, skip_mark
 
-_READABLE = "check that it is a readable file, or set data.dir to the folder of another copy"
+_READABLE = "check that it is a readable file, or use another copy of it"
 _OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
 
 
@@ -117,3 +117,13 @@ def lines(path: Path) -> Iterator[str]:
             raise UserError(
                 f"{path} is corrupt at line {number} ({error}): download it again"
             ) from None
+
+
+def only_file(paths: Sequence[Path]) -> Path:
+    """Return the only file of a test set; raise UserError if there are several."""
+    if len(paths) > 1:
+        raise UserError(
+            f"{', '.join(map(str, paths))} are {len(paths)} files, but a test set of this task is "
+            "one labelled file: repeat --test=NAME=FILE for each of them"
+        )
+    return paths[0]

@@ -4,8 +4,9 @@ The kind of the labels depends on the corpus: numbers, class labels or sets of n
 """
 
 import itertools
+import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from ml_collections import ConfigDict
 
 from configs.base import Config
 from data.corpus import Corpus, Encoded
-from data.files import find, lines
+from data.files import find, lines, only_file
 from data.labels import Labels
 from data.store import ArrayField, ArrayFields, pad_rows
 from data.tokenizers import make_tokenizer
@@ -79,33 +80,65 @@ def _series(data: Config, split: str) -> Iterator[Labelled]:
 
 def _columns(data: Config, split: str) -> Iterator[Labelled]:
     """Read sentences: one word and its columns per line, and a blank line between sentences."""
-    path = find(data, split)
+    hint = "set the names of the columns, for example \"--config.data.columns=('word','label')\""
+    return _sequences(find(data, split), data.columns, hint)
+
+
+def _sequences(path: Path, names: Sequence[str], hint: str) -> Iterator[Labelled]:
+    """Read sequences from a file with the columns `names`; an error message ends in `hint`."""
     rows: list[list[str]] = []
     for number, line in enumerate(itertools.chain(lines(path), [""]), 1):
         fields = line.split()
         if not fields:
             if rows:
                 by_column = map(list, zip(*rows, strict=True))
-                columns: dict[str, Any] = dict(zip(data.columns, by_column, strict=True))
+                columns: dict[str, Any] = dict(zip(names, by_column, strict=True))
                 columns["line"] = range(number - len(rows), number)
                 yield Labelled(columns, str(path))
             rows = []
-        elif len(fields) != len(data.columns):
+        elif len(fields) != len(names):
             raise UserError(
-                f"{path}, line {number}: expected {len(data.columns)} columns "
-                f"({', '.join(data.columns)}), found {len(fields)}: correct the line, or set the "
-                "names of the columns, for example \"--config.data.columns=('word','label')\""
+                f"{path}, line {number}: expected {len(names)} columns ({', '.join(names)}), found "
+                f"{len(fields)}: correct the line, or {hint}"
             )
         else:
             rows.append(fields)
 
 
+def _series_of_numbers(path: Path, kind: str) -> Iterator[Labelled]:
+    """Read series from a file with the columns x and label, which is a number or a class."""
+    hint = "separate the series by blank lines"
+    for sequence in _sequences(path, ("x", "label"), hint):
+        numbers = ("x", "label") if kind == "values" else ("x",)
+        for name in numbers:
+            values = [
+                _number(text, sequence.place_of(step))
+                for step, text in enumerate(sequence.columns[name])
+            ]
+            sequence.columns[name] = np.array(values)[:, None]
+        yield sequence
+
+
+def _number(text: str, place: str) -> float:
+    try:
+        number = float(text)
+        if math.isfinite(number):
+            return number
+    except ValueError:
+        pass
+    raise UserError(f"{place}: expected a number, found {text[:40]!r}: correct the line")
+
+
 def _polymusic(data: Config, split: str) -> Iterator[Labelled]:
     """Read piano rolls from a MATLAB file that has one variable per split."""
+    return _piano_rolls(find(data, split), split)
+
+
+def _piano_rolls(path: Path, split: str) -> Iterator[Labelled]:
+    """Read piano rolls from the variable `split` of a MATLAB file."""
     import scipy.io  # imported here: only music corpora need scipy.io
     from scipy.io.matlab import MatReadError
 
-    path = find(data, split)
     try:
         content = scipy.io.loadmat(path, variable_names=[split])
     except (ValueError, TypeError, NotImplementedError, OSError, MatReadError) as error:
@@ -114,7 +147,7 @@ def _polymusic(data: Config, split: str) -> Iterator[Labelled]:
         known = ", ".join(name for name, *_ in scipy.io.whosmat(path))
         raise UserError(
             f"{path} has no variable {split!r}: set the fields of data.splits to variables of the "
-            f"file ({known})"
+            f"file ({known}), or, in a test set, rename the variable"
         )
     for number, frames in enumerate(content[split].ravel()):
         place = f"{path}, {split} {number}"
@@ -184,6 +217,21 @@ class LabellingCorpus(Corpus[Labelled]):
             size = self.data.max_length if split == "train" else steps
             for first in range(0, steps, size):
                 yield sequence.piece(first, first + size + shared)
+
+    def read_files(self, paths: Sequence[Path]) -> Iterator[Labelled]:
+        """Yield the sequences of a file in the format of the corpus.
+
+        The corpora of artificial series have no files, so their test sets are files with the
+        columns x and label, one time step per line and a blank line between series. In a MATLAB
+        file, the variable with the name of the corpus's test split is read.
+        """
+        data, path = self.data, only_file(paths)
+        if data.corpus == "columns":
+            hint = f"use a file with the columns of the run's corpus ({', '.join(data.columns)})"
+            return _sequences(path, data.columns, hint)
+        if data.corpus == "polymusic":
+            return _piano_rolls(path, data.splits.test or "test")
+        return _series_of_numbers(path, self.kind)
 
     def learn_vocabularies(self) -> Iterator[tuple[str, Labels | WordVocabulary]]:
         if self.kind == "classes":

@@ -6,7 +6,7 @@ training pair also has the links between its tokens (`data.links.token_links`).
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,23 +77,33 @@ def _surfaces(data: Config) -> Surfaces:
 @_with_links
 def _text(data: Config, split: str) -> Iterator[Pair]:
     """Read two files, one per language, with one sentence per line."""
-    paths = [find(data, split, language) for language in (data.source, data.target)]
+    languages = (data.source, data.target)
+    for source, target in _parallel_lines([find(data, split, language) for language in languages]):
+        yield Pair(source, target)
+
+
+def _parallel_lines(paths: Sequence[Path]) -> Iterator[list[str]]:
+    """Yield line n of all files, for every n."""
     sides = [lines(path) for path in paths]
-    for number, (source, target) in enumerate(itertools.zip_longest(*sides)):
-        if source is None or target is None:
-            longer = number + 1 + sum(1 for side in sides for _ in side)
-            counts = (number, longer) if source is None else (longer, number)
+    for number, row in enumerate(itertools.zip_longest(*sides)):
+        if None in row:
+            rest = [sum(1 for _ in side) for side in sides]
+            counts = [number + (text is not None) + n for text, n in zip(row, rest, strict=True)]
+            first, *others = (f"{path} has {n:,}" for path, n in zip(paths, counts, strict=True))
             raise UserError(
-                f"{paths[0]} has {counts[0]:,} lines and {paths[1]} has {counts[1]:,}: line n of "
-                "one file must translate line n of the other, so find the missing or extra line"
+                f"{', '.join([f'{first} lines', *others[:-1]])} and {others[-1]}: line n of one "
+                "file must translate line n of the other, so find the missing or extra line"
             )
-        yield Pair(source.strip(), target.strip())
+        yield [text.strip() for text in row]
 
 
 @_with_links
 def _tsv(data: Config, split: str) -> Iterator[Pair]:
     """Read one file with the source and the target in the first two columns."""
-    path = find(data, split)
+    return _tsv_pairs(find(data, split), "correct or remove the line")
+
+
+def _tsv_pairs(path: Path, remedy: str) -> Iterator[Pair]:
     for number, line in enumerate(lines(path), 1):
         if not line.strip():
             yield Pair("", "")
@@ -102,7 +112,7 @@ def _tsv(data: Config, split: str) -> Iterator[Pair]:
         if len(columns) < 2:
             raise UserError(
                 f"{path}, line {number}: expected two columns separated by a tab, found one: "
-                "correct or remove the line"
+                f"{remedy}"
             )
         yield Pair(columns[0].strip(), columns[1].strip())
 
@@ -149,6 +159,19 @@ class TranslationCorpus(Corpus[Pair]):
         if data.alignment and data.splits.test:
             files.append(_gold_file(data))
         return files + _links_files(data)
+
+    def read_files(self, paths: Sequence[Path]) -> Iterator[Pair]:
+        """Yield the pairs of one TSV file, or of a source file and its reference files.
+
+        With several reference files, every line yields one pair per reference.
+        """
+        if len(paths) == 1:
+            remedy = "correct the line, or add the reference file: --test=NAME=SOURCE,REFERENCE"
+            yield from _tsv_pairs(paths[0], remedy)
+            return
+        for number, (source, *targets) in enumerate(_parallel_lines(paths), 1):
+            for target in targets:
+                yield Pair(source, target, line=number if len(targets) > 1 else 0)
 
     def holdout_key(self, example: Pair) -> str:
         return example.source
@@ -201,7 +224,10 @@ class TranslationCorpus(Corpus[Pair]):
             # Only the training loss uses links, so the pairs of other splits have none.
             links = example.links if split == "train" else ""
             encoded["links"] = token_links(links, *_token_words(example, vocabularies))
-        return encoded, example._replace(links="")._asdict()
+        text = example._replace(links="")._asdict()
+        if not example.line:  # older versions cannot read the text of a corpus with this entry
+            del text["line"]
+        return encoded, text
 
 
 def _token_words(pair: Pair, vocabularies: dict[str, Vocabulary]) -> list[list[int]]:

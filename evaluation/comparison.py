@@ -6,7 +6,7 @@ from typing import Any
 
 from errors import UserError
 from evaluation.bootstrap import mean_score, mean_statistics, paired_bootstrap_p
-from evaluation.evaluator import Translated
+from evaluation.evaluator import Translated, references
 from evaluation.metrics import metric_of
 from evaluation.scores import exact_matches, paired_bootstrap, sentence_chrf
 from reading import read_lines
@@ -25,13 +25,15 @@ def read_hypotheses(folder: Path) -> list[str]:
     return read_lines(path, "score the run again with eval.py")
 
 
-def check_same_split(sentences: int, hypotheses: int) -> None:
-    """Raise an error if the other run has hypotheses for a different number of sentences."""
-    if sentences != hypotheses:
+def other_hypotheses(task: Translation, split: str, folder: Path) -> list[str]:
+    """Read the hypotheses of another run, after checking that they may belong to this split."""
+    hypotheses, sentences = read_hypotheses(folder), len(references(task, split))
+    if sentences != len(hypotheses):
         raise UserError(
-            f"the other run has {hypotheses:,} hypotheses, but this split has {sentences:,} "
-            "sentences: compare runs on the same corpus and split"
+            f"{folder} has {len(hypotheses):,} hypotheses, but {split} has {sentences:,} "
+            "sentences: compare runs on the same corpus and split, or on the same test set"
         )
+    return hypotheses
 
 
 def compare_runs(

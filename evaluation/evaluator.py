@@ -29,7 +29,7 @@ class Translated(NamedTuple):
     """One sentence of a split and its translations."""
 
     pair: Pair
-    references: list[str]  # detokenized; one reference unless data.several_references is set
+    references: list[str]  # detokenized; see `references` below
     hypotheses: list[Hypothesis]  # sorted by score, the best one first
 
     @property
@@ -133,13 +133,14 @@ def translate_split(
 def references(task: Translation, split: str) -> list[tuple[Pair, list[str]]]:
     """Return the source sentences of a split with their references.
 
-    If data.several_references is set, pairs with the same source become one sentence with several
-    references; the first of these pairs represents the sentence.
+    If a test set has several reference files, the pairs of a line become one sentence with several
+    references; otherwise, if data.several_references is set, the pairs with the same source do. The
+    first of these pairs represents the sentence.
     """
     same: dict[str | int, list[Pair]] = {}
     for i, pair in enumerate(task.pairs(split)):
         key = pair.source if task.config.data.several_references else i
-        same.setdefault(key, []).append(pair)
+        same.setdefault(pair.line or key, []).append(pair)
     surface = task.target.surface
     return [(pairs[0], [surface(pair.target) for pair in pairs]) for pairs in same.values()]
 

@@ -30,10 +30,19 @@ class Wanted(NamedTuple):
     decode: Config = None  # config.decode, changed by the --decode flags
     beams: Sequence[int] = ()  # beam widths whose scores are compared
     ter: bool = True  # whether to compute TER, which is slow
-    against: Path | None = None  # report folder of the run to compare with
+    against: Path | None = None  # report folder of the run to compare with, see `report_folder`
     align: LinkSettings = LinkSettings()  # how attention weights become word links
     reverse: Sequence[RestoredRun] = ()  # the runs in `align.reverse`
     links: bool = False  # whether to write hypotheses.links, which takes a second pass
+
+
+def report_folder(other: Path, name: str, alone: bool = True) -> Path:
+    """Return the report of a split or a test set with which --against=`other` compares.
+
+    `other` is a workdir, a folder with one report per test set or, if `alone` is set, a report.
+    """
+    folders = [*[other] * alone, other / name, other / "eval" / name]
+    return next((path for path in folders if (path / "hypotheses.txt").exists()), folders[-1])
 
 
 def corpus_name(data: Config) -> str:

@@ -14,14 +14,13 @@ from data.vocabulary import EOS, UNK
 from decoding.translator import Hypothesis, Translator
 from evaluation.alignment import LinkSettings
 from evaluation.charts import chart_groups, position_chart
-from evaluation.comparison import check_same_split, compare_runs, comparison_rows, read_hypotheses
+from evaluation.comparison import compare_runs, comparison_rows, other_hypotheses
 from evaluation.curves import Part, by_length, by_unknown
 from evaluation.evaluator import (
     LONG,
     Attentions,
     Evaluator,
     Translated,
-    references,
     sample,
     score,
     translate_split,
@@ -79,9 +78,7 @@ def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluatio
 def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     """Score a split, print the scores, and write the report."""
     evaluator = Evaluator(task, mesh, wanted.decode)
-    others = read_hypotheses(wanted.against) if wanted.against else []
-    if wanted.against:
-        check_same_split(len(references(task, wanted.split)), len(others))
+    others = other_hypotheses(task, wanted.split, wanted.against) if wanted.against else []
     aligner = _aligner(evaluator.translator, [params], wanted)
     translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
     scores = evaluator.losses(params, wanted.split) | all_scores(task, translated, wanted.ter)

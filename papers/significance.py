@@ -18,9 +18,9 @@ from evaluation.bootstrap import (
     mean_statistics,
     paired_bootstrap_p,
 )
+from evaluation.comparison import read_hypotheses
 from evaluation.evaluator import references
 from evaluation.scores import exact_matches
-from evaluation.translation import read_hypotheses
 from papers.measures import MEASURES, Measure
 from papers.plan import Plan
 from papers.scoring import Reports

@@ -1,7 +1,7 @@
 """Base class of tasks: a prepared corpus, its batches and a model."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from jaxtyping import Int, Key
 from configs.base import Config
 from data.batches import Batch, Batches, Bucket, eval_batches, plan_buckets
 from data.corpus import Corpus
+from data.eval_sets import EvalSet
 from data.store import Split
 from data.vocabulary import PAD, UNK
 
@@ -42,6 +43,13 @@ class Task:
         self.prepared = corpus.prepare() if vocabularies is None else corpus.open(vocabularies)
         # The folder name ends in a digest of corpus settings and files, so it identifies the data.
         self.data_name = self.prepared.folder.name
+
+    def use_eval_sets(self, sets: Iterable[EvalSet], folder: Path) -> None:
+        """Encode test sets in `folder`; they replace the splits of the corpus."""
+        corpus = self.corpus(self.config.data)
+        for test in sets:
+            corpus.write_files(folder, test.name, test.files, self.prepared.vocabularies)
+        self.prepared = self.prepared._replace(folder=folder)
 
     @functools.cache  # noqa: B019  (a task exists until its program ends, so the cache may keep it)
     def split(self, name: str) -> tuple[Split, list[Bucket], Any]:

@@ -10,6 +10,7 @@ checkpoints/    the best and the latest checkpoints
 quarantine/     corrupt checkpoints
 vocabulary/     the vocabularies and their digests
 eval/SPLIT/     the report of eval.py: scores, hypotheses or predictions, report.html and plots
+eval/NAME/      the report of the test set NAME; eval/tests.md and tests.json are the table of all
 
 Importing this module does not import JAX, because sweep.py and reproduce.py read workdirs before
 JAX is configured.
