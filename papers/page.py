@@ -267,9 +267,11 @@ def order(plan: Plan, reports: Reports) -> str:
     """Describe, pair by pair, whether the measured results rank two rows as the paper does."""
     found = comparisons(plan, reports)
     missing = [escape(row.name) for row in plan.table.rows if row.name not in reports]
-    if not found and missing:
-        return "The rows that the paper ranks have not been measured." if reports else ""
     if not found:
+        first = plan.table.measures[0]
+        ranks = {row.published[first] for row in plan.table.rows if first in row.published}
+        if len(ranks) > 1 or plan.table.claims:
+            return "The rows that the paper ranks have not been measured." if reports else ""
         return "The published results do not rank these rows."
     agree, differ = [c for c in found if c.gain > 0], [c for c in found if c.gain < 0]
     equal = [c for c in found if c.gain == 0]

@@ -86,6 +86,11 @@ def test_rows_with_equal_published_results_are_not_ranked(tmp_path):
     assert comparisons(plan, reports) == [] and "do not rank" in order(plan, reports)
 
 
+def test_ranked_rows_may_not_have_been_measured(tmp_path):
+    text = order(make_cells_plan(tmp_path), make_reports(worst=[3.0]))
+    assert text == "The rows that the paper ranks have not been measured."
+
+
 def test_every_row_is_compared_with_all_rows_of_the_next_better_published_result(tmp_path):
     figures = {"worst": 9.0, "middle": 8.0, "best": 8.0}
     rows = tuple(Row(row.name, row.arguments, {}, {"frame": figures[row.name]}) for row in ROWS)
