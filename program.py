@@ -228,7 +228,8 @@ def checked_config(changes: dict[str, Any] | None = None) -> tuple[Config, list[
     """
     if not _given.file:
         raise UserError(_NO_CONFIG)
-    config, changes = flags.FLAGS["config"].value, changes or {}
+    config: Config = flags.FLAGS["config"].value
+    changes = changes or {}
     config.update_from_flattened_dict(changes)
     check(config)
     overrides = [f"--config.{name}={value}" for name, value in changes.items()]

@@ -242,7 +242,7 @@ class Checkpoints:
         if self._keep == 1:
             raise UserError(
                 "an average needs several checkpoints, but this run was trained with "
-                "train.keep=1: use --checkpoint=best, or train a run with --config.train.keep=5"
+                "train.keep=1: use the checkpoint best, or train a run with --config.train.keep=5"
             )
         # Step 0 has the initial parameters of train.init_from, which are not evaluated.
         evaluated = [s for s in steps if s and (s % self._every == 0 or self._progress(s).done)]

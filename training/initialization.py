@@ -8,6 +8,7 @@ whether they are stacked (`model.scan`) or not.
 import contextlib
 import dataclasses
 import logging
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,14 +25,15 @@ from errors import UserError
 from models.layers import has_stacked_layers, stack_layers, unroll_layers
 from training.checkpoints import Checkpoints
 from training.devices import compiled, state_sharding
-from training.restore import restore_run
+from training.hosts import together
+from training.restore import RestoredRun, restore_run
 from training.state import Params, TrainState
 from training.tables import aligned_table, layer_pattern, layer_range, shape_text
-from training.vocabularies import DIGESTS, kept_initial
+from training.vocabularies import DIGESTS, check_vocabularies, kept_initial
 from training.workdir import VOCABULARY_FOLDER, load_config
 
 logger = logging.getLogger("alignax")
-_FIELD = "train.init_from"
+_FLAG = "--init_from"  # the flag of train.py that sets train.init_from
 _FEW = 0.5  # a warning is logged if a smaller fraction of the parameters is loaded
 
 
@@ -54,15 +56,16 @@ def find_run(config: Config) -> OtherRun:
         folder, _, checkpoint = value.rpartition("@")
         if checkpoint not in ("best", "last", "average") and not checkpoint.isdecimal():
             raise UserError(
-                f"{_FIELD}={value} has the unknown checkpoint {checkpoint!r}: write "
+                f"{_FLAG}={value} has the unknown checkpoint {checkpoint!r}: write "
                 "FOLDER@CHECKPOINT with best, last, average or a training step"
             )
-    other = load_config(Path(folder), _FIELD)
+    other = load_config(Path(folder), _FLAG)
     if other.task != config.task:
         raise UserError(
-            f"{_FIELD}={value} is a {other.task} run, but this config is for {config.task}: "
+            f"{_FLAG}={value} is a {other.task} run, but this config is for {config.task}: "
             f"parameters can be loaded only from a {config.task} run"
         )
+    check_vocabularies(Path(folder) / VOCABULARY_FOLDER)
     return OtherRun(Path(folder), checkpoint, other)
 
 
@@ -121,9 +124,8 @@ def _differences(here: dict[str, Any], there: dict[str, Any], strict: bool) -> l
         return ["it does not exist"]
     names = sorted(here.keys() | there.keys())
     values = {name: (there.get(name), here.get(name)) for name in names}
-    if not strict:
-        counts = (len(languages or ()) for languages in values.pop("languages", ((), ())))
-        values["number of languages"] = tuple(counts)
+    if not strict and (languages := values.pop("languages", None)):
+        values["number of languages"] = (len(languages[0] or ()), len(languages[1] or ()))
     return [f"{name}: {a} there, {b} here" for name, (a, b) in values.items() if a != b]
 
 
@@ -140,7 +142,7 @@ class Match(NamedTuple):
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape))
+        return math.prod(self.shape)
 
 
 class InitialParams(NamedTuple):
@@ -156,11 +158,12 @@ class InitialParams(NamedTuple):
         The optimizer state stays as it is: for all optimizers, it depends only on the shapes.
         """
         sharding = state_sharding(mesh, state.params)
-        params = compiled(mesh, self._merge, sharding)(state.params, self.params)
+        params = compiled(mesh, self.merge, sharding)(state.params, self.params)
         ema = None if state.ema is None else jax.tree.map(jnp.copy, params)
         return dataclasses.replace(state, params=params, ema=ema)
 
-    def _merge(self, fresh: Params, other: Params) -> Params:
+    def merge(self, fresh: Params, other: Params) -> Params:
+        """Return the `fresh` parameters of a run, with those that match replaced by `other`'s."""
         merged, source = _by_name(fresh), _by_name(other)
         for name, shape, loaded, _, axis, here, there in self.matches:
             if here is not None and there is not None:
@@ -180,8 +183,19 @@ def load_initial(task: Any, config: Config, workdir: Path, mesh: Mesh) -> Initia
     """
     if not config.train.init_from or _has_checkpoint(workdir):
         return None
-    other = find_run(config)
+    with together():
+        other = find_run(config)
     run = restore_run(other.config, other.folder, mesh, other.checkpoint, corpus=False)
+    initial = match_run(task, config, other, run)
+    logger.info("%s", initial.report)
+    return initial
+
+
+def match_run(task: Any, config: Config, other: OtherRun, run: RestoredRun) -> InitialParams:
+    """Match the parameters of a restored run with those of a task; raise UserError if none match.
+
+    Log a warning if most parameters do not match.
+    """
     shapes = jax.eval_shape(task.init, jax.random.key(0))
     here, there = ({n: x.shape for n, x in _named_shapes(p).items()} for p in (shapes, run.params))
     matches = [_match(name, shape, there.get(name), task, run.task) for name, shape in here.items()]
@@ -189,16 +203,18 @@ def load_initial(task: Any, config: Config, workdir: Path, mesh: Mesh) -> Initia
     if not loaded:
         raise UserError(
             f"no parameter of {other.folder} ({other.config.model.name}) has the name and the "
-            f"shape of a parameter of this config ({config.model.name}): set {_FIELD} to a run "
+            f"shape of a parameter of this config ({config.model.name}): set {_FLAG} to a run "
             "with a similar architecture"
         )
     left_out = [
         Match(name, shape, 0, "left out") for name, shape in there.items() if name not in here
     ]
-    report = _report(other, run.steps, matches, left_out, sum(map(np.prod, there.values())))
-    logger.info("%s", report)
     if loaded < _FEW * sum(match.size for match in matches):
-        logger.warning("less than half of the parameters are loaded: see the table above")
+        logger.warning(
+            "less than half of the parameters are loaded from %s: the table below shows why",
+            other.folder,
+        )
+    report = _report(other, run.steps, matches, left_out, sum(map(math.prod, there.values())))
     return InitialParams(run.params, matches, report)
 
 
@@ -227,7 +243,7 @@ def _match(
         return Match(name, shape, 0, "not in the other run")
     tokens, other_tokens = task.token_axis(name), other_task.token_axis(name)
     if tokens is None and other_tokens is None and shape == other:
-        return Match(name, shape, int(np.prod(shape)))
+        return Match(name, shape, math.prod(shape))
     if tokens is None or tokens != other_tokens or _without(shape, tokens[0]) != _without(
         other, tokens[0]
     ):  # fmt: skip
@@ -235,11 +251,11 @@ def _match(
     axis, vocabulary = tokens
     names, other_names = (t.token_names(vocabulary) for t in (task, other_task))
     if names == other_names:
-        return Match(name, shape, int(np.prod(shape)))
+        return Match(name, shape, math.prod(shape))
     position = {token: i for i, token in enumerate(other_names)}
     pairs = [(i, position[token]) for i, token in enumerate(names) if token in position]
     here, there = np.array(pairs, np.int32).reshape(-1, 2).T
-    size = int(np.prod(_without(shape, axis)))
+    size = math.prod(_without(shape, axis))
     unit = "labels" if vocabulary == "label" else "tokens"
     note = f"{len(pairs):,} of {len(names):,} {unit}"
     if len(pairs) < len(other_names):

@@ -59,7 +59,7 @@ def _flops(
     Return the FLOPs of all forward passes by module, those of all training steps, those of the
     largest training step, and the number of training steps.
     """
-    train_step = make_train_step(
+    train_step: Any = make_train_step(
         task.loss, optimizer, optax.constant_schedule(0.0), config, mesh, state
     )
     key = jax.eval_shape(lambda: purpose_key(config.seed, "dropout"))
