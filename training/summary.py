@@ -110,12 +110,12 @@ def _rows(
     label: str, params: Any, paths: list[str], flops: dict[str, float], depth: int
 ) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a module or a parameter; `paths` are those of all equal layers."""
-    while isinstance(params, dict) and len(params) == 1:  # one row for a module with one parameter
-        ((name, params),) = params.items()
-        label = f"{label}/{name}"
-    size = len(paths) * sum(x.size for x in jax.tree.leaves(params))
     prefixes = tuple(f"{path}/" for path in paths)
     cost = sum(x for scope, x in flops.items() if f"{scope}/".startswith(prefixes))
+    while isinstance(params, dict) and len(params) == 1:  # one row for a module with one parameter
+        ((name, params),) = params.items()
+        label, paths = f"{label}/{name}", [f"{path}/{name}" for path in paths]
+    size = len(paths) * sum(x.size for x in jax.tree.leaves(params))
     shape = "" if isinstance(params, dict) else shape_text(params.shape)
     yield "  " * depth + label, shape, f"{size:,}", _flops_text(cost) if cost else ""
     groups: dict[Any, list[str]] = {}
