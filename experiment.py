@@ -3,6 +3,7 @@
 `score_eval_sets` scores a run on test sets that are given as files.
 """
 
+import functools
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,11 +21,13 @@ from evaluation.translation import report_ensemble
 from tasks.registry import make_task
 from training.devices import check_rows, fit_rows
 from training.hosts import first, together
+from training.initialization import initial_vocabularies, load_initial
 from training.loop import train
 from training.restore import RestoredRun, restore_run, restore_runs
-from training.vocabularies import keep_vocabularies
+from training.summary import summarize
+from training.vocabularies import keep_initial, keep_vocabularies
 from training.workdir import VOCABULARY_FOLDER, check_workdir, open_workdir
-from writing import writing
+from writing import write_text, writing
 
 _MORE_SPACE = "run the same command again, or set TMPDIR to a folder with more space"
 
@@ -34,13 +37,27 @@ def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str
     with together():
         check_workdir(workdir, config)
         check_rows(mesh, config)
-        task = make_task(config)
+        vocabularies = initial_vocabularies(config, workdir)
+        task = make_task(config, initial=vocabularies)
+    # Load the parameters of another run before the workdir is written: if they do not fit, the
+    # same --workdir can be used with another config.
+    initial = load_initial(task, config, workdir, mesh)
     with open_workdir(workdir, config, list(overrides), task.data_name), writing(workdir):
         with together():
             if first():
+                keep_initial(vocabularies, workdir / VOCABULARY_FOLDER)
                 keep_vocabularies(task.prepared.folder, workdir / VOCABULARY_FOLDER)
+                if initial:
+                    write_text(workdir / "initialized.md", initial.report)
         evaluate = _evaluation(config).make_evaluate(task, mesh)
-        train(task, evaluate, config, workdir, mesh)
+        apply = functools.partial(initial.apply, mesh=mesh) if initial else None
+        train(task, evaluate, config, workdir, mesh, apply)
+
+
+def summarize_run(config: Config, mesh: Mesh) -> str:
+    """Describe the model of a config, without training; the corpus is prepared if necessary."""
+    task = make_task(config, initial=initial_vocabularies(config, workdir=None))
+    return summarize(task, config, mesh)
 
 
 def score_run(config: Config, workdir: Path, mesh: Mesh, checkpoint: str, wanted: Wanted) -> None:

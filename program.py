@@ -221,13 +221,19 @@ def folder(name: str | None, what: str = "run") -> Path:
     return Path(name)
 
 
-def checked_config() -> tuple[Config, list[str]]:
-    """Check and return the config of the command line, with the flags that define it."""
+def checked_config(changes: dict[str, Any] | None = None) -> tuple[Config, list[str]]:
+    """Check and return the config of the command line, with the flags that define it.
+
+    `changes` are the values of fields that other flags than --config.FIELD set.
+    """
     if not _given.file:
         raise UserError(_NO_CONFIG)
-    config = flags.FLAGS["config"].value
+    config: Config = flags.FLAGS["config"].value
+    changes = changes or {}
+    config.update_from_flattened_dict(changes)
     check(config)
-    return config, given_config().flags
+    overrides = [f"--config.{name}={value}" for name, value in changes.items()]
+    return config, given_config().flags + overrides
 
 
 @dataclasses.dataclass

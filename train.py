@@ -23,18 +23,28 @@ import program
 program.define_config()
 program.define_hosts()
 _WORKDIR = flags.DEFINE_string("workdir", "", "Folder of the run; it is created if needed.")
+_INIT_FROM = flags.DEFINE_string(
+    "init_from", "", "Start a new run from the parameters of another run: RUN, or RUN@CHECKPOINT "
+    "with best (default), last, average or a training step; sets config.train.init_from.",
+)  # fmt: skip
+_SUMMARY = flags.DEFINE_bool(
+    "summary", False, "Print the modules, parameters and operations of the model; do not train."
+)
 
 
 def main() -> None:
-    config, overrides = program.checked_config()
-    workdir = program.folder(_WORKDIR.value)
+    changes = {"train.init_from": _INIT_FROM.value} if _INIT_FROM.value else {}
+    config, overrides = program.checked_config(changes)
+    workdir = None if _SUMMARY.value else program.folder(_WORKDIR.value)
     program.connect_hosts()
 
     # Importing JAX takes seconds, so it follows the checks above, which report mistakes quickly.
-    from experiment import train_run
+    from experiment import summarize_run, train_run
     from training.devices import make_mesh
 
     mesh = make_mesh(state_shards=config.mesh.state_shards)
+    if workdir is None:
+        return print(summarize_run(config, mesh), end="")
     train_run(config, workdir, mesh, overrides)
     # Every process logs this message, but only the first process of a multi-host run shows it.
     logging.getLogger("alignax").info("Evaluate this run: %s", _eval_command(workdir))

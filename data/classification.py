@@ -4,6 +4,7 @@ A prepared text is one sequence of token ids, or one sequence per sentence if `d
 set.
 """
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,9 +17,9 @@ from configs.base import Config
 from data.catalogue import read_catalogue
 from data.corpus import Corpus, Encoded
 from data.files import find, lines, only_file
-from data.labels import Labels
+from data.labels import LABEL_SETTINGS, Labels
 from data.store import ArrayField, ArrayFields, pad_rows
-from data.vocabulary import VOCABULARIES, Vocabulary
+from data.vocabulary import VOCABULARIES, Vocabulary, shared_settings
 from errors import UserError
 
 _LINE_BREAK = re.compile(r"<br\s*/?>|\n")
@@ -132,11 +133,18 @@ class ClassificationCorpus(Corpus[Text]):
         return _with_labels(_texts_of_columns(path, *columns))
 
     def learn_vocabularies(self) -> Iterator[tuple[str, Labels | Vocabulary]]:
-        yield "label", Labels.learn(text.label for text in self.read_train("labels"))
+        labels = (text.label for text in self.read_train("labels"))
+        learn = functools.partial(Labels.learn, labels)
+        yield "label", self.choose_vocabulary("label", learn, Labels.load)
         texts = self.read_train("vocabulary")
         parts = itertools.chain.from_iterable(sentences(text.text) for text in texts)
-        settings = self.data.vocab
-        yield "words", VOCABULARIES[settings.kind].learn(parts, settings, "en")
+        settings, kind = self.data.vocab, VOCABULARIES[self.data.vocab.kind]
+        learn = functools.partial(kind.learn, parts, settings, "en")
+        load = functools.partial(kind.load, settings=settings, language="en")
+        yield "words", self.choose_vocabulary("words", learn, load)
+
+    def vocabulary_settings(self) -> dict[str, dict[str, Any]]:
+        return {"label": LABEL_SETTINGS, "words": shared_settings(self.data.vocab)}
 
     def load_vocabularies(self, folder: Path) -> dict[str, Any]:
         settings = self.data.vocab

@@ -5,6 +5,7 @@ sentences of the passage. The last line has four columns separated by tabs: the 
 place of the missing word, the answer, an empty column, and the candidates separated by |.
 """
 
+import functools
 import itertools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from configs.base import Config
 from data.corpus import Corpus, Encoded
 from data.files import find, lines, only_file
 from data.store import ArrayField, ArrayFields
-from data.vocabulary import UNK, WordVocabulary
+from data.vocabulary import UNK, WordVocabulary, shared_settings
 from errors import UserError
 
 BLANK = "XXXXX"
@@ -116,7 +117,12 @@ class ClozeCorpus(Corpus[Question]):
             " ".join([*question.passage, *question.query])
             for question in self.read_train("vocabulary")
         )
-        yield "words", WordVocabulary.learn(texts, self.data.vocab, "en")
+        learn = functools.partial(WordVocabulary.learn, texts, self.data.vocab, "en")
+        load = functools.partial(WordVocabulary.load, settings=self.data.vocab, language="en")
+        yield "words", self.choose_vocabulary("words", learn, load)
+
+    def vocabulary_settings(self) -> dict[str, dict[str, Any]]:
+        return {"words": shared_settings(self.data.vocab)}
 
     def load_vocabularies(self, folder: Path) -> dict[str, WordVocabulary]:
         return {"words": WordVocabulary.load(folder / "words.vocab", self.data.vocab, "en")}

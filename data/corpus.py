@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import shutil
+import types
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any, Generic, TypeVar
 from ml_collections import ConfigDict
 from tqdm import tqdm
 
+import reading
 from configs.base import Config
 from data.files import fingerprint, split_files
 from data.manifest import damage, write_manifest
@@ -36,11 +38,15 @@ Encoded = tuple[Mapping[str, Any], Mapping[str, Any]]  # an example: arrays by f
 
 # These fields of `config.data` are not part of the cache key, because they do not change the
 # prepared corpus: they set where files are, how batches are made, or how a model and its evaluation
-# use the examples. The files that "links" names are part of the key.
+# use the examples. The files that "links" names are part of the key, and so are the vocabularies
+# of another run that "vocabularies" keeps or extends.
 NOT_IN_CACHE_KEY = (
     "dir", "cache", "buckets", "batch_size", "batch_unit", "batch_multiple", "several_references",
-    "reverse_source", "links",
+    "reverse_source", "links", "vocabularies",
 )  # fmt: skip
+
+
+NO_INITIAL: Mapping[str, Path] = types.MappingProxyType({})  # no vocabularies of another run
 
 
 class Corpus(abc.ABC, Generic[T]):
@@ -53,8 +59,12 @@ class Corpus(abc.ABC, Generic[T]):
     unit: str  # plural noun for the examples, such as "texts", in the log
     counted: Mapping[str, str] = {}  # names of the counts of `encode`, and their text in the log
 
-    def __init__(self, data: Config):
-        self.data = data
+    def __init__(self, data: Config, initial: Mapping[str, Path] = NO_INITIAL):
+        """`initial` maps names of vocabularies to files of another run.
+
+        These vocabularies are not learned but kept, or extended if data.vocabularies is "extend".
+        """
+        self.data, self.initial = data, initial
 
     # The members below differ between tasks, so each task defines them.
 
@@ -82,6 +92,10 @@ class Corpus(abc.ABC, Generic[T]):
     @abc.abstractmethod
     def learn_vocabularies(self) -> Iterator[tuple[str, Any]]:
         """Learn each vocabulary from the training split, and yield its name and the vocabulary."""
+
+    @abc.abstractmethod
+    def vocabulary_settings(self) -> dict[str, dict[str, Any]]:
+        """Return the settings that a vocabulary of another run must share, by vocabulary name."""
 
     @abc.abstractmethod
     def load_vocabularies(self, folder: Path) -> dict[str, Any]:
@@ -123,6 +137,15 @@ class Corpus(abc.ABC, Generic[T]):
         """Yield the training examples, with a progress bar that shows `purpose`."""
         return _progress(self.read("train"), purpose)
 
+    def choose_vocabulary(
+        self, name: str, learn: Callable[[], Any], load: Callable[[Path], Any]
+    ) -> Any:
+        """Return a learned vocabulary, that of `initial`, or an extension of the latter."""
+        if name not in self.initial:
+            return learn()
+        vocabulary = load(self.initial[name])
+        return vocabulary.extended(learn()) if self.data.vocabularies == "extend" else vocabulary
+
     def prepare(self) -> Prepared:
         """Return the prepared corpus from the cache; if it is missing, prepare it first."""
         self._check_names()
@@ -160,11 +183,15 @@ class Corpus(abc.ABC, Generic[T]):
         settings = {
             name: value for name, value in self.data.items() if name not in NOT_IN_CACHE_KEY
         }
-        return {
+        key = {
             "format": FORMAT,
             "data": json.loads(ConfigDict(settings).to_json()),
             "files": [fingerprint(path) for path in self.local_files()],
         }
+        if self.initial:
+            codes = {name: reading.digest(path) for name, path in self.initial.items()}
+            key["initial"] = {"extend": self.data.vocabularies == "extend", "sha256": codes}
+        return key
 
     def _check_names(self) -> None:
         """Raise UserError if a setting would name files outside the folder of the corpus."""

@@ -3,10 +3,11 @@
 The kind of the labels depends on the corpus: numbers, class labels or sets of notes (see `KINDS`).
 """
 
+import functools
 import itertools
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +15,12 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from configs.base import Config
-from data.corpus import Corpus, Encoded
+from data.corpus import NO_INITIAL, Corpus, Encoded
 from data.files import find, lines, only_file
-from data.labels import Labels
+from data.labels import LABEL_SETTINGS, Labels
 from data.store import ArrayField, ArrayFields, pad_rows
 from data.tokenizers import make_tokenizer
-from data.vocabulary import WordVocabulary
+from data.vocabulary import WordVocabulary, shared_settings
 from errors import UserError
 
 NOTES = 88  # notes per music frame: the number of keys of a piano
@@ -180,8 +181,8 @@ class LabellingCorpus(Corpus[Labelled]):
     unit = "sequences"
     counted = {"steps": "time steps"}
 
-    def __init__(self, data: Config):
-        super().__init__(data)
+    def __init__(self, data: Config, initial: Mapping[str, Path] = NO_INITIAL):
+        super().__init__(data, initial)
         self.kind = KINDS[data.corpus]
         self.inputs: tuple[str, ...] = data.inputs if data.corpus == "columns" else ()
 
@@ -235,15 +236,17 @@ class LabellingCorpus(Corpus[Labelled]):
 
     def learn_vocabularies(self) -> Iterator[tuple[str, Labels | WordVocabulary]]:
         if self.kind == "classes":
-            columns = (sequence.columns["label"] for sequence in self.read_train("labels"))
-            labels = Labels.learn(map(str, itertools.chain.from_iterable(columns)))
-            yield "label", Labels(_with_both_prefixes(labels))
+            yield "label", self.choose_vocabulary("label", self._learn_labels, Labels.load)
         for name in self.inputs:
-            texts = (
-                " ".join(self._input_column(name, sequence))
-                for sequence in self.read_train(f"vocabulary ({name})")
-            )
-            yield name, self._learn_input(name, texts)
+            learn = functools.partial(self._learn_input, name)
+            settings = self._vocab_settings(name)
+            load = functools.partial(WordVocabulary.load, settings=settings, language=name)
+            yield name, self.choose_vocabulary(name, learn, load)
+
+    def vocabulary_settings(self) -> dict[str, dict[str, Any]]:
+        labels = {"label": LABEL_SETTINGS} if self.kind == "classes" else {}
+        inputs = {name: self._vocab_settings(name) for name in self.inputs}
+        return labels | {name: shared_settings(settings) for name, settings in inputs.items()}
 
     def load_vocabularies(self, folder: Path) -> dict[str, Any]:
         vocabularies: dict[str, Any] = {}
@@ -293,10 +296,19 @@ class LabellingCorpus(Corpus[Labelled]):
         if name == "word":
             return self.data.vocab
         tokenizer = "characters" if name == "characters" else "split"
-        return ConfigDict({"tokenizer": tokenizer, "lowercase": False})
+        return ConfigDict({"kind": "words", "tokenizer": tokenizer, "lowercase": False})
 
-    def _learn_input(self, name: str, texts: Iterator[str]) -> WordVocabulary:
+    def _learn_labels(self) -> Labels:
+        columns = (sequence.columns["label"] for sequence in self.read_train("labels"))
+        labels = Labels.learn(map(str, itertools.chain.from_iterable(columns)))
+        return Labels(_with_both_prefixes(labels))
+
+    def _learn_input(self, name: str) -> WordVocabulary:
         settings = self._vocab_settings(name)
+        texts = (
+            " ".join(self._input_column(name, sequence))
+            for sequence in self.read_train(f"vocabulary ({name})")
+        )
         if name == "word":
             return WordVocabulary.learn(texts, settings, name)
         tokenizer = make_tokenizer(settings.tokenizer, "")

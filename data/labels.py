@@ -11,6 +11,7 @@ from reading import read_lines
 from writing import write_text
 
 logger = logging.getLogger("alignax")
+LABEL_SETTINGS = {"kind": "labels"}  # the settings of labels in `Corpus.vocabulary_settings`
 
 
 class Labels:
@@ -39,6 +40,14 @@ class Labels:
         """Load labels that `save` wrote."""
         return cls(read_lines(path))
 
+    def extended(self, other: "Labels") -> Self:
+        """Return these labels, followed by the labels of `other` that are not among them."""
+        return type(self)([*self.names, *(name for name in other.names if name not in self._ids)])
+
+    def token(self, index: int) -> str:
+        """Return the label whose id is `index`."""
+        return self.names[index]
+
     def save(self, path: Path) -> None:
         """Write the labels to a file, one per line, in the order of their ids."""
         write_text(path, "".join(f"{name}\n" for name in self.names))
@@ -52,7 +61,8 @@ class Labels:
             known = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
             raise UserError(
                 f"{place}: the label {name!r} does not occur in the training split (held-out "
-                "examples excluded), so no model can learn it: correct the label, or add training "
-                f"examples with it; the known labels are {known}"
+                "examples excluded) or, with data.vocabularies=keep, in the other run, so no model "
+                "can learn it: correct the label, add training examples with it, or set "
+                f"data.vocabularies=extend; the known labels are {known}"
             )
         return self._ids[name]

@@ -18,7 +18,7 @@ from data.links import Surfaces, add_gold, add_links, token_links, words_of_toke
 from data.pair import Pair
 from data.store import ArrayField, ArrayFields
 from data.tokenizers import make_tokenizer
-from data.vocabulary import EOS, VOCABULARIES, Vocabulary
+from data.vocabulary import EOS, VOCABULARIES, Vocabulary, shared_settings
 from errors import UserError
 
 FIELDS = {"source": ArrayField(("source",)), "target": ArrayField(("target",))}
@@ -178,13 +178,25 @@ class TranslationCorpus(Corpus[Pair]):
 
     def learn_vocabularies(self) -> Iterator[tuple[str, Vocabulary]]:
         data = self.data
-        sides_of = {"source": ("source",), "target": ("target",)}
-        if data.shared_vocab:
-            sides_of = {"source": ("source", "target")}
-        for name, sides in sides_of.items():
+        for name, sides in self._sides().items():
             settings, language = data[f"{name}_vocab"], data[name]
             texts = self._train_texts(sides, f"vocabulary ({language})")
-            yield name, VOCABULARIES[settings.kind].learn(texts, settings, language)
+            kind = VOCABULARIES[settings.kind]
+            learn = functools.partial(kind.learn, texts, settings, language)
+            load = functools.partial(kind.load, settings=settings, language=language)
+            yield name, self.choose_vocabulary(name, learn, load)
+
+    def vocabulary_settings(self) -> dict[str, dict[str, Any]]:
+        return {
+            name: shared_settings(self.data[f"{name}_vocab"], [self.data[side] for side in sides])
+            for name, sides in self._sides().items()
+        }
+
+    def _sides(self) -> dict[str, tuple[str, ...]]:
+        """Return the sides of the corpus that each vocabulary covers."""
+        if self.data.shared_vocab:
+            return {"source": ("source", "target")}
+        return {"source": ("source",), "target": ("target",)}
 
     def _train_texts(self, sides: tuple[str, ...], purpose: str) -> Iterator[str]:
         for pair in self.read_train(purpose):

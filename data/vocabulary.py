@@ -10,7 +10,7 @@ import itertools
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from configs.base import Config
 from data.tokenizers import Tokenizer, make_tokenizer
@@ -125,6 +125,11 @@ class WordVocabulary:
                 raise ValueError(f"its first lines are not {' '.join(SPECIALS)}")
         tokenizer = make_tokenizer(settings.tokenizer, language)
         return cls(words[len(SPECIALS) :], tokenizer, settings.lowercase)
+
+    def extended(self, other: "WordVocabulary") -> Self:
+        """Return this vocabulary, followed by the words of `other` that it does not contain."""
+        words = [word for word in other._ids if word not in self._ids]
+        return type(self)([*self._ids, *words], self._tokenizer, self._lowercase)
 
     def save(self, path: Path) -> None:
         write_text(path, "".join(f"{word}\n" for word in self._words))
@@ -256,3 +261,11 @@ VOCABULARIES: dict[str, type[WordVocabulary] | type[SentencePieceVocabulary]] = 
     "unigram": SentencePieceVocabulary,
     "bpe": SentencePieceVocabulary,
 }
+
+
+def shared_settings(settings: Config, languages: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the settings with which a vocabulary of another run can be kept or extended."""
+    shared = {name: settings[name] for name in ("kind", "tokenizer", "lowercase")}
+    if settings.kind != "words":
+        del shared["tokenizer"]
+    return shared | {"languages": sorted(languages)}

@@ -6,10 +6,13 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
 from models.multihead import LayerShape
+
+_UNROLLED = "unrolled_"  # Flax adds the number of the layer to the name of the list in `Layers`
 
 
 class Layers(nn.Module):
@@ -73,8 +76,29 @@ def unroll_layers(params: dict[str, Any]) -> dict[str, Any]:
     def layers(stack: dict[str, Any]) -> dict[str, Any]:
         stacked, depth = stack["stacked"], len(jax.tree.leaves(stack["stacked"])[0])
         each = {
-            f"unrolled_{i}": jax.tree.map(operator.itemgetter(i), stacked) for i in range(depth)
+            f"{_UNROLLED}{i}": jax.tree.map(operator.itemgetter(i), stacked) for i in range(depth)
         }
         return each | {name: part for name, part in stack.items() if name != "stacked"}
 
     return params | {name: layers(params[name]) for name in ("encoder", "decoder")}
+
+
+def stack_layers(params: dict[str, Any]) -> dict[str, Any]:
+    """Convert the parameters of a model without `Layers.scan` to those with it."""
+
+    def layers(stack: dict[str, Any]) -> dict[str, Any]:
+        names = sorted((n for n in stack if n.startswith(_UNROLLED)), key=_layer_number)
+        stacked = jax.tree.map(lambda *each: jnp.stack(each), *(stack[name] for name in names))
+        rest = {name: part for name, part in stack.items() if name not in names}
+        return {"stacked": stacked, **rest}
+
+    return params | {name: layers(params[name]) for name in ("encoder", "decoder")}
+
+
+def has_stacked_layers(params: dict[str, Any]) -> bool:
+    """Return whether parameters are those of a model with `Layers.scan`."""
+    return "stacked" in params.get("encoder", {})
+
+
+def _layer_number(name: str) -> int:
+    return int(name.removeprefix(_UNROLLED))

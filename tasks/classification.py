@@ -1,5 +1,6 @@
 """Text classification: loss and predictions of a batch."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import flax.linen as nn
@@ -10,6 +11,7 @@ from jaxtyping import Key
 
 from configs.base import Config
 from data.classification import ClassificationCorpus
+from data.corpus import NO_INITIAL
 from tasks.losses import class_values, penalty, summed
 from tasks.registry import make_model
 from tasks.task import Params, Predicted, Task, drop_words
@@ -20,9 +22,19 @@ class Classification(Task):
 
     corpus = ClassificationCorpus
     counted = "texts"
+    token_axes = (
+        ("embed/embedding", 0, "words"),
+        ("output/kernel", 1, "label"),
+        ("output/bias", 0, "label"),
+    )
 
-    def __init__(self, config: Config, vocabularies: Path | None = None):
-        super().__init__(config, vocabularies)
+    def __init__(
+        self,
+        config: Config,
+        vocabularies: Path | None = None,
+        initial: Mapping[str, Path] = NO_INITIAL,
+    ):
+        super().__init__(config, vocabularies, initial)
         self.words, self.labels = (self.prepared.vocabularies[n] for n in ("words", "label"))
         self.model = make_model(config, len(self.words), len(self.labels))
 

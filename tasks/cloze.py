@@ -1,5 +1,6 @@
 """Cloze reading comprehension: loss and predicted answers of a batch."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import jax
@@ -9,6 +10,7 @@ from jaxtyping import Float, Key
 
 from configs.base import Config
 from data.cloze import ClozeCorpus
+from data.corpus import NO_INITIAL
 from tasks.losses import summed
 from tasks.registry import make_model
 from tasks.task import Params, Predicted, Task, drop_words
@@ -19,13 +21,25 @@ class Cloze(Task):
 
     corpus = ClozeCorpus
     counted = "questions"
+    token_axes = (("embed/embedding", 0, "words"),)
 
-    def __init__(self, config: Config, vocabularies: Path | None = None):
-        super().__init__(config, vocabularies)
+    def __init__(
+        self,
+        config: Config,
+        vocabularies: Path | None = None,
+        initial: Mapping[str, Path] = NO_INITIAL,
+    ):
+        super().__init__(config, vocabularies, initial)
         self.words = self.prepared.vocabularies["words"]
         data = config.data
-        ids = len(self.words) + (data.anonymous_ids if data.anonymous != "none" else 0)
-        self.model = make_model(config, ids)
+        self._anonymous = data.anonymous_ids if data.anonymous != "none" else 0
+        self.model = make_model(config, len(self.words) + self._anonymous)
+
+    def token_names(self, vocabulary: str) -> list[str]:
+        """Return the words, followed by one name per id of an anonymous word."""
+        # The space distinguishes these names from all words, which the tokenizer splits at spaces.
+        anonymous = [f"anonymous {i}" for i in range(self._anonymous)]
+        return super().token_names(vocabulary) + anonymous
 
     def init(self, key: Key[Array, ""]) -> Params:
         """Return initial parameters of the model."""

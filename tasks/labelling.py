@@ -3,6 +3,7 @@
 A label is a number, a class or a set of notes, depending on the corpus.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import jax
@@ -12,7 +13,9 @@ from jax import Array
 from jaxtyping import Bool, Float, Key, Num
 
 from configs.base import Config
+from data.corpus import NO_INITIAL
 from data.labelling import KINDS, NOTES, LabellingCorpus
+from data.store import axes
 from errors import UserError
 from tasks.losses import class_values, summed
 from tasks.registry import make_model
@@ -25,8 +28,13 @@ class Labelling(Task):
     corpus = LabellingCorpus
     counted = "time steps"
 
-    def __init__(self, config: Config, vocabularies: Path | None = None):
-        super().__init__(config, vocabularies)
+    def __init__(
+        self,
+        config: Config,
+        vocabularies: Path | None = None,
+        initial: Mapping[str, Path] = NO_INITIAL,
+    ):
+        super().__init__(config, vocabularies, initial)
         self.kind = KINDS[config.data.corpus]
         vocabularies_by_name = self.prepared.vocabularies
         if config.train.eval_metric == "f1" and not vocabularies_by_name["label"].chunks:
@@ -34,9 +42,25 @@ class Labelling(Task):
                 "config.train.eval_metric=f1 needs chunk labels, which begin with B- or I-, but "
                 "this corpus has none: set config.train.eval_metric=accuracy"
             )
+        self.token_axes = [
+            # Two merged taggers have the same parameters, under "forward" and "backward".
+            (f"{tagger}{pattern}", axis, vocabulary)
+            for tagger in ("", "forward/", "backward/")
+            for pattern, axis, vocabulary in (
+                ("output/kernel", 1, "label"),
+                ("output/bias", 0, "label"),
+                ("inputs/characters/Embed_0/embedding", 0, "characters"),
+                *((f"inputs/{name}/embedding", 0, name) for name in vocabularies_by_name),
+            )
+        ]
         sizes = {name: len(v) for name, v in vocabularies_by_name.items() if name != "label"}
         outputs = {"values": 1, "notes": NOTES}.get(self.kind) or len(vocabularies_by_name["label"])
         self.model = make_model(config, sizes, outputs)
+
+    def train_count(self) -> int:
+        split = self.split("train")[0]
+        steps = int(split.lengths[:, axes(split.fields).index("step")].sum())
+        return steps - len(split) if self.kind == "notes" else steps
 
     def init(self, key: Key[Array, ""]) -> Params:
         """Return initial parameters of the model."""

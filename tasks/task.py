@@ -1,7 +1,8 @@
 """Base class of tasks: a prepared corpus, its batches and a model."""
 
+import fnmatch
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from jaxtyping import Int, Key
 
 from configs.base import Config
 from data.batches import Batch, Batches, Bucket, eval_batches, plan_buckets
-from data.corpus import Corpus
+from data.corpus import NO_INITIAL, Corpus
 from data.eval_sets import EvalSet
 from data.store import Split
 from data.vocabulary import PAD, UNK
 
 Params = Any
+TokenAxis = tuple[str, int, str]
 Predicted = tuple[dict[str, Array], dict[str, Array]]  # predictions and attention weights, by name
 
 
@@ -35,10 +37,21 @@ class Task:
 
     corpus: type[Corpus]
     counted = ""  # plural name of the unit that losses are averaged over, such as "tokens"
+    # Parameters with one row or column per token of a vocabulary: a pattern of their names, the
+    # axis of the tokens, and the name of the vocabulary.
+    token_axes: Sequence[TokenAxis] = ()
 
-    def __init__(self, config: Config, vocabularies: Path | None = None):
-        """Prepare the corpus, or load only the `vocabularies` of a run."""
-        corpus = self.corpus(config.data)
+    def __init__(
+        self,
+        config: Config,
+        vocabularies: Path | None = None,
+        initial: Mapping[str, Path] = NO_INITIAL,
+    ):
+        """Prepare the corpus, or load only the `vocabularies` of a run.
+
+        `initial` are the vocabularies of another run from which the corpus is prepared.
+        """
+        corpus = self.corpus(config.data, initial)
         self.config = config
         self.prepared = corpus.prepare() if vocabularies is None else corpus.open(vocabularies)
         # The folder name ends in a digest of corpus settings and files, so it identifies the data.
@@ -50,6 +63,25 @@ class Task:
         for test in sets:
             corpus.write_files(folder, test.name, test.files, self.prepared.vocabularies)
         self.prepared = self.prepared._replace(folder=folder)
+
+    def token_axis(self, parameter: str) -> tuple[int, str] | None:
+        """Return the axis of a parameter that has one entry per token, and its vocabulary.
+
+        The name of the parameter is its path, such as "encoder/embed/embedding".
+        """
+        for pattern, axis, vocabulary in self.token_axes:
+            if fnmatch.fnmatchcase(parameter, pattern) and vocabulary in self.prepared.vocabularies:
+                return axis, vocabulary
+        return None
+
+    def token_names(self, vocabulary: str) -> list[str]:
+        """Return the tokens to which the entries along a `token_axis` belong, in their order."""
+        tokens = self.prepared.vocabularies[vocabulary]
+        return [tokens.token(i) for i in range(len(tokens))]
+
+    def train_count(self) -> int:
+        """Return the number of loss units (`counted`) of the training split."""
+        return len(self.split("train")[0])
 
     @functools.cache  # noqa: B019  (a task exists until its program ends, so the cache may keep it)
     def split(self, name: str) -> tuple[Split, list[Bucket], Any]:

@@ -1,6 +1,6 @@
 """Translation: loss and attention weights of a batch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from jax import Array
 from jaxtyping import Float, Int, Key
 
 from configs.base import Config
+from data.corpus import NO_INITIAL
 from data.pair import Pair
+from data.store import axes
 from data.tokenizers import make_tokenizer
 from data.translation import TranslationCorpus
 from data.vocabulary import BOS, PAD, Vocabulary
@@ -39,15 +41,31 @@ class Translation(Task):
 
     corpus = TranslationCorpus
     counted = "tokens"
+    token_axes = (
+        ("encoder/embed/embedding", 0, "source"),
+        ("source_embed/embedding", 0, "source"),
+        ("decoder/embed/embedding", 0, "target"),
+        ("target_embed/embedding", 0, "target"),
+        ("output/kernel", 1, "target"),
+    )
 
-    def __init__(self, config: Config, vocabularies: Path | None = None):
-        super().__init__(config, vocabularies)
+    def __init__(
+        self,
+        config: Config,
+        vocabularies: Path | None = None,
+        initial: Mapping[str, Path] = NO_INITIAL,
+    ):
+        super().__init__(config, vocabularies, initial)
         self.source, self.target = (self.prepared.vocabularies[n] for n in ("source", "target"))
         self.model = self._make_model(config)
 
     def _make_model(self, config: Config) -> Any:
         sizes = len(self.source), len(self.target)
         return make_model(config, *sizes, config.data.reverse_source)
+
+    def train_count(self) -> int:
+        split = self.split("train")[0]
+        return int(split.lengths[:, axes(split.fields).index("target")].sum())
 
     def pairs(self, split: str) -> list[Pair]:
         """Return the sentence pairs of a split as text, in the order of the corpus."""

@@ -57,7 +57,12 @@ def replace_work(program: str) -> None:
             accept()
 
     modules = {
-        "experiment": {"train_run": train_run, "score_run": accept, "score_eval_sets": accept},
+        "experiment": {
+            "train_run": train_run,
+            "score_run": accept,
+            "score_eval_sets": accept,
+            "summarize_run": accept,
+        },
         "training.devices": {"make_mesh": make_mesh},
         "training.hosts": {"connect": lambda *_, **__: None},
         "decoding.translator": {"Translator": None},

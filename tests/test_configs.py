@@ -348,6 +348,9 @@ RULES = [
     ("sentence", {"train.penalty": 1.0, "model.pooling": "max"}, ["penalty", "pooling=attention"]),
     ("sentence", {"data.label": "name"}, ["data.label='name'", "column"]),
     ("han", {"data.documents": False}, ["documents=False"]),
+    ("sentence", {"data.vocabularies": "keep"}, ["vocabularies=keep", "train.init_from"]),
+    ("sentence", {"data.vocabularies": "extend", "train.init_from": "a", "data.vocab.kind": "bpe"},
+     ["vocabularies=extend", "data.vocab.kind=bpe", "vocabularies=keep"]),
 ]  # fmt: skip
 
 

@@ -242,9 +242,10 @@ class Checkpoints:
         if self._keep == 1:
             raise UserError(
                 "an average needs several checkpoints, but this run was trained with "
-                "train.keep=1: use --checkpoint=best, or train a run with --config.train.keep=5"
+                "train.keep=1: use the checkpoint best, or train a run with --config.train.keep=5"
             )
-        evaluated = [s for s in steps if s % self._every == 0 or self._progress(s).done]
+        # Step 0 has the initial parameters of train.init_from, which are not evaluated.
+        evaluated = [s for s in steps if s and (s % self._every == 0 or self._progress(s).done)]
         return evaluated[-self._keep :] or steps[-1:]
 
     def _best(self, steps: list[int]) -> int:
@@ -279,8 +280,7 @@ class Checkpoints:
             return self._mean(like, steps)
         except CorruptCheckpoint as error:
             raise UserError(
-                f"{error}: choose another checkpoint with --checkpoint, or resume training to "
-                "replace this one"
+                f"{error}: choose another checkpoint, or resume training to replace this one"
             ) from error
 
     def _mean(self, like: TrainState, steps: Sequence[int]) -> Params:
@@ -325,7 +325,7 @@ class Preserve(policies.PreservationPolicy):
         context: policies.PreservationContext,
     ) -> Sequence[bool]:
         steps = [checkpoint.step for checkpoint in checkpoints]
-        evaluated = [step for step in steps if step % self._every == 0]
+        evaluated = [step for step in steps if step and step % self._every == 0]
         latest = steps[-2:]  # keep two checkpoints, because the latest may be corrupt
         wanted = {self.best_step, *latest, *evaluated[-self._keep :]}
         return [step in wanted for step in steps]

@@ -1,5 +1,6 @@
 """Floating-point operations of matrix products, and the peak rates of devices."""
 
+import collections
 import math
 import re
 from typing import Any
@@ -42,13 +43,24 @@ def count_flops(jaxpr: core.Jaxpr) -> int:
     Convolutions are not counted, and neither is attention by cuDNN, which is one operation without
     visible matrix products.
     """
-    total = 0
+    return flops_by_scope(jaxpr).total()
+
+
+def flops_by_scope(jaxpr: core.Jaxpr, outer: str = "") -> collections.Counter[str]:
+    """Count the FLOPs as `count_flops` does, by name scope; Flax modules are name scopes.
+
+    `outer` is the scope in which `jaxpr` is called.
+    """
+    counts = collections.Counter[str]()
     for equation in jaxpr.eqns:
+        scope = "/".join(filter(None, (outer, str(equation.source_info.name_stack))))
         if equation.primitive.name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
             factor: Any = equation.invars[0].aval
             result: Any = equation.outvars[0].aval
-            total += 2 * result.size * math.prod(factor.shape[axis] for axis in contracted)
+            counts[scope] += 2 * result.size * math.prod(factor.shape[axis] for axis in contracted)
         times = equation.params["length"] if equation.primitive.name == "scan" else 1
-        total += times * sum(count_flops(x) for x in core.jaxprs_in_params(equation.params))
-    return total
+        for inner in core.jaxprs_in_params(equation.params):
+            for name, flops in flops_by_scope(inner, scope).items():
+                counts[name] += times * flops
+    return counts

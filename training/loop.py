@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 from jax.sharding import Mesh
 from jaxtyping import Int, Key
@@ -23,7 +22,7 @@ from configs.base import Config
 from data.batches import train_iterator
 from errors import Stopped, stop_signals
 from training.checkpoints import Checkpoints
-from training.devices import abstract, batch_sharding, compiled, put, replicated, state_sharding
+from training.devices import abstract, batch_sharding, compiled, put, replicated
 from training.divergence import (
     diverged,
     has_diverged,
@@ -37,12 +36,13 @@ from training.flops import peak_rate
 from training.hosts import first, together
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule
-from training.state import Params, Progress, TrainState, create_state, purpose_key
+from training.state import Params, Progress, TrainState
 from training.step import (
     CompiledStep,
     Counters,
     Sums,
     dropout_key,
+    initial_state,
     make_train_step,
     zero_sums,
 )
@@ -92,20 +92,30 @@ Evaluate = Callable[[Params], Evaluation]
 
 
 def train(
-    task: Trainable, evaluate: Evaluate, config: Config, workdir: Path, mesh: Mesh
+    task: Trainable,
+    evaluate: Evaluate,
+    config: Config,
+    workdir: Path,
+    mesh: Mesh,
+    initialize: Callable[[TrainState], TrainState] | None = None,
 ) -> TrainState:
     """Train to the end, starting from the latest checkpoint in `workdir` if there is one.
 
-    Raises Stopped if a signal arrives before the end.
+    Otherwise, `initialize` may change the initial state, which is then saved as the checkpoint of
+    step 0. Raises Stopped if a signal arrives before the end.
     """
     batches = task.train_batches(config.seed, jax.process_index(), jax.process_count())
     steps = config.train.steps or max(1, round(config.train.epochs * batches.steps_per_epoch))
     schedule = make_schedule(config.optimizer, batches.steps_per_epoch, steps)
     optimizer = make_optimizer(config.optimizer, schedule)
-    state = _initial_state(task, optimizer, config, mesh)
+    state = initial_state(task.init, optimizer, config, mesh)
     checkpoints = Checkpoints(workdir, config.train.keep, config.train.eval_every)
     with contextlib.closing(checkpoints):
-        state, progress = checkpoints.restore_latest(state) or (state, Progress())
+        restored = checkpoints.restore_latest(state)
+        if restored is None and initialize is not None:
+            state = initialize(state)
+            checkpoints.save(state, Progress())
+        state, progress = restored or (state, Progress())
         start = int(state.step)
         parameters = sum(x.size for x in jax.tree.leaves(state.params))
         logger.info(
@@ -115,9 +125,11 @@ def train(
         )
         if int(state.longest_skipped) >= config.train.max_skipped:
             raise skipping_error(start, int(state.skipped), int(state.longest_skipped), start)
-        if progress.done or start >= steps:
+        patience = config.train.patience
+        if start >= steps or (patience and progress.since_best >= patience):
             logger.info(f"this run is already complete after {start:,} steps: nothing to do")
         else:
+            progress = progress._replace(done=False)  # train.steps may have been increased
             _record_status(workdir, checkpoints, start, done=False)
             _check_warmup(config.optimizer.warmup_steps, steps)
             with together():
@@ -135,16 +147,6 @@ def train(
     # Record completion now: leaving the `with` block has committed the final checkpoint.
     _record_status(workdir, checkpoints, int(state.step), done=True)
     return state
-
-
-def _initial_state(
-    task: Trainable, optimizer: optax.GradientTransformation, config: Config, mesh: Mesh
-) -> TrainState:
-    def create(key: Key[Array, ""]) -> TrainState:
-        return create_state(task.init(key), optimizer, bool(config.train.ema))
-
-    key = purpose_key(config.seed, "weights")
-    return compiled(mesh, create, state_sharding(mesh, jax.eval_shape(create, key)))(key)
 
 
 def _check_warmup(warmup: int, steps: int) -> None:

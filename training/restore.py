@@ -14,7 +14,7 @@ from tasks.registry import make_task
 from training.checkpoints import Checkpoints
 from training.devices import fit_rows
 from training.state import Params
-from training.vocabularies import check_vocabularies, compare_vocabularies
+from training.vocabularies import check_vocabularies, compare_vocabularies, kept_initial
 from training.workdir import VOCABULARY_FOLDER, check_data, load_config
 
 logger = logging.getLogger("alignax")
@@ -38,7 +38,7 @@ def restore_run(
     """
     vocabularies = workdir / VOCABULARY_FOLDER
     if corpus:
-        task = make_task(fit_rows(mesh, config))
+        task = make_task(fit_rows(mesh, config), initial=kept_initial(vocabularies))
         check_data(workdir, task.data_name)
         compare_vocabularies(task.prepared.folder, vocabularies)
         try:

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int, Key, Shaped
 from configs.base import Config
 from training.devices import compile_all, compiled, replicated, state_sharding
 from training.flops import count_flops
-from training.state import Params, TrainState, purpose_key
+from training.state import Params, TrainState, create_state, purpose_key
 
 # Sums over the rows of a batch, by name. Reports divide them by "count", such as the number of
 # target tokens; "examples" is the number of rows that are not padding.
@@ -79,6 +79,21 @@ def make_train_step(
     # Outputs have the shardings of the inputs, so that the second step does not compile again.
     out_shardings = state_sharding(mesh, like), replicated(mesh), replicated(mesh)
     return compiled(mesh, step, out_shardings, donate_argnums=0)
+
+
+def initial_state(
+    init: Callable[[Key[Array, ""]], Params],
+    optimizer: optax.GradientTransformation,
+    config: Config,
+    mesh: Mesh,
+) -> TrainState:
+    """Return the state before the first training step, with random parameters."""
+
+    def create(key: Key[Array, ""]) -> TrainState:
+        return create_state(init(key), optimizer, bool(config.train.ema))
+
+    key = purpose_key(config.seed, "weights")
+    return compiled(mesh, create, state_sharding(mesh, jax.eval_shape(create, key)))(key)
 
 
 def dropout_key(config: Config, mesh: Mesh) -> Key[Array, ""]:

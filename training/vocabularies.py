@@ -1,6 +1,7 @@
 """The vocabularies of a run: written once, and compared whenever the run is used again."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 from errors import UserError
@@ -8,6 +9,7 @@ from reading import DamagedFile, digest, read_bytes, read_json
 from writing import write_bytes, write_json
 
 logger = logging.getLogger("alignax")
+INITIAL = "initial"  # folder of the vocabularies of another run (data.vocabularies)
 DIGESTS = "sha256.json"  # maps the name of each vocabulary file to its SHA-256
 
 
@@ -28,6 +30,26 @@ def keep_vocabularies(source: Path, folder: Path) -> None:
         write_bytes(path, read_bytes(source / name))
     if known != found:
         write_json(folder / DIGESTS, found)
+
+
+def keep_initial(initial: Mapping[str, Path], folder: Path) -> None:
+    """Copy the vocabularies of another run, from which a corpus is prepared, to a run.
+
+    The run can then prepare its corpus again without the other run.
+    """
+    target = folder / INITIAL
+    for name, path in initial.items():
+        target.mkdir(parents=True, exist_ok=True)
+        if path.parent != target:
+            write_bytes(target / f"{name}.vocab", read_bytes(path))
+    if initial:
+        write_json(target / DIGESTS, _digests(target))
+
+
+def kept_initial(folder: Path) -> dict[str, Path]:
+    """Return the files that `keep_initial` has written, by the names of the vocabularies."""
+    check_vocabularies(folder / INITIAL)
+    return {path.stem: path for path in sorted((folder / INITIAL).glob("*.vocab"))}
 
 
 def compare_vocabularies(source: Path, folder: Path) -> None:

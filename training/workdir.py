@@ -3,12 +3,14 @@
 lock            lock file of the training process; the system releases it when the process ends
 config.json     the resolved config
 signature       the digest of config.json, and its signature by the user who trained the run
+initialized.md  which parameters of another run the run started with (train.init_from)
 run.json        one entry per start or resume: command, overrides, package versions, commit, devices
 status.json     the latest training step, whether the run is complete, and its final checkpoint
 log.jsonl       scalars by training step, with the time; tensorboard/ contains the same scalars
 checkpoints/    the best and the latest checkpoints
 quarantine/     corrupt checkpoints
-vocabulary/     the vocabularies and their digests
+vocabulary/     the vocabularies and their digests; in initial/, those of another run from which
+                they were made (data.vocabularies)
 eval/SPLIT/     the report of eval.py: scores, hypotheses or predictions, report.html and plots
 eval/NAME/      the report of the test set NAME; eval/tests.md and tests.json are the table of all
 
@@ -43,6 +45,7 @@ VOCABULARY_FOLDER = "vocabulary"
 # Fields that may change when a run resumes, because they do not affect its results. `check_data`
 # checks that data.dir still contains the same corpus.
 PLACES = ("mesh.", "data.dir", "data.cache")
+LENGTH_SCHEDULES = ("cosine",)  # learning-rate schedules that depend on the number of steps
 _ROOT = Path(__file__).parent.parent
 
 
@@ -96,9 +99,10 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
 
 def _record(workdir: Path, config: Config, overrides: list[str], data: str) -> None:
     path = workdir / "config.json"
-    if not (path.exists() and is_signed(workdir, read_bytes(path))):
+    signed = path.exists() and is_signed(workdir, read_bytes(path))
+    if not signed or _extends(flat(load_config(workdir)), flat(config)):
         # The config of the command line, which this user trusts, replaces an unsigned config.json,
-        # from which it differs only in PLACES.
+        # from which it differs only in PLACES, and that of a run with fewer training steps.
         (workdir / "signature").unlink(missing_ok=True)
         content = (config.to_json(indent=2, sort_keys=True) + "\n").encode()
         write_bytes(path, content)
@@ -231,6 +235,15 @@ def flat(config: Config) -> dict[str, object]:
 
 def _check_same_config(old: Config, new: Config, workdir: Path) -> None:
     before, after = flat(old), flat(new)
+    if _extends(before, after):
+        if old.optimizer.schedule in LENGTH_SCHEDULES:
+            raise UserError(
+                f"{workdir} cannot be trained for more steps, because its learning rate "
+                f"(optimizer.schedule={old.optimizer.schedule}) depends on their number: start a "
+                f"new run from its parameters, with --init_from={workdir}@last and another "
+                "--workdir"
+            )
+        return
     differences = [
         f"{name}: {before.get(name, 'absent')!r} there, {after.get(name, 'absent')!r} here"
         for name in sorted(before.keys() | after.keys())
@@ -242,6 +255,18 @@ def _check_same_config(old: Config, new: Config, workdir: Path) -> None:
             + (f"; and {len(differences) - 4} more" if len(differences) > 4 else "")
             + "): use another --workdir, or the original config"
         )
+
+
+def _extends(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Return whether two flat configs differ only in a larger number of training steps."""
+    names = {
+        name
+        for name in before.keys() | after.keys()
+        if before.get(name) != after.get(name) and not name.startswith(PLACES)
+    }
+    if names == {"train.epochs"}:
+        return not before["train.steps"] and before["train.epochs"] < after["train.epochs"]
+    return names == {"train.steps"} and 0 < before["train.steps"] < after["train.steps"]
 
 
 def _this_run(overrides: list[str], data: str) -> dict[str, Any]:

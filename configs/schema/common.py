@@ -27,6 +27,14 @@ DATA: Fields = {
         least=1,
     ),
     "cache": Field("cache", "Folder for prepared corpora."),
+    "vocabularies": Field(
+        "auto",
+        "For train.init_from: learn the vocabularies from the training split (learn), keep those "
+        "of the other run (keep), or add the new words and labels of the training split to them "
+        "(extend). auto: keep a SentencePiece vocabulary if its settings and languages are the "
+        "same, and learn all others.",
+        ("auto", "learn", "keep", "extend"),
+    ),
     "buckets": Field(
         6, "Maximum number of batch shapes; the training step is compiled once per shape.", least=1
     ),
@@ -171,6 +179,12 @@ OPTIMIZER: Fields = {
 TRAIN: Fields = {
     "steps": Field(0, "Number of training steps; 0: train.epochs determines it.", least=0),
     "epochs": Field(10.0, "Number of epochs, if train.steps is 0.", least=0),
+    "init_from": Field(
+        "",
+        "Initialize the parameters from another run: its folder, or folder@checkpoint with a "
+        "checkpoint best (default), last, average or a training step; empty: random "
+        "initialization.",
+    ),
     "loss_per": Field(
         "token",
         "Average the gradient of a batch over its tokens (token), or over its sentences "
@@ -251,6 +265,18 @@ def rules(config: Config) -> Iterator[str]:
             f"config.optimizer.schedule={config.optimizer.schedule} has no effect on rprop, which "
             "adapts its step sizes itself: set config.optimizer.schedule=constant"
         )
+    if data.vocabularies in ("keep", "extend") and not train.init_from:
+        yield (
+            f"config.data.vocabularies={data.vocabularies} needs another run: set "
+            "config.train.init_from to its folder, or config.data.vocabularies=auto"
+        )
+    names = ["vocab", "source_vocab", *(["target_vocab"] if not data.get("shared_vocab") else [])]
+    for name in names if data.vocabularies == "extend" else ():
+        if name in data and data[name].kind != "words":
+            yield (
+                f"config.data.vocabularies=extend cannot add tokens to the SentencePiece model of "
+                f"config.data.{name}.kind={data[name].kind}: set config.data.vocabularies=keep"
+            )
     if not train.steps and not train.epochs:
         yield "config.train.steps and config.train.epochs are both 0: set one of them"
 

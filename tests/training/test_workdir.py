@@ -8,8 +8,10 @@ import pytest
 from errors import UserError
 from tests.conftest import tiny_config
 from tests.programs import ROOT
+from training.optimizers import SCHEDULES, make_schedule
 from training.restore import restore_runs
 from training.workdir import (
+    LENGTH_SCHEDULES,
     check_workdir,
     is_done,
     load_config,
@@ -41,6 +43,52 @@ def test_another_config_is_refused_but_not_another_mesh(config, tmp_path):
     config.seed = 1
     with pytest.raises(UserError, match=r"another config \(seed: 0 there, 1 here\)"):
         check_workdir(tmp_path, config)
+
+
+def test_a_run_can_get_more_training_steps(config, tmp_path):
+    config.optimizer.schedule = "constant"
+    with open_workdir(tmp_path, config, [], "data-1"):
+        pass
+    config.train.steps += 1
+    with open_workdir(tmp_path, config, ["--config.train.steps=7"], "data-1"):
+        assert load_config(tmp_path, signed=True).train.steps == config.train.steps
+    assert len(json.loads((tmp_path / "run.json").read_text())) == 2
+    config.train.steps -= 1
+    with pytest.raises(UserError, match=r"another config \(train\.steps: 7 there, 6 here\)"):
+        check_workdir(tmp_path, config)
+    config.train.steps, config.seed = 9, 1
+    with pytest.raises(UserError, match=r"seed: 0 there, 1 here; train\.steps: 7 there, 9"):
+        check_workdir(tmp_path, config)
+    config.train.steps, config.seed = 0, 0
+    with pytest.raises(UserError, match=r"train\.steps: 7 there, 0 here"):
+        check_workdir(tmp_path, config)
+
+
+def test_a_run_can_get_more_epochs_unless_it_has_a_number_of_steps(config, tmp_path):
+    config.optimizer.schedule = "halving"
+    for name, steps in (("epochs", 0), ("steps", 6)):
+        config.train.update({"steps": steps, "epochs": 1.0})
+        with open_workdir(tmp_path / name, config, [], "data-1"):
+            pass
+        config.train.epochs = 2.0
+        if steps:
+            with pytest.raises(UserError, match=r"train\.epochs: 1\.0 there, 2\.0 here"):
+                check_workdir(tmp_path / name, config)
+        else:
+            check_workdir(tmp_path / name, config)
+
+
+def test_a_schedule_that_depends_on_the_number_of_steps_is_not_extended(config, tmp_path):
+    config.optimizer.schedule = "cosine"
+    with open_workdir(tmp_path, config, [], "data-1"):
+        pass
+    config.train.steps += 1
+    with pytest.raises(UserError, match=rf"=cosine\) depends .* --init_from={tmp_path}@last"):
+        check_workdir(tmp_path, config)
+    for schedule in SCHEDULES:
+        config.optimizer.schedule = schedule
+        rates = {float(make_schedule(config.optimizer, 3, steps)(3)) for steps in (4, 8)}
+        assert (len(rates) > 1) == (schedule in LENGTH_SCHEDULES)
 
 
 def test_a_workdir_that_cannot_be_written_is_refused(config, tmp_path):
