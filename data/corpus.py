@@ -25,6 +25,7 @@ from tqdm import tqdm
 from configs.base import Config
 from data.files import fingerprint, split_files
 from data.manifest import damage, write_manifest
+from data.sampling import SubwordSampler
 from data.store import FORMAT, ArrayFields, Prepared, Writer
 from errors import UserError
 from terminal import clean
@@ -93,6 +94,10 @@ class Corpus(abc.ABC, Generic[T]):
     def local_files(self) -> list[Path]:
         """Return the files of the corpus, whose content is part of the cache key."""
         return [] if self.data.corpus in self.without_files else split_files(self.data)
+
+    def samplers(self, vocabularies: dict[str, Any]) -> dict[str, SubwordSampler]:
+        """Return the subword samplers of training batches, by field."""
+        return {}
 
     # The methods below are the same for all tasks.
 
