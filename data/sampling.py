@@ -28,7 +28,7 @@ logger = logging.getLogger("alignax")
 SPACE = "▁"  # SentencePiece's character for the space before a word
 PLANNED_ROWS = 1000  # number of examples from which the lengths of samples are estimated
 SPREAD = 0.5  # room for longer samples, in standard deviations above the mean
-CACHED = 1 << 24  # values in the cache of words at which the cache is emptied
+CACHED = 1 << 23  # values in the cache of words at which the cache is emptied
 SEGMENTATIONS: dict[str, type[UnigramSampling] | type[BPEDropout]] = {
     "unigram": UnigramSampling,
     "bpe": BPEDropout,
