@@ -9,6 +9,7 @@ files that determine the result.
 import abc
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import logging
@@ -40,7 +41,7 @@ Encoded = tuple[Mapping[str, Any], Mapping[str, Any]]  # an example: arrays by f
 # use the examples. The files that "links" names are part of the key.
 NOT_IN_CACHE_KEY = (
     "dir", "cache", "buckets", "batch_size", "batch_unit", "batch_multiple", "several_references",
-    "reverse_source", "links",
+    "reverse_source", "links", "source_vocab.sampling", "target_vocab.sampling",
 )  # fmt: skip
 
 
@@ -154,12 +155,15 @@ class Corpus(abc.ABC, Generic[T]):
 
     def cache_key(self) -> dict[str, Any]:
         """Return the settings and file digests that determine the prepared corpus."""
-        settings = {
-            name: value for name, value in self.data.items() if name not in NOT_IN_CACHE_KEY
-        }
+        settings = json.loads(ConfigDict(self.data).to_json())
+        for path in NOT_IN_CACHE_KEY:
+            *sections, name = path.split(".")
+            functools.reduce(lambda node, key: node.get(key, {}), sections, settings).pop(
+                name, None
+            )
         return {
             "format": FORMAT,
-            "data": json.loads(ConfigDict(settings).to_json()),
+            "data": settings,
             "files": [fingerprint(path) for path in self.local_files()],
         }
 

@@ -192,12 +192,6 @@ class TranslationCorpus(Corpus[Pair]):
                 found[side] = SubwordSampler(vocabularies[side], kind, strength, most)
         return found
 
-    def cache_key(self) -> dict[str, Any]:
-        key = super().cache_key()
-        for side in ("source", "target"):  # sampling changes batches, but not the prepared corpus
-            del key["data"][f"{side}_vocab"]["sampling"]
-        return key
-
     def encode(
         self, example: Pair, split: str, vocabularies: dict[str, Any], counts: dict[str, int]
     ) -> Encoded | None:
