@@ -7,12 +7,13 @@ batches, even on a different number of hosts.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import grain
 import numpy as np
 
+from data.sampling import SubwordSampler
 from data.store import ArrayFields, Split, shapes
 
 Batch = dict[str, np.ndarray]
@@ -114,7 +115,8 @@ class Batches:
     """An endless sequence of training batches, indexed by training step.
 
     Every epoch contains every example once, in a different order. With several hosts, every batch
-    is divided into one block of rows per host.
+    is divided into one block of rows per host. `samplers` segment the text of fields into subwords
+    at random, as a function of the seed and the training step.
     """
 
     def __init__(
@@ -125,8 +127,9 @@ class Batches:
         seed: int = 0,
         host: int = 0,
         hosts: int = 1,
+        samplers: Mapping[str, SubwordSampler] | None = None,
     ):
-        self.buckets = buckets
+        self.buckets, self._samplers = buckets, samplers or {}
         self._split, self._seed, self._host, self._hosts = split, seed, host, hosts
         self._members = [np.flatnonzero(bucket_of == b) for b in range(len(buckets))]
         self.steps_per_epoch = sum(
@@ -167,7 +170,11 @@ class Batches:
     def __getitem__(self, index: int) -> Batch:
         epoch, position = divmod(int(index), self.steps_per_epoch)
         bucket, members = self._plan(epoch)[position]
-        return make_batch(self._split, bucket, members, self._host, self._hosts)
+        batch = make_batch(self._split, bucket, members, self._host, self._hosts)
+        for number, (name, sampler) in enumerate(self._samplers.items(), 1):
+            seed, first = (self._seed, int(index), number), self._host * len(batch[name])
+            batch[name] = sampler.resample(batch[name], seed, first, bucket.rows)
+        return batch
 
 
 def make_batch(

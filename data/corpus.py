@@ -9,6 +9,7 @@ files that determine the result.
 import abc
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import logging
@@ -27,6 +28,7 @@ import reading
 from configs.base import Config
 from data.files import fingerprint, split_files
 from data.manifest import damage, write_manifest
+from data.sampling import SubwordSampler
 from data.store import FORMAT, ArrayFields, Prepared, Writer
 from errors import UserError
 from terminal import clean
@@ -42,7 +44,7 @@ Encoded = tuple[Mapping[str, Any], Mapping[str, Any]]  # an example: arrays by f
 # of another run that "vocabularies" keeps or extends.
 NOT_IN_CACHE_KEY = (
     "dir", "cache", "buckets", "batch_size", "batch_unit", "batch_multiple", "several_references",
-    "reverse_source", "links", "vocabularies",
+    "reverse_source", "links", "vocabularies", "source_vocab.sampling", "target_vocab.sampling",
 )  # fmt: skip
 
 
@@ -115,6 +117,10 @@ class Corpus(abc.ABC, Generic[T]):
         """Return the files of the corpus, whose content is part of the cache key."""
         return [] if self.data.corpus in self.without_files else split_files(self.data)
 
+    def samplers(self, vocabularies: dict[str, Any]) -> dict[str, SubwordSampler]:
+        """Return the subword samplers of training batches, by field."""
+        return {}
+
     # The methods below are the same for all tasks.
 
     def read(self, split: str) -> Iterator[T]:
@@ -180,12 +186,14 @@ class Corpus(abc.ABC, Generic[T]):
 
     def cache_key(self) -> dict[str, Any]:
         """Return the settings and file digests that determine the prepared corpus."""
-        settings = {
-            name: value for name, value in self.data.items() if name not in NOT_IN_CACHE_KEY
-        }
+        settings = json.loads(ConfigDict(self.data).to_json())
+        for path in NOT_IN_CACHE_KEY:
+            *sections, name = path.split(".")
+            section = functools.reduce(lambda node, key: node.get(key, {}), sections, settings)
+            section.pop(name, None)
         key = {
             "format": FORMAT,
-            "data": json.loads(ConfigDict(settings).to_json()),
+            "data": settings,
             "files": [fingerprint(path) for path in self.local_files()],
         }
         if self.initial:

@@ -16,6 +16,7 @@ from data.corpus import Corpus, Encoded
 from data.files import find, lines, split_files
 from data.links import Surfaces, add_gold, add_links, token_links, words_of_tokens
 from data.pair import Pair
+from data.sampling import SubwordSampler
 from data.store import ArrayField, ArrayFields
 from data.tokenizers import make_tokenizer
 from data.vocabulary import EOS, VOCABULARIES, Vocabulary, shared_settings
@@ -215,6 +216,16 @@ class TranslationCorpus(Corpus[Pair]):
             load = VOCABULARIES[settings.kind].load
             vocabularies[side] = load(folder / f"{name}.vocab", settings, data[side])
         return vocabularies
+
+    def samplers(self, vocabularies: dict[str, Any]) -> dict[str, SubwordSampler]:
+        data, found = self.data, {}
+        for side in ("source", "target"):
+            kind = data["source_vocab" if data.shared_vocab else f"{side}_vocab"].kind
+            strength = data[f"{side}_vocab"].sampling
+            if strength:
+                most = data.max_length + 1  # with </s>
+                found[side] = SubwordSampler(vocabularies[side], kind, strength, most)
+        return found
 
     def encode(
         self, example: Pair, split: str, vocabularies: dict[str, Any], counts: dict[str, int]

@@ -255,6 +255,10 @@ class SentencePieceVocabulary:
     def token(self, index: int) -> str:
         return self._processor.id_to_piece(int(index))
 
+    def score(self, index: int) -> float:
+        """Return the log probability of a token (unigram) or the negative rank of a merge (bpe)."""
+        return self._processor.get_score(int(index))
+
 
 VOCABULARIES: dict[str, type[WordVocabulary] | type[SentencePieceVocabulary]] = {
     "words": WordVocabulary,

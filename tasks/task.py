@@ -15,6 +15,7 @@ from configs.base import Config
 from data.batches import Batch, Batches, Bucket, eval_batches, plan_buckets
 from data.corpus import NO_INITIAL, Corpus
 from data.eval_sets import EvalSet
+from data.sampling import SubwordSampler, plan_lengths
 from data.store import Split
 from data.vocabulary import PAD, UNK
 
@@ -87,14 +88,20 @@ class Task:
     def split(self, name: str) -> tuple[Split, list[Bucket], Any]:
         """Return the examples of a split, its buckets, and the bucket index of every example."""
         data, split = self.config.data, self.prepared.split(name)
+        lengths = plan_lengths(split, self.samplers) if name == "train" else split.lengths
         return split, *plan_buckets(
-            split.fields, split.lengths, data.buckets, data.batch_size, data.batch_unit,
+            split.fields, lengths, data.buckets, data.batch_size, data.batch_unit,
             data.batch_multiple,
         )  # fmt: skip
 
+    @functools.cached_property
+    def samplers(self) -> dict[str, SubwordSampler]:
+        """The subword samplers of training batches, by field."""
+        return self.corpus(self.config.data).samplers(self.prepared.vocabularies)
+
     def train_batches(self, seed: int = 0, host: int = 0, hosts: int = 1) -> Batches:
         """Return the shuffled training batches; every batch contains only the rows of this host."""
-        return Batches(*self.split("train"), seed, host, hosts)
+        return Batches(*self.split("train"), seed, host, hosts, self.samplers)
 
     def eval_batches(self, name: str, host: int = 0, hosts: int = 1) -> Iterator[Batch]:
         """Yield the batches of a split, each example once, with only the rows of this host."""

@@ -5,6 +5,14 @@ from collections.abc import Iterator
 from configs.schema.common import LABEL_SMOOTHING, metric, vocabulary
 from configs.schema.field import Config, Field, Fields, TaskSchema
 
+_SAMPLING = Field(
+    0.0,
+    "Sample the segmentation of the training text anew for every batch. For kind=unigram: draw it "
+    "from p^α, where α is this value (Kudo 2018); smaller values are more random. For kind=bpe: "
+    "drop merges with this probability (BPE-dropout, Provilkov 2020). 0: no sampling. With "
+    "shared_vocab, the two sides still have separate values.",
+    least=0,
+)
 _DATA: Fields = {
     "corpus": Field(
         "text",
@@ -56,8 +64,8 @@ _DATA: Fields = {
     "max_length": Field(
         50, "Training pairs with more tokens than this on either side are dropped.", least=1
     ),
-    "source_vocab": vocabulary(),
-    "target_vocab": vocabulary(),
+    "source_vocab": {**vocabulary(), "sampling": _SAMPLING},
+    "target_vocab": {**vocabulary(), "sampling": _SAMPLING},
     "shared_vocab": Field(
         False, "Use one vocabulary for both languages, with the settings of source_vocab."
     ),
@@ -162,6 +170,7 @@ def _rules(config: Config) -> Iterator[str]:
             "coverage=0 and replace_unknown=False"
         )
     yield from _guided_rules(config, has_attention)
+    yield from _sampling_rules(config.data)
     if not decode.max_ratio + decode.max_extra >= 1:
         yield (
             f"config.decode.max_ratio={decode.max_ratio} and max_extra={decode.max_extra} allow no "
@@ -211,6 +220,28 @@ def _guided_rules(config: Config, has_attention: bool) -> Iterator[str]:
             f"config.data.links={links!r} needs sentence pairs in files: set config.data.corpus to "
             "text or tsv, or data.links to an empty string"
         )
+
+
+def _sampling_rules(data: Config) -> Iterator[str]:
+    for side in ("source", "target"):
+        vocab = "source_vocab" if data.shared_vocab else f"{side}_vocab"
+        kind, sampling = data[vocab].kind, data[f"{side}_vocab"].sampling
+        field = f"config.data.{side}_vocab.sampling={sampling}"
+        if sampling and kind == "words":
+            yield (
+                f"{field} needs a vocabulary of SentencePiece subwords: set "
+                f"config.data.{vocab}.kind to unigram or bpe, or sampling to 0"
+            )
+        if sampling >= 1 and kind == "bpe":
+            yield (
+                f"{field} is a dropout probability for config.data.{vocab}.kind=bpe: set it to a "
+                "value below 1, such as 0.1"
+            )
+        if sampling and data.links:
+            yield (
+                f"{field} changes the tokens that the word links of config.data.links refer to: "
+                "set sampling to 0, or data.links to an empty string and train.guided.weight to 0"
+            )
 
 
 TRANSLATION = TaskSchema(

@@ -270,13 +270,18 @@ def test_every_field_is_in_the_cache_key_unless_it_is_excluded(
     data.corpus = name
     before = corpus(data).cache_key()
     old = flatten(data)[path]
-    changed = {bool: lambda x: not x, str: "{}x".format, int: lambda x: x + 1}
+    changed = {
+        bool: lambda x: not x,
+        str: "{}x".format,
+        int: lambda x: x + 1,
+        float: lambda x: x + 1,
+    }
     data.update_from_flattened_dict({path: changed.get(type(old), lambda x: (*x, "x"))(old)})
     assert (corpus(data).cache_key() == before) == (path in NOT_IN_CACHE_KEY)
 
 
 def test_fields_excluded_from_the_cache_key_exist() -> None:
-    fields = {path for model in CORPORA for path in base_config(model).data}
+    fields = {path for model in CORPORA for path in flatten(base_config(model).data)}
     assert set(NOT_IN_CACHE_KEY) <= fields
 
 
