@@ -20,7 +20,9 @@ from absl import flags
 
 import program
 from errors import UserError
+from exporting.folder import check_target
 from exporting.formats import FORMATS, check_format
+from training.workdir import load_config
 
 _WORKDIR = flags.DEFINE_string("workdir", "", "Folder of a run that train.py created.")
 _FORMAT = flags.DEFINE_string("format", "", f"Format of the export: {', '.join(FORMATS)}.")
@@ -38,18 +40,18 @@ def main() -> None:
     check_format(_FORMAT.value)
     if not _OUT.value:
         raise UserError("--out is missing: name a folder to create, such as --out=exported/a")
-    os.environ["JAX_PLATFORMS"] = "cpu"  # exports do not depend on the devices of this machine
-    # These modules import JAX, which program.run and the line above configure.
-    from exporting.run import export_run
-    from training.workdir import load_config
-
-    workdir = program.folder(_WORKDIR.value)
+    workdir, out = program.folder(_WORKDIR.value), Path(_OUT.value)
     config = load_config(workdir)
     decode = program.decode_settings(config)
     if decode is not None:
         config = config.copy_and_resolve_references().unlock()
         config.decode = decode
-    export_run(config.lock(), workdir, _CHECKPOINT.value, _FORMAT.value, Path(_OUT.value))
+    check_target(out)
+    os.environ["JAX_PLATFORMS"] = "cpu"  # exports do not depend on the devices of this machine
+    # This module imports JAX, which program.run and the line above configure.
+    from exporting.run import export_run
+
+    export_run(config.lock(), workdir, _CHECKPOINT.value, _FORMAT.value, out)
     print(f"Exported to {_OUT.value}; its README.md describes the files.")
 
 

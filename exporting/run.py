@@ -5,7 +5,7 @@ from pathlib import Path
 import jax
 
 from configs.base import Config
-from exporting.folder import check_target, new_folder
+from exporting.folder import new_folder
 from exporting.formats import find_format
 from training.devices import make_mesh
 from training.restore import restore_run
@@ -18,7 +18,6 @@ def export_run(config: Config, workdir: Path, checkpoint: str, name: str, folder
     """
     export_format = find_format(name)
     export_format.check(config)
-    check_target(folder)
     mesh = make_mesh(jax.devices()[:1])
     run = restore_run(config, workdir, mesh, checkpoint, corpus=False)
     run = run._replace(params=jax.device_get(run.params))
