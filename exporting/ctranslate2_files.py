@@ -151,7 +151,7 @@ def _set_attention(spec: Any, weights: dict[str, Any], model: Config, first_head
 
     heads, width = model.heads, model.features // model.heads
     order = np.argsort(np.arange(heads) != first_head, kind="stable")
-    parts = []
+    parts: list[Any] = []
     for name in ("W_Q", "W_K", "W_V"):
         by_head = _transposed(weights[name]).reshape(heads, -1, model.features)[order]
         missing = width - by_head.shape[1]  # zeros in queries and keys change no product

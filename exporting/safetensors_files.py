@@ -87,7 +87,8 @@ def _read_weights(path: Path) -> tuple[Params, list[int]]:
 
 def _check_shapes(params: Params, expected: Params, path: Path) -> None:
     """Raise UserError if a parameter of the model is missing or has another shape."""
-    found, wanted = (traverse_util.flatten_dict(tree, sep=".") for tree in (params, expected))
+    found: Any = traverse_util.flatten_dict(params, sep=".")
+    wanted: Any = traverse_util.flatten_dict(expected, sep=".")
     for name in sorted({*found, *wanted}):
         shapes = [None if name not in tree else tree[name].shape for tree in (found, wanted)]
         if shapes[0] != shapes[1]:

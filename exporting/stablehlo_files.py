@@ -164,7 +164,8 @@ def _predict(task: Any, weights: Weights, inputs: dict[str, Array]) -> Predicted
 def _symbolic_batch(fields: ArrayFields) -> dict[str, jax.ShapeDtypeStruct]:
     """Return the shapes of a batch; the batch size b and the named axes have symbolic sizes."""
     names = ["b", *axes(fields)]
-    sizes = dict(zip(names, jax.export.symbolic_shape(", ".join(names)), strict=True))
+    symbols = jax.export.symbolic_shape(", ".join(names))
+    sizes: dict[Any, Any] = dict(zip(names, symbols, strict=True))
     return {
         name: jax.ShapeDtypeStruct(
             [sizes.get(axis, axis) for axis in ("b", *field.axes)], np.dtype(field.dtype)
@@ -177,8 +178,10 @@ def _inputs(
     predict: Callable[..., Predicted], weights: Any, batch: dict[str, jax.ShapeDtypeStruct]
 ) -> dict[str, jax.ShapeDtypeStruct]:
     """Return the fields of a batch whose values predictions depend on; labels are none of them."""
-    kept = _exported(predict, weights, batch).module_kept_var_idx
-    return {name: batch[name] for i, name in enumerate(sorted(batch), len(weights)) if i in kept}
+    jaxpr = jax.jit(predict).trace(weights, batch).jaxpr.jaxpr
+    used = {id(x) for equation in jaxpr.eqns for x in equation.invars}
+    variables = dict(zip(sorted(batch), jaxpr.invars[len(weights) :], strict=True))
+    return {name: x for name, x in batch.items() if id(variables[name]) in used}
 
 
 def _any_length(

@@ -22,16 +22,16 @@ ROWS, MULTIPLE = 32, 16  # few different batch shapes, because each of them is c
 
 def load_functions() -> tuple[dict[str, Any], Any, Any]:
     """Return the weights and the functions encode and step."""
-    functions = [
+    encode, step = (
         jax.export.deserialize(bytearray((FOLDER / f"{name}.stablehlo").read_bytes()))
         for name in ("encode", "step")
-    ]
-    arguments, _ = jax.tree.unflatten(functions[0].in_tree, functions[0].in_avals)
+    )
+    arguments, _ = jax.tree.unflatten(encode.in_tree, encode.in_avals)
     weights = {
         name: jax.numpy.asarray(x, arguments[0][name].dtype)
         for name, x in load_file(FOLDER / "model.safetensors").items()
     }
-    return weights, *(jax.jit(function.call) for function in functions)
+    return weights, jax.jit(encode.call), jax.jit(step.call)
 
 
 def greedy_search(sources: list[list[int]], export: dict[str, Any]) -> Iterator[list[int]]:
