@@ -17,6 +17,7 @@ QUICKLY = [
     "--config.data.examples.valid=8",
     "--config.data.examples.test=8",
     "--config.data.buckets=1",
+    "--config.model.layers=1",
     "--config.train.steps=20",
     "--config.train.eval_every=20",
     "--config.decode.max_ratio=1.0",

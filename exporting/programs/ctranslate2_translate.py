@@ -17,7 +17,7 @@ import numpy as np
 
 from exporting.text import read_export, read_vocabulary
 
-FOLDER = Path(__file__).resolve().parent
+_FOLDER = Path(__file__).resolve().parent
 
 
 def options(decode: dict[str, Any], length: int) -> dict[str, Any]:
@@ -103,10 +103,10 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="cpu, cuda or auto")
     parser.add_argument("--compute_type", default="float32", help="such as int8 or float16")
     arguments = parser.parse_args()
-    decode = read_export(FOLDER)["decode"]
-    source, target = (read_vocabulary(FOLDER, side) for side in ("source", "target"))
+    decode = read_export(_FOLDER)["decode"]
+    source, target = (read_vocabulary(_FOLDER, side) for side in ("source", "target"))
     translator = ctranslate2.Translator(
-        str(FOLDER), device=arguments.device, compute_type=arguments.compute_type
+        str(_FOLDER), device=arguments.device, compute_type=arguments.compute_type
     )
     lines = [source.tokens(line.rstrip("\r\n")) for line in sys.stdin]
     found = dict(translations(translator, decode, lines))

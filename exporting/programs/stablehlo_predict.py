@@ -14,16 +14,16 @@ import jax.export
 import numpy as np
 from safetensors.numpy import load_file
 
-FOLDER = Path(__file__).resolve().parent
+_FOLDER = Path(__file__).resolve().parent
 
 
 def main() -> None:
     if len(sys.argv) != 3:
         sys.exit("usage: python predict.py inputs.npz outputs.npz")
-    content = (FOLDER / "predict.stablehlo").read_bytes()
+    content = (_FOLDER / "predict.stablehlo").read_bytes()
     predict = jax.jit(jax.export.deserialize(bytearray(content)).call)
     with np.load(sys.argv[1], allow_pickle=False) as inputs:
-        results = predict(load_file(FOLDER / "model.safetensors"), dict(inputs))
+        results = predict(load_file(_FOLDER / "model.safetensors"), dict(inputs))
     predictions, attention = jax.device_get(results)
     named = {f"attention.{name}": weights for name, weights in attention.items()}
     np.savez(sys.argv[2], **predictions, **named)

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 
 from exporting.text import read_export, read_vocabulary
 
-FOLDER = Path(__file__).resolve().parent
+_FOLDER = Path(__file__).resolve().parent
 PAD, BOS, EOS = 0, 1, 2
 ROWS, MULTIPLE = 32, 16  # few different batch shapes, because each of them is compiled
 
@@ -23,13 +23,13 @@ ROWS, MULTIPLE = 32, 16  # few different batch shapes, because each of them is c
 def load_functions() -> tuple[dict[str, Any], Any, Any]:
     """Return the weights and the functions encode and step."""
     encode, step = (
-        jax.export.deserialize(bytearray((FOLDER / f"{name}.stablehlo").read_bytes()))
+        jax.export.deserialize(bytearray((_FOLDER / f"{name}.stablehlo").read_bytes()))
         for name in ("encode", "step")
     )
     arguments, _ = jax.tree.unflatten(encode.in_tree, encode.in_avals)
     weights = {
         name: jax.numpy.asarray(x, arguments[0][name].dtype)
-        for name, x in load_file(FOLDER / "model.safetensors").items()
+        for name, x in load_file(_FOLDER / "model.safetensors").items()
     }
     return weights, jax.jit(encode.call), jax.jit(step.call)
 
@@ -66,8 +66,8 @@ def greedy_search(sources: list[list[int]], export: dict[str, Any]) -> Iterator[
 
 
 def main() -> None:
-    export = read_export(FOLDER)
-    source, target = (read_vocabulary(FOLDER, side) for side in ("source", "target"))
+    export = read_export(_FOLDER)
+    source, target = (read_vocabulary(_FOLDER, side) for side in ("source", "target"))
     lines = [source.ids(source.tokens(line.rstrip("\r\n"))) for line in sys.stdin]
     for ids in greedy_search(lines, export):
         print(target.text([target.all_tokens[i] for i in ids]).replace("\n", " "))

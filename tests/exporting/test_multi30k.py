@@ -5,7 +5,6 @@ from pathlib import Path
 
 import ctranslate2
 import jax
-import numpy as np
 import pytest
 
 from decoding.translator import Translator
@@ -49,15 +48,15 @@ def compare(workdir: Path, folder: Path, name: str, lines: list[str]) -> tuple[i
     source, target = (read_vocabulary(folder, side) for side in ("source", "target"))
     sources = [source.tokens(line) for line in lines]
     found = dict(translations(translator, dict(settings.items()), sources))
-    different, largest = [], 0.0
+    different, largest = 0, 0.0
     for i, [hypothesis] in enumerate(expected):
         [(score, tokens)] = found[i]
         largest = max(largest, abs(score - hypothesis.score))
         if target.text(tokens) != hypothesis.text:
-            different.append(i)
+            different += 1
             print(f"{lines[i]}\n  {hypothesis.score:.6f} {hypothesis.text}")
             print(f"  {score:.6f} {target.text(tokens)}")
-    return len(different), largest
+    return different, largest
 
 
 @pytest.mark.slow
@@ -73,5 +72,4 @@ def test_multi30k(tmp_path):
         different, largest = compare(workdir, folder, name, lines)
         # Nearly equal scores can be ranked differently (docs/export.md).
         assert different <= 2, name
-        assert largest < 1e-2 or different, name
-    assert np.isfinite(largest)
+        assert largest < 0.1 or different, name

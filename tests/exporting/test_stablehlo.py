@@ -81,7 +81,7 @@ def test_every_translation_model(name, export, cache, mesh, monkeypatch):
     task = any_task(name, cache, None)
     run = random_run(task)
     folder = export(run)
-    monkeypatch.setattr(stablehlo_translate, "FOLDER", folder)
+    monkeypatch.setattr(stablehlo_translate, "_FOLDER", folder)
     texts = [pair.source for pair in task.pairs("test")]
     source, target = (read_vocabulary(folder, side) for side in ("source", "target"))
     ids = [source.ids(source.tokens(text)) for text in texts]
@@ -124,6 +124,6 @@ def test_the_weights_of_a_bfloat16_model_are_cast(export, cache, monkeypatch):
     task = any_task("cho", cache, None)
     task.config.unlock().model.dtype = "bfloat16"
     task = type(task)(task.config)
-    monkeypatch.setattr(stablehlo_translate, "FOLDER", export(random_run(task)))
+    monkeypatch.setattr(stablehlo_translate, "_FOLDER", export(random_run(task)))
     weights, _, _ = stablehlo_translate.load_functions()
     assert {str(x.dtype) for x in weights.values()} == {"float32", "bfloat16"}
