@@ -22,14 +22,18 @@ import numpy as np
 from configs.base import Config
 from data.vocabulary import BOS, EOS, SPECIALS, UNK, Vocabulary
 from errors import UserError
-from exporting.description import copy_program, describe_translation, write_readme
+from exporting.description import (
+    copy_program,
+    describe_translation,
+    write_description,
+    write_readme,
+)
 from exporting.folder import write_vocabularies
 from exporting.formats import ExportFormat
 from exporting.readmes import CTRANSLATE2_README
 from models.layers import unroll_layers
 from models.transformer import sinusoids
 from training.restore import RestoredRun
-from writing import write_json
 
 # Number of rows of the table of positional encodings. CTranslate2 refuses longer sentences.
 POSITIONS = 4096
@@ -69,9 +73,9 @@ class CTranslate2Format(ExportFormat):
         spec.save(str(folder))
         write_vocabularies(task, folder)
         description = describe_translation(task)
-        write_json(folder / "export.json", description)
+        write_description(description, folder)
         copy_program("ctranslate2_translate.py", "translate.py", folder)
-        from exporting.programs.ctranslate2_translate import options
+        from exporting.programs.ctranslate2_translate import options  # imports ctranslate2
 
         shown = pprint.pformat(options(description["decode"], 10), sort_dicts=False)
         write_readme(run, folder, CTRANSLATE2_README.format(options=shown))
@@ -156,8 +160,9 @@ def _set_attention(spec: Any, weights: dict[str, Any], model: Config, first_head
         by_head = _transposed(weights[name]).reshape(heads, -1, model.features)[order]
         missing = width - by_head.shape[1]  # zeros in queries and keys change no product
         padded = np.pad(by_head, ((0, 0), (0, missing), (0, 0)))
-        parts.append(LinearSpec())
-        parts[-1].weight = padded.reshape(-1, model.features)
+        part: Any = LinearSpec()
+        part.weight = padded.reshape(-1, model.features)
+        parts.append(part)
     if len(spec.linear) == 2:  # self-attention
         utils.fuse_linear(spec.linear[0], parts)
     else:
@@ -172,6 +177,6 @@ def _set_norm(spec: Any, weights: dict[str, Any]) -> None:
     spec.gamma, spec.beta = weights["scale"], weights["bias"]
 
 
-def _transposed(layer: dict[str, Any]) -> np.ndarray:
+def _transposed(layer: dict[str, Any]) -> Any:
     """Return a kernel with one row per output, as CTranslate2 expects it."""
     return np.ascontiguousarray(layer["kernel"].T)

@@ -1,5 +1,6 @@
 """Files that describe an exported model to programs that run without Alignax."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ def write_readme(run: RestoredRun, folder: Path, text: str) -> None:
     config, steps = run.task.config, ", ".join(map(str, run.steps))
     head = _HEAD.format(model=config.model.name, task=config.task, steps=steps)
     write_text(folder / "README.md", head + text)
+
+
+def write_description(description: dict[str, Any], folder: Path) -> None:
+    """Write export.json, which programs read; unlike `write_json`, this keeps floats exact."""
+    text = json.dumps(description, indent=2, ensure_ascii=False)
+    write_text(folder / "export.json", text + "\n")
 
 
 def describe_translation(task: Task) -> dict[str, Any]:

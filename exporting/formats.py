@@ -1,5 +1,6 @@
 """The formats of export.py, by name."""
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,10 @@ def check_format(name: str) -> None:
 
 
 def find_format(name: str) -> ExportFormat:
-    """Return the format with this name, after checking that its packages are installed."""
+    """Return the format with this name; raise UserError if one of its packages is missing."""
     found = resolve(FORMATS[name])()
     require_packages(f"--format={name}", *found.packages)
+    for package in found.packages:
+        # Ctrl-C during an import ends the program, so import before there are unfinished files.
+        importlib.import_module(package)
     return found

@@ -2,7 +2,7 @@
 
     *.stablehlo         serialized functions: encode and step of a translation model, else predict
     model.safetensors   the weights, the first argument of these functions
-    export.json         sizes, tokenization, and config.decode of a translation model
+    export.json         the inputs, or tokenization and config.decode of a translation model
     vocabulary/         the vocabularies
     translate.py        an example program, or predict.py for other tasks
     README.md           a description of these files
@@ -29,14 +29,19 @@ from jaxtyping import Float, Int
 from data.store import ArrayFields, axes
 from data.vocabulary import PAD
 from decoding.greedy import mask_invalid
-from exporting.description import copy_program, describe_translation, write_readme
+from exporting.description import (
+    copy_program,
+    describe_translation,
+    write_description,
+    write_readme,
+)
 from exporting.folder import write_vocabularies
 from exporting.formats import ExportFormat
 from exporting.readmes import PREDICT_README, TRANSLATION_README
 from exporting.safetensors_files import write_weights
 from tasks.task import Predicted
 from training.restore import RestoredRun
-from writing import write_bytes, write_json
+from writing import write_bytes
 
 logger = logging.getLogger("alignax")
 PLATFORMS = ("cpu", "cuda")
@@ -73,12 +78,8 @@ def _write_translation(run: RestoredRun, folder: Path) -> None:
 
     exported, fixed = _any_length(export_both, "s", width)
     _write_functions(exported, folder)
-    description = {
-        "source_length": fixed,  # null: any length
-        "source_size": len(task.source), "target_size": len(task.target),
-        **describe_translation(task),
-    }  # fmt: skip
-    write_json(folder / "export.json", description)
+    # A source length of null stands for any length.
+    write_description({"source_length": fixed, **describe_translation(task)}, folder)
     copy_program("stablehlo_translate.py", "translate.py", folder)
     length = f"{fixed} tokens; shorter ones are padded" if fixed else "any number of tokens"
     write_readme(run, folder, TRANSLATION_README.format(length=length, width=fixed or "s"))
@@ -137,7 +138,7 @@ def _write_predict(run: RestoredRun, folder: Path) -> None:
         name: {"shape": [str(n) for n in x.shape], "dtype": x.dtype.name}
         for name, x in inputs.items()
     }
-    write_json(folder / "export.json", {"inputs": described})
+    write_description({"inputs": described}, folder)
     copy_program("stablehlo_predict.py", "predict.py", folder, modules=False)
     rows = [
         f"| `{name}` | {', '.join(x['shape'])} | {x['dtype']} |" for name, x in described.items()
