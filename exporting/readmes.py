@@ -69,7 +69,8 @@ python predict.py inputs.npz outputs.npz
 
 `predict.stablehlo` is a function for `jax.export.deserialize`, lowered for the platforms cpu and
 cuda. Its arguments are the arrays of `model.safetensors` by name, and a dictionary with these
-arrays; b is the number of examples, and examples are padded with zeros to the same lengths:
+arrays. b is the number of examples. The other named sizes are at least 2; examples are padded with
+zeros to the same sizes:
 
 | input | shape | dtype |
 |---|---|---|

@@ -165,7 +165,9 @@ def _predict(task: Any, weights: Weights, inputs: dict[str, Array]) -> Predicted
 def _symbolic_batch(fields: ArrayFields) -> dict[str, jax.ShapeDtypeStruct]:
     """Return the shapes of a batch; the batch size b and the named axes have symbolic sizes."""
     names = ["b", *axes(fields)]
-    symbols = jax.export.symbolic_shape(", ".join(names))
+    # The label of a music frame is the next frame, so a piece needs two frames.
+    constraints = [f"{name} >= 2" for name in names[1:]]
+    symbols = jax.export.symbolic_shape(", ".join(names), constraints=constraints)
     sizes: dict[Any, Any] = dict(zip(names, symbols, strict=True))
     return {
         name: jax.ShapeDtypeStruct(
