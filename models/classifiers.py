@@ -103,7 +103,7 @@ def _attention(
     model: "Sentence", states: Float[Array, "b t h"], mask: Bool[Array, "b t"], last: Array
 ) -> Pooled:
     hops, weights = model.attention(states, mask)
-    return hops.reshape(len(hops), -1), {"hops": weights}
+    return hops.reshape(hops.shape[0], -1), {"hops": weights}
 
 
 def _mean(

@@ -80,7 +80,7 @@ class PlainDecoder(nn.Module):
     def start(self, memory: RecurrentMemory) -> RecurrentState:
         """Return the initial state, with one row per sentence."""
         carries = self.stack.cast(memory.carries)
-        return RecurrentState(carries, jnp.zeros(len(memory.summary), int))
+        return RecurrentState(carries, jnp.zeros(memory.summary.shape[0], int))
 
     def step(
         self,
@@ -142,7 +142,7 @@ class ChoDecoder(PlainDecoder):
         deterministic: bool = True,
     ) -> tuple[Float[Array, "r *n f"], RecurrentState, None]:
         y = self.embed(tokens)
-        c = jnp.repeat(memory.summary, len(y) // len(memory.summary), axis=0)
+        c = jnp.repeat(memory.summary, y.shape[0] // memory.summary.shape[0], axis=0)
         x = jnp.concatenate([y, c], axis=-1)
         h, carries = self.stack.step(state.carries, x, deterministic=deterministic)
         return self.readout(h, y, c), RecurrentState(carries, state.t + 1), None
@@ -206,7 +206,7 @@ class BahdanauDecoder(PlainDecoder):
         context, weights = self.attention(
             memory.by_sentence(query), memory.source, memory.by_sentence(state.t), deterministic
         )
-        c, weights = (x.reshape(len(y), *x.shape[2:]) for x in (context, weights))
+        c, weights = (x.reshape(y.shape[0], *x.shape[2:]) for x in (context, weights))
         if c.ndim == 2:
             h, carries = self.stack.step(state.carries, y, c, deterministic)
         else:
@@ -309,7 +309,7 @@ class LuongDecoder(PlainDecoder):
         state = super().start(memory)
         if not self.input_feeding:
             return state
-        shape = (len(memory.summary), self.stack.features)
+        shape = (memory.summary.shape[0], self.stack.features)
         return dataclasses.replace(state, feed=jnp.zeros(shape, self.stack.dtype))
 
     def attend(
@@ -345,7 +345,7 @@ class LuongDecoder(PlainDecoder):
         by_sentence = self.attend(
             memory, memory.by_sentence(h), memory.by_sentence(state.t), deterministic
         )
-        attentional, weights = (x.reshape(len(h), *x.shape[2:]) for x in by_sentence)
+        attentional, weights = (x.reshape(h.shape[0], *x.shape[2:]) for x in by_sentence)
         feed = attentional if attentional.ndim == 2 else attentional[:, 0]
         feed = feed if self.input_feeding else None
         return RecurrentState(carries, state.t + 1, feed), (attentional, weights)

@@ -22,7 +22,7 @@ class RecurrentMemory:
 
     def by_sentence(self, x: Shaped[Array, "r ..."]) -> Shaped[Array, "b k ..."]:
         """Reshape an array with one row per hypothesis to [sentence, hypothesis, ...]."""
-        return x.reshape(len(self.summary), -1, *x.shape[1:])
+        return x.reshape(self.summary.shape[0], -1, *x.shape[1:])
 
 
 class RecurrentEncoder(nn.Module):

@@ -119,7 +119,7 @@ class Stack(nn.Module):
 
         A bidirectional stack concatenates the forward and backward outputs and carries.
         """
-        carries = carries or self.start(len(x))
+        carries = carries or self.start(x.shape[0])
         finals = []
         for i, cell in enumerate(self.first):
             y = self.drop(x, deterministic=deterministic)

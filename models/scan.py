@@ -78,7 +78,7 @@ def scan(
 
     shared_by_loop = [shared[x] for x in body.invars if x in shared]
     prepared = jax.vmap(prepare)(inputs)
-    results = _loop(body, shared_by_loop, carries, prepared, len(inputs[0]), reverse)
+    results = _loop(body, shared_by_loop, carries, prepared, inputs[0].shape[0], reverse)
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
@@ -193,7 +193,8 @@ def _loop(
             lambda carry, x: _step(body, linears, shared, carry, *x),
             carry,
             (inputs, slots),
-            length=length,
+            # Arrays imply the length, which export.py does not know as a number.
+            length=None if inputs else length,
             reverse=reverse,
             unroll=unroll(),
         )

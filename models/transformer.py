@@ -215,7 +215,7 @@ class Transformer(nn.Module):
         self, memory: TransformerMemory, length: int, hypotheses: int = 1
     ) -> TransformerState:
         """Return an initial state with an empty KV cache for `length` tokens per hypothesis."""
-        batch, shape = len(memory.lengths), self.shape
+        batch, shape = memory.lengths.shape[0], self.shape
         axes = batch, shape.heads, length * hypotheses
         empty = (
             jnp.zeros((*axes, shape.key_features), shape.dtype),
@@ -237,7 +237,8 @@ class Transformer(nn.Module):
         The layers must be unrolled (`unroll_layers`), because a loop over them would copy the whole
         KV cache.
         """
-        shape = len(memory.lengths), len(tokens) // len(memory.lengths)  # sentences, beam width
+        sentences = memory.lengths.shape[0]
+        shape = sentences, tokens.shape[0] // sentences  # sentences, beam width
         t, (rows, length) = state.t[0], state.slots.shape
         slot = (jnp.arange(rows) % shape[1])[:, None]
         slots = jax.lax.dynamic_update_slice_in_dim(state.slots, slot, t, axis=1)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).parent.parent
-PROGRAMS = ("train.py", "eval.py", "translate.py", "sweep.py", "reproduce.py")
+PROGRAMS = ("train.py", "eval.py", "translate.py", "sweep.py", "reproduce.py", "export.py")
 SECONDS = 60
 
 
@@ -63,6 +63,7 @@ def replace_work(program: str) -> None:
             "score_eval_sets": accept,
             "summarize_run": accept,
         },
+        "exporting.run": {"export_run": accept},
         "training.devices": {"make_mesh": make_mesh},
         "training.hosts": {"connect": lambda *_, **__: None},
         "decoding.translator": {"Translator": None},

@@ -111,8 +111,9 @@ def test_flags_in_the_prose_exist(document, flag_names):
     assert not faults, "\n".join(faults)
 
 
-# Documents mention these flags of absl and of other programs, which this project does not define.
-FOREIGN_FLAGS = {"help", "helpfull", "signal", "requeue", "strict"}
+# Documents mention these flags of absl, of other programs and of exported programs, which the
+# programs of this project do not define.
+FOREIGN_FLAGS = {"help", "helpfull", "signal", "requeue", "strict", "device", "compute_type"}
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +249,9 @@ MISTAKES = {
     "python reproduce.py luong2015.table44 --data=multi30k_de_en": "luong2015.table44",
     "python reproduce.py luong2015.table4 --data=multi30k_de_fr": "multi30k_de_fr",
     "python reproduce.py luong2015.table4 --sedes=3": "sedes",
+    "python export.py --workdir=runs/a --format=onnx --out=b": "safetensors, ctranslate2",
+    "python export.py --workdir=runs/a --format=stablehlo": "--out is missing",
+    "python export.py --workdir=runs/a --out=b": "--format is missing",
     "python -m benchmarks.growth --onli=corpus": "onli",
     "python -m benchmarks.grow": "benchmarks.grow",
     "python -m configs.reference now": "takes no arguments",
