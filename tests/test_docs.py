@@ -232,8 +232,8 @@ MISTAKES = {
     "python eval.py --workdir=runs/a --decode.bem=2": "'bem'",
     "python eval.py --workdir=runs/a --decode.beam=0": "beam=0",
     "python eval.py --split=test": "--workdir is missing",
-    "echo May | python translate.py --workdir=runs/a --atention=a.jsonl": "atention",
-    "python translate.py --workdir=runs/a --dictionary=d.tsv < in.txt > out.txt": "--dictionary",
+    "echo May | python predict.py --workdir=runs/a --atention=a.jsonl": "atention",
+    "python predict.py --workdir=runs/a --dictionary=d.tsv < in.txt > out.txt": "--dictionary",
     "python sweep.py --config=configs/luong2015.py --sweep=configs/sweeps/x.py --workdir=s": "x.py",
     "python sweep.py --config=configs/cui2017.py --sweep=configs/sweeps/luong2015_windows.py "
     "--workdir=s": "score",
@@ -335,7 +335,7 @@ def _quickstart() -> list[Command]:
     If docs/quickstart.md has no train command for this run, use that of `make demo` (Makefile).
     """
     name = "docs/quickstart.md"
-    if name not in DOCUMENTS or not any("translate.py" in c.text for c in documents.commands(name)):
+    if name not in DOCUMENTS or not any("predict.py" in c.text for c in documents.commands(name)):
         name = "README.md"
     given = [
         (command, dict(word.partition("=")[::2] for word in words[1:]))
@@ -343,11 +343,11 @@ def _quickstart() -> list[Command]:
         for words in documents.simple(command.words)
         if words[0] == "python"
     ]
-    translations = [flags for _, flags in given if "translate.py" in flags]
+    translations = [flags for _, flags in given if "predict.py" in flags]
     workdir = translations[0]["--workdir"]
     return [
         next(c for c, flags in given if program in flags and flags.get("--workdir") == workdir)
-        for program in ("train.py", "eval.py", "translate.py")
+        for program in ("train.py", "eval.py", "predict.py")
     ]
 
 
@@ -363,7 +363,7 @@ def quickstart(tmp_path_factory) -> Path:
         text = " ".join([command.text.replace(".venv/bin/", ""), *more])
         done = _execute(["bash", "-o", "pipefail", "-c", text], folder)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
-    assert done.stdout.count("\n") == 1, "translate.py must print one line"
+    assert done.stdout.count("\n") == 1, "predict.py must print one line"
     (run,) = (folder / "runs").iterdir()
     return run
 

@@ -15,7 +15,7 @@ LAYERS = [
     ("errors", "reading", "terminal", "writing"), ("configs",), ("data",), ("models",), ("tasks",),
     ("training",), ("decoding",), ("evaluation",), ("experiment",), ("papers", "sweeping"),
     ("program",), ("link_flags",),
-    ("train", "eval", "translate", "sweep", "reproduce", "benchmarks", "faults"),
+    ("train", "eval", "predict", "sweep", "reproduce", "benchmarks", "faults"),
 ]  # fmt: skip
 LAYER_OF = {name: i for i, names in enumerate(LAYERS) for name in names}
 SOURCES = sorted(

@@ -1,4 +1,4 @@
-"""Tests of translate.py as a user runs it, with files, pipes and terminals."""
+"""Tests of predict.py as a user runs it, with files, pipes and terminals."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from tests.programs import ENVIRONMENT, ROOT, Conversation
 
 
 def translate(workdir, *flags, text):
-    command = [sys.executable, "translate.py", f"--workdir={workdir}", *flags]
+    command = [sys.executable, "predict.py", f"--workdir={workdir}", *flags]
     return subprocess.run(
         command, cwd=ROOT, input=text, capture_output=True, timeout=300, env=ENVIRONMENT
     )
@@ -54,7 +54,7 @@ def test_lines_are_translated_in_input_order(trained_run, tmp_path):
 
 def test_terminal_input_with_redirected_output_writes_translations_only(trained_run, tmp_path):
     ours, theirs = pty.openpty()
-    command = ["translate.py", f"--workdir={trained_run[1]}", f"--pictures={tmp_path}"]
+    command = ["predict.py", f"--workdir={trained_run[1]}", f"--pictures={tmp_path}"]
     process = subprocess.Popen(
         [sys.executable, *command], cwd=ROOT, env=ENVIRONMENT, stdin=theirs,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -70,7 +70,7 @@ def test_terminal_input_with_redirected_output_writes_translations_only(trained_
 
 @pytest.fixture
 def conversation(trained_run):
-    command = (sys.executable, "translate.py", f"--workdir={trained_run[1]}")
+    command = (sys.executable, "predict.py", f"--workdir={trained_run[1]}")
     with contextlib.closing(Conversation(*command)) as conversation:
         yield conversation
 

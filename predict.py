@@ -1,6 +1,6 @@
 """Translate text with a trained run, one sentence per line.
 
-python translate.py --workdir=runs/a < in.txt > out.txt
+python predict.py --workdir=runs/a < in.txt > out.txt
 
 At a terminal, the program asks for one sentence at a time. Several runs (--workdir=runs/a,runs/b)
 or checkpoints form an ensemble. Decoding follows the run's config.decode; flags such as
@@ -117,7 +117,7 @@ def _check_flags() -> "tuple[Config, LinkSettings]":
     for workdir in _WORKDIR.value:
         task = load_config(Path(workdir)).task
         if task != "translation":
-            raise UserError(f"{workdir} is a {task} run: translate.py needs a translation run")
+            raise UserError(f"{workdir} is a {task} run: predict.py needs a translation run")
     settings = program.decode_settings(load_config(Path(_WORKDIR.value[0])))
     if _DICTIONARY.value and not settings.replace_unknown:
         raise UserError("--dictionary has no effect: add --decode.replace_unknown=True")
