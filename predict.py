@@ -1,12 +1,16 @@
-"""Translate text with a trained run, one sentence per line.
+"""Apply a trained run to new input, which is read from standard input.
 
 python predict.py --workdir=runs/a < in.txt > out.txt
 
-At a terminal, the program asks for one sentence at a time. Several runs (--workdir=runs/a,runs/b)
-or checkpoints form an ensemble. Decoding follows the run's config.decode; flags such as
---decode.beam=5 override it. --alignments=FILE writes word links of the output or, with
---score=FILE, of given translations. Terminal escape sequences and control characters in the
-input are ignored.
+The task of the run decides what the input is. Translation: one sentence per line. Classification:
+one text per line. Labelling: one word per line, with a blank line between sentences (series: one
+number per line; music: a MATLAB file). Cloze: questions in the format of the corpus, whose answers
+are ignored. At a terminal, the program asks for one input at a time. --output chooses text, TSV or
+JSON. Terminal escape sequences and control characters in the input are ignored.
+
+Translation: several runs (--workdir=runs/a,runs/b) or checkpoints form an ensemble. Decoding
+follows the run's config.decode; flags such as --decode.beam=5 override it. --alignments=FILE writes
+word links of the output or, with --score=FILE, of given translations.
 """
 
 if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
@@ -14,11 +18,9 @@ if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
 
     leave_on_interrupt(status=130)
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -26,86 +28,85 @@ import link_flags
 import program
 from configs.base import Config
 from errors import UserError
-from reading import reading, skip_mark
-from terminal import ask, clean, edit_lines, leave_on_interrupt
-from writing import to_json
+from reading import reading
+from terminal import leave_on_interrupt
 
 if TYPE_CHECKING:  # importing JAX is slow, so functions import these modules
-    from data.vocabulary import Vocabulary
-    from decoding.translator import Hypothesis, Translator
+    from jax.sharding import Mesh
+
     from evaluation.alignment import LinkSettings
-    from evaluation.links import Aligner, Bitext
+    from evaluation.streams import Destination
 
 _WORKDIR = flags.DEFINE_list(
-    "workdir", [], "Folder of a run that train.py created, or several, separated by commas."
+    "workdir",
+    [],
+    "Folder of a run that train.py created. Translation: or several, separated by commas.",
 )
 _CHECKPOINT = flags.DEFINE_list(
     "checkpoint",
     ["best"],
-    "best, last, the number of a training step, or average; several, separated by commas, form an "
-    "ensemble.",
+    "best, last, the number of a training step, or average. Translation: several, separated by "
+    "commas, form an ensemble.",
+)
+_OUTPUT = flags.DEFINE_enum(
+    "output",
+    "text",
+    ["text", "tsv", "json"],
+    "Format of the output: text for people, tab-separated values, or one JSON object per input "
+    "(docs/predicting.md).",
 )
 _SCORE = flags.DEFINE_string(
     "score",
     "",
-    "File of translations, one per line of the input: print their log probabilities instead of "
-    "translating.",
+    "Translation: file of translations, one per line of the input: print their log probabilities "
+    "instead of translating.",
 )
 _ATTENTION = flags.DEFINE_string(
     "attention",
     "",
-    "File to write tokens and attention weights to, one JSON object per hypothesis.",
+    "File to write the JSON objects with tokens and attention weights to; -: add the attention "
+    "weights to --output=json.",
 )
 _ALIGNMENTS = flags.DEFINE_string(
     "alignments",
     "",
-    "File to write word links (0-0 1-2) to, one line per hypothesis; with --score, the links "
-    "between the input and the given translations.",
+    "Translation: file to write word links (0-0 1-2) to, one line per hypothesis; with --score, "
+    "the links between the input and the given translations.",
 )
 _PICTURES = flags.DEFINE_string(
-    "pictures", "", "Folder to write attention heat maps to, one per line; 0.png is the first line."
+    "pictures",
+    "",
+    "Folder to write pictures of the attention weights, series or music to, one per input; 0.png "
+    "is the first input.",
 )
 _DICTIONARY = flags.DEFINE_string(
     "dictionary",
     "",
-    "TSV file with one source word and its target word per line, for "
+    "Translation: TSV file with one source word and its target word per line, for "
     "--decode.replace_unknown=True.",
 )
 program.define_decode()
 link_flags.define_alignment()
-# Lines are read in blocks of this size, and batches group the lines of a block by length.
-BLOCK = 4096
 
 
 def main() -> None:
     if sys.stdin.isatty():
         leave_on_interrupt(status=0)
     # Ctrl-C is handled before these modules are imported, because importing JAX takes seconds.
-    from decoding.translator import Translator
     from training.devices import make_mesh
-    from training.restore import restore_runs
 
-    settings, align = _check_flags()
-    mesh, dictionary = make_mesh(), _read_dictionary(_DICTIONARY.value)
-    runs = restore_runs(_WORKDIR.value, mesh, _CHECKPOINT.value)
-    params = [run.params for run in runs]
-    translator = Translator([run.task for run in runs], mesh, settings, dictionary)
-    aligner = None
-    if _ALIGNMENTS.value:
-        from evaluation.links import make_aligner
-
-        reverse = restore_runs(align.reverse, mesh, _CHECKPOINT.value, "--reverse_workdir")
-        aligner = make_aligner(translator, params, align, reverse)
-    if _SCORE.value:
-        _score_all(translator, params, aligner)
-    elif sys.stdin.isatty():
-        _converse(translator, params)
+    config = _check_runs()
+    _check_files(config.task)
+    if config.task == "translation":
+        settings, align = _check_translation(config)
+        _translate(make_mesh(), settings, align)
     else:
-        _translate_all(translator, params, aligner)
+        _check_prediction(config)
+        _predict(make_mesh())
 
 
-def _check_flags() -> "tuple[Config, LinkSettings]":
-    """Check the command line; return the decode settings and the settings of word links."""
+def _check_runs() -> Config:
+    """Return the config of the first run; raise UserError if the runs cannot be combined."""
     from training.workdir import load_config
 
     if not _WORKDIR.value:
@@ -114,26 +115,27 @@ def _check_flags() -> "tuple[Config, LinkSettings]":
         raise UserError(
             "--checkpoint is empty: use best, last, average or the number of a training step"
         )
-    for workdir in _WORKDIR.value:
-        task = load_config(Path(workdir)).task
-        if task != "translation":
-            raise UserError(f"{workdir} is a {task} run: predict.py needs a translation run")
-    settings = program.decode_settings(load_config(Path(_WORKDIR.value[0])))
-    if _DICTIONARY.value and not settings.replace_unknown:
-        raise UserError("--dictionary has no effect: add --decode.replace_unknown=True")
-    if _SCORE.value and (_ATTENTION.value or _PICTURES.value or _DICTIONARY.value):
-        raise UserError(
-            "--score cannot be combined with --attention, --pictures or --dictionary: leave them "
-            "out"
-        )
+    configs = [load_config(Path(workdir)) for workdir in _WORKDIR.value]
+    if len(configs) * len(_CHECKPOINT.value) > 1:
+        for workdir, config in zip(_WORKDIR.value, configs, strict=True):
+            if config.task != "translation":
+                raise UserError(
+                    f"{workdir} is a {config.task} run, but only translation runs can form an "
+                    "ensemble: name one run and one checkpoint"
+                )
+    return configs[0]
+
+
+def _check_files(task: str) -> None:
+    """Check the flags of all tasks that name files; create the folder of --pictures."""
     for flag in (_ATTENTION, _ALIGNMENTS):
         if flag.value and sys.stdin.isatty():
             raise UserError(
-                f"--{flag.name} cannot be used at a terminal: translate a file, with < in.txt at "
-                "the end of the command"
+                f"--{flag.name} cannot be used at a terminal: give a file, with < in.txt at the "
+                "end of the command"
             )
-    for name in () if _ALIGNMENTS.value else link_flags.given_alignment():
-        raise UserError(f"--{name} has no effect: add --alignments=FILE")
+    if _ATTENTION.value == "-" and _OUTPUT.value != "json":
+        raise UserError("--attention=- adds the weights to JSON objects: add --output=json")
     if _PICTURES.value:
         try:
             Path(_PICTURES.value).mkdir(parents=True, exist_ok=True)
@@ -141,166 +143,88 @@ def _check_flags() -> "tuple[Config, LinkSettings]":
             raise UserError(
                 f"cannot create the folder --pictures={_PICTURES.value}: {error.strerror}"
             ) from None
+
+
+def _check_translation(config: Config) -> "tuple[Config, LinkSettings]":
+    """Check the flags of translation; return the settings of decoding and of word links."""
+    settings = program.decode_settings(config)
+    if _DICTIONARY.value and not settings.replace_unknown:
+        raise UserError("--dictionary has no effect: add --decode.replace_unknown=True")
+    given = [f"--{x.name}" for x in (_ATTENTION, _PICTURES, _DICTIONARY, _OUTPUT) if x.present]
+    if _SCORE.value and given:
+        raise UserError(f"--score cannot be combined with {given[0]}: leave it out")
+    for name in () if _ALIGNMENTS.value else link_flags.given_alignment():
+        raise UserError(f"--{name} has no effect: add --alignments=FILE")
     return settings, link_flags.alignment_settings()
 
 
-def _converse(translator: "Translator", params: list) -> None:
-    """Translate the lines that a user types at a terminal."""
-    edit_lines()
-    runs = ", ".join(_WORKDIR.value)
-    sys.stderr.write(f"Translating with {runs}: type one sentence per line, Ctrl-D to leave.\n")
-    number = 0
-    while (line := ask()) is not None:
-        if not line:
-            continue
-        attention = bool(_PICTURES.value)
-        for _, hypotheses in translator.translate(params, [line], attention, first=number):
-            for hypothesis in hypotheses:
-                print(_shown(hypothesis, translator.settings.nbest, number), flush=True)
-            _tell_unknown(translator.source, line)
-            _draw(number, translator.source.tokens(line), hypotheses[0])
-        number += 1
-
-
-def _tell_unknown(vocabulary: "Vocabulary", line: str) -> None:
-    """Print the tokens of a source line that are not in the source vocabulary."""
-    from data.vocabulary import UNK
-
-    tokens = vocabulary.tokens(line)
-    known = zip(tokens, vocabulary.ids(tokens), strict=True)
-    unknown = [token for token, i in known if i == UNK]
-    if unknown:
-        sys.stderr.write(f"not in the vocabulary: {', '.join(unknown)}\n")
-
-
-def _score_all(translator: "Translator", params: list, aligner: "Aligner | None") -> None:
-    """Print the log probability of each given translation, and write its word links."""
-    from evaluation.links import bitext
-
-    sources = [line for block in _blocks(sys.stdin.buffer) for line in block]
-    try:
-        with Path(_SCORE.value).open("rb") as file:
-            targets = [line for block in _blocks(file, strict=True) for line in block]
-    except OSError as error:
+def _check_prediction(config: Config) -> None:
+    """Raise UserError if a flag does not fit a run that is no translation run."""
+    given = [x.name for x in (_SCORE, _ALIGNMENTS, _DICTIONARY) if x.present]
+    for name in [*given, *link_flags.given_alignment()]:
         raise UserError(
-            f"cannot read --score={_SCORE.value} ({error.strerror}): name a file with one "
-            "translation per line"
-        ) from None
-    if len(sources) != len(targets):
+            f"--{name} needs a translation run, but this is a {config.task} run: leave it out"
+        )
+    program.decode_settings(config)
+    if config.task == "labelling" and _ATTENTION.value:
+        raise UserError("--attention has no effect on a labelling run: leave it out")
+    if config.task == "labelling" and _PICTURES.value and config.data.corpus == "columns":
+        raise UserError("--pictures has no effect on a run that labels words: leave it out")
+    if config.data.corpus == "polymusic" and sys.stdin.isatty():
         raise UserError(
-            f"the input has {len(sources):,} lines, but {_SCORE.value} has {len(targets):,}: "
-            "it must have one translation per line of the input"
+            "music cannot be typed: give a MATLAB file, with < songs.mat at the end of the command"
         )
-    with _open(_ALIGNMENTS.value) if aligner else contextlib.nullcontext() as file:
-        for log_p in translator.score(params, sources, targets):
-            print(f"{log_p:.4f}")
-        pairs = zip(sources, targets, strict=True)
-        if aligner and file:
-            _write_links(file, aligner, [bitext(translator.tasks[0], *pair) for pair in pairs])
 
 
-def _translate_all(translator: "Translator", params: list, aligner: "Aligner | None") -> None:
-    """Translate all lines of the input and print the translations in input order."""
-    import tqdm
+def _predict(mesh: "Mesh") -> None:
+    """Predict labels for the inputs of standard input."""
+    from evaluation.inputs import InputPredictor
+    from evaluation.streams import LabelStream, converse
+    from training.restore import restore_runs
 
-    from evaluation.links import hypothesis_bitext
-
-    with contextlib.ExitStack() as stack:
-        record, links = (
-            stack.enter_context(_open(flag.value)) if flag.value else None
-            for flag in (_ATTENTION, _ALIGNMENTS)
-        )
-        bar = stack.enter_context(tqdm.tqdm(unit=" lines", disable=None, mininterval=1.0))
-        first, attention = 0, bool(_ATTENTION.value or _PICTURES.value)
-        for block in _blocks(sys.stdin.buffer):
-            found = {}
-            for i, hypotheses in translator.translate(params, block, attention, first):
-                found[i] = hypotheses
-                bar.update()
-            for i, text in enumerate(block):
-                source = translator.source.tokens(text) if attention else []
-                for rank, hypothesis in enumerate(found[i]):
-                    print(_shown(hypothesis, translator.settings.nbest, first + i))
-                    if record:
-                        record.write(_record(first + i, rank, source, hypothesis))
-                _draw(first + i, source, found[i][0])
-            if aligner and links:
-                task = translator.tasks[0]
-                shown = [(text, h) for i, text in enumerate(block) for h in found[i]]
-                _write_links(links, aligner, [hypothesis_bitext(task, *pair) for pair in shown])
-            sys.stdout.flush()
-            first += len(block)
+    (run,) = restore_runs(_WORKDIR.value, mesh, _CHECKPOINT.value)
+    predictor = InputPredictor(run.task, run.params, mesh)
+    stream = LabelStream(predictor, _destination())
+    if sys.stdin.isatty():
+        several = predictor.corpus.ends_at_blank_line
+        converse(stream.answer, f"Predicting{_with_runs()}", predictor.corpus.typed, several)
+    else:
+        stream.predict_all(sys.stdin.buffer)
 
 
-def _write_links(file: TextIO, aligner: "Aligner", bitexts: "list[Bitext]") -> None:
-    from data.links import format_links
+def _translate(mesh: "Mesh", settings: Config, align: "LinkSettings") -> None:
+    """Translate or score the sentences of standard input."""
+    from decoding.translator import Translator
+    from evaluation.links import make_aligner
+    from evaluation.streams import converse
+    from evaluation.translation_stream import TranslationStream
+    from training.restore import restore_runs
 
-    file.writelines(format_links(links) + "\n" for links in aligner.links(bitexts))
-
-
-def _draw(line: int, source: list[str], hypothesis: "Hypothesis") -> None:
-    """Draw the attention weights of a line's best hypothesis if --pictures is given."""
-    if not (_PICTURES.value and hypothesis.tokens):  # an empty line has no tokens to draw
-        return
-    if hypothesis.attention is None:
-        raise UserError("the model of this run has no attention to draw: leave --pictures out")
-    from evaluation.translation import draw_hypothesis
-
-    draw_hypothesis(source, hypothesis, Path(_PICTURES.value) / f"{line}.png")
-
-
-def _open(name: str) -> TextIO:
-    """Open a file for writing."""
-    try:
-        return Path(name).open("w", encoding="utf-8")
-    except OSError as error:
-        parent = Path(name).parent
-        reason = error.strerror
-        if not parent.exists():
-            reason = f"the folder {parent} does not exist; create it first"
-        raise UserError(f"cannot write {name}: {reason}") from None
+    dictionary = _read_dictionary(_DICTIONARY.value)
+    runs = restore_runs(_WORKDIR.value, mesh, _CHECKPOINT.value)
+    params = [run.params for run in runs]
+    translator = Translator([run.task for run in runs], mesh, settings, dictionary)
+    aligner = None
+    if _ALIGNMENTS.value:
+        reverse = restore_runs(align.reverse, mesh, _CHECKPOINT.value, "--reverse_workdir")
+        aligner = make_aligner(translator, params, align, reverse)
+    stream = TranslationStream(translator, params, _destination(), aligner)
+    if _SCORE.value:
+        stream.score_all(sys.stdin.buffer, Path(_SCORE.value))
+    elif sys.stdin.isatty():
+        converse(stream.answer, f"Translating{_with_runs()}", "one sentence per line")
+    else:
+        stream.translate_all(sys.stdin.buffer)
 
 
-def _blocks(lines: BinaryIO, strict: bool = False) -> Iterator[list[str]]:
-    """Yield blocks of decoded and cleaned lines, without a byte order mark.
-
-    A line that is not UTF-8 is treated as empty, or raises UserError if `strict`.
-    """
-    block = []
-    for number, line in enumerate(skip_mark(lines), 1):
-        try:
-            block.append(clean(line.decode("utf-8").rstrip("\r\n")))
-        except UnicodeDecodeError as error:
-            if strict:
-                raise UserError(
-                    f"{lines.name}, line {number} is not UTF-8: convert the file to UTF-8"
-                ) from None
-            sys.stderr.write(
-                f"line {number} is not UTF-8 ({error.reason}) and is treated as an empty line\n"
-            )
-            block.append("")
-        if len(block) == BLOCK:
-            yield block
-            block = []
-    if block:
-        yield block
+def _with_runs() -> str:
+    return f" with {', '.join(_WORKDIR.value)}"
 
 
-def _shown(hypothesis: "Hypothesis", nbest: int, number: int) -> str:
-    """Return the output line of a hypothesis; if nbest > 1, it includes line number and score."""
-    text = hypothesis.text.replace("\n", " ")
-    return f"{number}\t{hypothesis.score:.4f}\t{text}" if nbest > 1 else text
+def _destination() -> "Destination":
+    from evaluation.streams import Destination
 
-
-def _record(line: int, rank: int, source: list[str], hypothesis: "Hypothesis") -> str:
-    """Return the JSON line of a hypothesis in the file of --attention."""
-    weights = hypothesis.attention
-    record = {
-        "line": line, "rank": rank, "score": hypothesis.score, "log_p": hypothesis.log_p,
-        "source": [*source, "</s>"], "target": hypothesis.tokens,
-        "attention": None if weights is None else weights.round(4).tolist(),
-    }  # fmt: skip
-    return to_json(record) + "\n"
+    return Destination(_OUTPUT.value, _ATTENTION.value, _PICTURES.value, _ALIGNMENTS.value)
 
 
 def _read_dictionary(name: str) -> dict[str, str]:

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent
 # lower layers.
 LAYERS = [
     ("errors", "reading", "terminal", "writing"), ("configs",), ("data",), ("models",), ("tasks",),
-    ("training",), ("decoding",), ("evaluation",), ("experiment",), ("papers", "sweeping"),
-    ("program",), ("link_flags",),
+    ("training",), ("decoding",), ("evaluation",), ("experiment", "alignax"),
+    ("papers", "sweeping"), ("program",), ("link_flags",),
     ("train", "eval", "predict", "sweep", "reproduce", "benchmarks", "faults"),
 ]  # fmt: skip
 LAYER_OF = {name: i for i, names in enumerate(LAYERS) for name in names}
