@@ -66,11 +66,11 @@ class LabelStream:
                 first += len(block)
         cut = self._predictor.counts.get("cut", 0)
         if cut:
-            sys.stderr.write(f"{cut:,} of {first:,} {corpus.unit} were {corpus.counted['cut']}\n")
+            sys.stderr.write(f"{corpus.unit} {corpus.counted['cut']}: {cut:,} of {first:,}\n")
         if strange:
             sys.stderr.write(
-                f"{strange:,} of {first:,} {corpus.unit} have no word of the vocabulary, so their "
-                "predictions are unreliable\n"
+                f"{corpus.unit} without a word of the vocabulary, whose predictions are "
+                f"unreliable: {strange:,} of {first:,}\n"
             )
 
     def answer(self, lines: list[str], number: int) -> None:
