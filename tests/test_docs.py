@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 import pytest
 
 from configs.base import base_config, declared_fields
@@ -18,11 +19,14 @@ from configs.check import check
 from configs.load import load_config_file
 from configs.registry import MODELS
 from errors import UserError
+from experiment import train_run
 from sweeping.points import load_sweep
 from tests import documents
 from tests.check_commands import PROGRAMS
 from tests.documents import DOCUMENTS, FOLDERS, Block, Command
 from tests.programs import ENVIRONMENT, ROOT, SMALL
+from tests.small import small_config
+from training.devices import make_mesh
 
 # Tests of links, file names and flags in documents
 
@@ -386,11 +390,19 @@ def _examples_of_runs() -> list[Block]:
     return [block for block in _python_blocks() if re.search(r"['\"]runs/", block.text)]
 
 
+# The runs in docs/python.md that are no translation runs, and their names in tests/small.py.
+OTHER_RUNS = {"reviews": "sentence", "chunks": "columns", "cloze": "reader"}
+
+
 @pytest.mark.parametrize("block", _examples_of_runs(), ids=_place)
-def test_python_examples_work_with_a_run(block, quickstart):
+def test_python_examples_work_with_a_run(block, quickstart, tmp_path):
     """Run the examples that read a run, such as "runs/demo", with the run of the quickstart."""
     for name in re.findall(r"['\"]runs/([\w.-]+)", block.text):
-        if not (quickstart.parent / name).exists():
-            (quickstart.parent / name).symlink_to(quickstart)
+        run = quickstart.parent / name
+        if name in OTHER_RUNS and not run.exists():
+            config = small_config(OTHER_RUNS[name], tmp_path)
+            train_run(config, run, make_mesh(jax.devices()[:1]))
+        elif not run.exists():
+            run.symlink_to(quickstart)
     done = _execute([sys.executable, "-c", block.text], quickstart.parent.parent)
     assert done.returncode == 0, f"{_place(block)}\n{done.stderr}"
