@@ -68,7 +68,9 @@ def load(*workdirs: str | os.PathLike[str], checkpoint: str = "best") -> "Run":
     from training.restore import restore_runs
 
     mesh = make_mesh()
-    runs = restore_runs([Path(workdir) for workdir in workdirs], mesh, [str(checkpoint)], "load")
+    runs = restore_runs(
+        [Path(workdir) for workdir in workdirs], mesh, [str(checkpoint)], "the path"
+    )
     tasks = {run.task.config.task for run in runs}
     if not runs or (len(runs) > 1 and tasks != {"translation"}):
         raise UserError("load needs the folder of one run, or of several translation runs")
