@@ -8,11 +8,14 @@ print(result.text)
 run.draw(result)
 """
 
+import contextlib
 import importlib.util
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import absl.logging
 
 if TYPE_CHECKING:  # importing JAX is slow, so functions import these modules
     import numpy as np
@@ -68,9 +71,8 @@ def load(*workdirs: str | os.PathLike[str], checkpoint: str = "best") -> "Run":
     from training.restore import restore_runs
 
     mesh = make_mesh()
-    runs = restore_runs(
-        [Path(workdir) for workdir in workdirs], mesh, [str(checkpoint)], "the path"
-    )
+    with _quiet():
+        runs = restore_runs(map(Path, workdirs), mesh, [str(checkpoint)], "the path")
     tasks = {run.task.config.task for run in runs}
     if not runs or (len(runs) > 1 and tasks != {"translation"}):
         raise UserError("load needs the folder of one run, or of several translation runs")
@@ -172,6 +174,17 @@ class Run:
             from errors import UserError
 
             raise UserError(f"{method} needs a {' or '.join(tasks)} run: this is a {self.task} run")
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the log messages of Orbax; it reports errors as exceptions."""
+    verbosity = absl.logging.get_verbosity()
+    absl.logging.set_verbosity(absl.logging.FATAL)
+    try:
+        yield
+    finally:
+        absl.logging.set_verbosity(verbosity)
 
 
 def _texts(texts: Iterable[str]) -> list[str]:
