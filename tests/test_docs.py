@@ -404,5 +404,9 @@ def test_python_examples_work_with_a_run(block, quickstart, tmp_path):
             train_run(config, run, make_mesh(jax.devices()[:1]))
         elif not run.exists():
             run.symlink_to(quickstart)
-    done = _execute([sys.executable, "-c", block.text], quickstart.parent.parent)
+    # The folder of the quickstart has copies of the config files, which would hide the originals.
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "runs").symlink_to(quickstart.parent)
+    done = _execute([sys.executable, "-c", block.text], folder)
     assert done.returncode == 0, f"{_place(block)}\n{done.stderr}"
