@@ -1,4 +1,4 @@
-"""The flags of eval.py and translate.py that choose and combine word links."""
+"""The flags of eval.py and predict.py that choose and combine word links."""
 
 from typing import TYPE_CHECKING, Any
 

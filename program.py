@@ -17,7 +17,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from configs.base import Config, base_config
-from configs.check import check, check_path
+from configs.check import changed_decode, check, check_path
 from configs.load import load_config_file
 from errors import Stopped, UserError, first_line
 from terminal import CleanFormatter, clean_lines, protect_stdout
@@ -106,10 +106,7 @@ def decode_settings(config: Config) -> Config:
                 f"--decode.{next(iter(changes))} has no effect on a {config.task} run: leave it out"
             )
         return None
-    config = config.copy_and_resolve_references()
-    config.decode.update(changes)
-    check(config)
-    return config.decode
+    return changed_decode(config, changes)
 
 
 def run(main: Callable[..., None], words: int = 0) -> None:

@@ -55,16 +55,19 @@ def edit_lines() -> None:
 
 
 def ask() -> str | None:
-    """Return the next typed line, after `clean` and strip; None at Ctrl-C or the end of input."""
+    """Return the next typed line, after strip; None at Ctrl-C or the end of input.
+
+    Escape sequences and control characters except tabs are removed.
+    """
     prompt = "> "
-    if not sys.stdout.isatty():  # prompts go to stderr, because stdout is for translations only
+    if not sys.stdout.isatty():  # prompts go to stderr, because stdout is for predictions only
         sys.stderr.write(prompt)
         sys.stderr.flush()
         prompt = ""
     # At the prompt, Ctrl-C must raise KeyboardInterrupt: readline restores the terminal settings.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return clean(input(prompt)).strip()
+        return clean_lines(input(prompt)).strip()
     except (EOFError, KeyboardInterrupt):
         print(file=sys.stderr)
         return None

@@ -11,7 +11,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from errors import UserError
 
@@ -93,6 +93,30 @@ def write_text(path: Path, text: str, mode: int = 0o666) -> None:
     A file name in the text that is not valid UTF-8 is written with escapes such as \\udcff.
     """
     write_bytes(path, text.encode("utf-8", "backslashreplace"), mode)
+
+
+@contextlib.contextmanager
+def write_lines(path: Path) -> Iterator[TextIO]:
+    """Yield a UTF-8 file that replaces `path` at the end, or is deleted if an error occurs.
+
+    A pipe or a device is not replaced: lines are written to it directly.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("w", encoding="utf-8") as file:
+            yield file
+        return
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        with scratch.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def write_json(path: Path, value: Any, indent: int | None = 2) -> None:

@@ -1,6 +1,6 @@
 """Validation of a config against the declarations in configs/schema, before any data is read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -35,6 +35,22 @@ def check_path(config: Config, path: Sequence[str]) -> Any:
             raise UserError(f"{where} has no field {name!r}: it has {known}")
         node = node[name]
     return node
+
+
+def changed_decode(config: Config, changes: Mapping[str, Any]) -> Config:
+    """Return config.decode with changed fields, after checking them."""
+    config = config.copy_and_resolve_references()
+    for name, value in changes.items():
+        check_path(config, ["decode", name])
+        try:
+            config.decode[name] = value
+        except TypeError:
+            kind = type(config.decode[name]).__name__
+            raise UserError(
+                f"config.decode.{name}={value!r} has the wrong type: it must be of type {kind}"
+            ) from None
+    check(config)
+    return config.decode
 
 
 def _invalid_fields(config: Config) -> Iterator[str]:

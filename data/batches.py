@@ -7,7 +7,7 @@ batches, even on a different number of hosts.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import grain
@@ -193,6 +193,23 @@ def make_batch(
             batch[name][: len(members)] = values
     batch["index"] = np.full(rows, -1, np.int32)
     batch["index"][: len(members)] = members
+    return batch
+
+
+def pad_examples(
+    fields: ArrayFields, examples: Sequence[Mapping[str, Any]], rows: int, lengths: Sequence[int]
+) -> Batch:
+    """Return a batch of encoded examples, zero-padded to `rows` and to the `lengths` of the axes.
+
+    "index" holds the position of each row's example in `examples`, or -1 for an empty row.
+    """
+    batch = {"index": np.full(rows, -1, np.int32)}
+    batch["index"][: len(examples)] = np.arange(len(examples))
+    for name, shape in shapes(fields, lengths).items():
+        batch[name] = np.zeros((rows, *shape), fields[name].dtype)
+        for row, example in enumerate(examples):
+            values = np.asarray(example[name])
+            batch[name][(row, *map(slice, values.shape))] = values
     return batch
 
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from configs.base import Config
 from data.catalogue import read_catalogue
-from data.corpus import Corpus, Encoded
+from data.corpus import Encoded
 from data.files import find, lines, only_file
+from data.inputs import STREAM, Input, LabeledCorpus, decoded_lines
 from data.labels import LABEL_SETTINGS, Labels
 from data.store import ArrayField, ArrayFields, pad_rows
 from data.vocabulary import VOCABULARIES, Vocabulary, shared_settings
@@ -98,12 +99,13 @@ CORPORA: dict[str, Callable[[Config, str], Iterator[Text]]] = {
 }
 
 
-class ClassificationCorpus(Corpus[Text]):
+class ClassificationCorpus(LabeledCorpus[Text]):
     """A corpus of texts with one label each."""
 
     readers = CORPORA
     without_files = ("tfds",)
     unit = "texts"
+    typed = "one text per line"
     counted = {"cut": "truncated to data.max_length or data.max_sentences"}
 
     @property
@@ -154,30 +156,49 @@ class ClassificationCorpus(Corpus[Text]):
     def encode(
         self, example: Text, split: str, vocabularies: dict[str, Any], counts: dict[str, int]
     ) -> Encoded:
-        parts, truncated = self._tokens(example, vocabularies["words"])
-        counts["cut"] += truncated
-        ids = [vocabularies["words"].ids(part) for part in parts]
-        fields = {
-            "words": pad_rows(ids) if self.data.documents else ids[0],
-            "label": vocabularies["label"].encode(example.label, example.place),
-        }
-        return fields, {
-            "words": parts if self.data.documents else parts[0],
-            "label": example.label,
-        }
+        encoded = self.encode_input(example, vocabularies, counts)
+        if encoded is None:
+            raise UserError(f"{example.place}: this text has no words: remove it")
+        fields, text = encoded
+        label = vocabularies["label"].encode(example.label, example.place)
+        return {**fields, "label": label}, {**text, "label": example.label}
 
-    def _tokens(self, text: Text, vocabulary: Vocabulary) -> tuple[list[list[str]], bool]:
-        """Return one list of tokens per sentence, and whether any tokens were truncated.
+    def read_inputs(self, lines: Iterable[bytes]) -> Iterator[Input]:
+        """Read one text per line."""
+        for number, line in enumerate(decoded_lines(lines, strict=False), 1):
+            yield line, f"{STREAM}, line {number}"
+
+    def make_input(self, value: Any, place: str) -> Text:
+        if not isinstance(value, str):
+            raise UserError(
+                f"{place}: a text must be a string, but this is of type {type(value).__name__}: "
+                "give a list of strings"
+            )
+        return Text("", value, place)
+
+    def encode_input(
+        self, example: Text, vocabularies: dict[str, Any], counts: dict[str, int]
+    ) -> Encoded | None:
+        """Return the token ids and the tokens of a text; long texts are truncated."""
+        found = self._tokens(example.text, vocabularies["words"])
+        if not found:
+            return None
+        parts = [part[: self.data.max_length] for part in found[: self.data.max_sentences]]
+        counts["cut"] += parts != found
+        ids = [vocabularies["words"].ids(part) for part in parts]
+        documents = self.data.documents
+        fields = {"words": pad_rows(ids) if documents else ids[0], "label": 0}
+        return fields, {"words": parts if documents else parts[0]}
+
+    def _tokens(self, text: str, vocabulary: Vocabulary) -> list[list[str]]:
+        """Return one list of tokens per sentence that has any.
 
         Without `data.documents`, all tokens of the text are in one list.
         """
-        found = [tokens for part in sentences(text.text) if (tokens := vocabulary.tokens(part))]
-        if not found:
-            raise UserError(f"{text.place}: this text has no words: remove it")
-        if not self.data.documents:
+        found = [tokens for part in sentences(text) if (tokens := vocabulary.tokens(part))]
+        if found and not self.data.documents:
             found = [list(itertools.chain.from_iterable(found))]
-        kept = [part[: self.data.max_length] for part in found[: self.data.max_sentences]]
-        return kept, kept != found
+        return found
 
 
 def _with_labels(texts: Iterable[Text]) -> Iterator[Text]:

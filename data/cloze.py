@@ -6,17 +6,17 @@ place of the missing word, the answer, an empty column, and the candidates separ
 """
 
 import functools
-import itertools
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from configs.base import Config
-from data.corpus import Corpus, Encoded
-from data.files import find, lines, only_file
+from data.corpus import Encoded
+from data.files import blocks, find, lines, only_file
+from data.inputs import STREAM, Input, LabeledCorpus, decoded_lines, is_words
 from data.store import ArrayField, ArrayFields
 from data.vocabulary import UNK, WordVocabulary, shared_settings
 from errors import UserError
@@ -46,25 +46,26 @@ def _cbt(data: Config, split: str) -> Iterator[Question]:
 
 
 def _questions(path: Path, max_candidates: int) -> Iterator[Question]:
-    block: list[str] = []
-    for number, line in enumerate(itertools.chain(lines(path), [""]), 1):
-        if line.strip():
-            block.append(line)
-        elif block:
-            yield _question(block, path, number - len(block), max_candidates)
-            block = []
+    for first, block in blocks(lines(path)):
+        question = _parse(block, str(path), first)
+        passage, _, answer, candidates, _ = question
+        problems = {
+            f"the answer {answer!r} is not in the passage": answer not in passage,
+            f"the answer {answer!r} is not one of the candidates": answer not in candidates,
+        }
+        yield _checked(question, max_candidates, problems)
 
 
-def _question(block: list[str], path: Path, first: int, max_candidates: int) -> Question:
-    """Parse the lines of a question; `first` is the 1-based file line where the question starts."""
+def _parse(block: list[str], name: str, first: int) -> Question:
+    """Parse the lines of a question, which starts at line `first` of the file `name`."""
     for number, line in enumerate(block, first):
         if not line.split(" ", 1)[0].isdecimal():
             raise UserError(
-                f"{path}, line {number}: every line of a question must begin with a number, but "
+                f"{name}, line {number}: every line of a question must begin with a number, but "
                 f"this line begins with {line[:20]!r}: correct the line"
             )
     sentences = [line.partition(" ")[2] for line in block]
-    place = f"{path}, line {first + len(block) - 1}"
+    place = f"{name}, line {first + len(block) - 1}"
     columns = sentences.pop().split("\t")
     if len(columns) < 4:
         raise UserError(
@@ -72,30 +73,48 @@ def _question(block: list[str], path: Path, first: int, max_candidates: int) -> 
             f"(query, answer, an empty column, candidates), but this line has {len(columns)}: "
             "correct the line"
         )
-    passage, query = " ".join(sentences).split(), columns[0].split()
-    answer, candidates = columns[1].strip(), [c.strip() for c in columns[3].split("|")]
-    problems = {
-        f"the query has no {BLANK} in place of the missing word": BLANK not in query,
-        f"the answer {answer!r} is not in the passage": answer not in passage,
-        f"the answer {answer!r} is not one of the candidates": answer not in candidates,
-        f"there are {len(candidates)} candidates, more than data.max_candidates={max_candidates}": (
-            len(candidates) > max_candidates
-        ),
+    candidates = [candidate.strip() for candidate in columns[3].split("|")]
+    passage = " ".join(sentences).split()
+    return Question(passage, columns[0].split(), columns[1].strip(), candidates, place)
+
+
+def _checked(question: Question, most: int, problems: dict[str, bool]) -> Question:
+    """Return the question, or raise UserError if it has a common problem or one of `problems`."""
+    count = len(question.candidates)
+    common = {
+        f"the query has no {BLANK} in place of the missing word": BLANK not in question.query,
+        **problems,
+        f"there are {count} candidates, more than data.max_candidates={most}": count > most,
     }
-    for problem, found in problems.items():
+    for problem, found in common.items():
         if found:
-            raise UserError(f"{place}: {problem}: correct or remove the question")
-    return Question(passage, query, answer, candidates, place)
+            raise UserError(f"{question.place}: {problem}: correct or remove the question")
+    return question
 
 
 CORPORA: dict[str, Callable[[Config, str], Iterator[Question]]] = {"cbt": _cbt}
 
 
-class ClozeCorpus(Corpus[Question]):
+def _numbers(question: Question) -> dict[str, int]:
+    """Return the number of each candidate, from 1."""
+    return {word: i for i, word in enumerate(question.candidates, 1)}
+
+
+def _words(text: Any) -> Any:
+    return text.split() if isinstance(text, str) else text
+
+
+def _are_strings(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)
+
+
+class ClozeCorpus(LabeledCorpus[Question]):
     """A corpus of cloze questions."""
 
     readers = CORPORA
     unit = "questions"
+    typed = "a question as in the corpus, and then a blank line"
+    ends_at_blank_line = True
 
     @property
     def label(self) -> str:
@@ -130,11 +149,41 @@ class ClozeCorpus(Corpus[Question]):
     def encode(
         self, example: Question, split: str, vocabularies: dict[str, Any], counts: dict[str, int]
     ) -> Encoded:
-        numbers = {word: i for i, word in enumerate(example.candidates, 1)}
+        fields, text = self.encode_input(example, vocabularies, counts)
+        return {**fields, "answer": _numbers(example)[example.answer]}, text
+
+    def read_inputs(self, lines: Iterable[bytes]) -> Iterator[Input]:
+        """Read questions in the format of the corpus; the column of the answer is ignored."""
+        for first, block in blocks(decoded_lines(lines)):
+            question = _parse(block, STREAM, first)
+            yield question._asdict(), question.place
+
+    def make_input(self, value: Any, place: str) -> Question:
+        """Return a question, given a dictionary with passage, query and candidates.
+
+        Passage and query are texts or lists of words.
+        """
+        entries: dict[str, Any] = value if isinstance(value, dict) else {}
+        passage, query = (_words(entries.get(name)) for name in ("passage", "query"))
+        candidates: Any = entries.get("candidates")
+        if not is_words(passage) or not is_words(query) or not _are_strings(candidates):
+            raise UserError(
+                f"{place}: a question must be a dictionary with the entries passage and query "
+                "(texts or lists of words) and candidates (a list of words): correct the question"
+            )
+        question = Question(list(passage), list(query), "", list(candidates), place)
+        absent = not {*question.candidates} & {*question.passage}
+        problems = {"none of the candidates is in the passage": absent}
+        return _checked(question, self.data.max_candidates, problems)
+
+    def encode_input(
+        self, example: Question, vocabularies: dict[str, Any], counts: dict[str, int]
+    ) -> Encoded:
+        numbers = _numbers(example)
         fields = {
             **self._ids(example, vocabularies["words"]),
             "candidate": [numbers.get(word, 0) for word in example.passage],
-            "answer": numbers[example.answer],
+            "answer": 0,
         }
         return fields, example._asdict()
 

@@ -1,10 +1,11 @@
 """The files of a corpus: find them by a name pattern, and read plain or compressed lines."""
 
 import gzip
+import itertools
 import lzma
 import string
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +128,14 @@ def only_file(paths: Sequence[Path]) -> Path:
             "one labelled file: repeat --test=NAME=FILE for each of them"
         )
     return paths[0]
+
+
+def blocks(every: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the blocks of lines between blank lines, with the number of their first line."""
+    block: list[str] = []
+    for number, line in enumerate(itertools.chain(every, [""]), 1):
+        if line.strip():
+            block.append(line)
+        elif block:
+            yield number - len(block), block
+            block = []

@@ -4,10 +4,10 @@ The kind of the labels depends on the corpus: numbers, class labels or sets of n
 """
 
 import functools
+import io
 import itertools
-import math
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,15 +15,17 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from configs.base import Config
-from data.corpus import NO_INITIAL, Corpus, Encoded
-from data.files import find, lines, only_file
+from data.corpus import NO_INITIAL, Encoded
+from data.files import blocks, find, lines, only_file
+from data.inputs import STREAM, Input, LabeledCorpus, decoded_lines, is_words
 from data.labels import LABEL_SETTINGS, Labels
+from data.music import NOTES, check_roll, mat_arrays, mat_variables
+from data.series import check_series, parse_number
 from data.store import ArrayField, ArrayFields, pad_rows
 from data.tokenizers import make_tokenizer
 from data.vocabulary import WordVocabulary, shared_settings
 from errors import UserError
 
-NOTES = 88  # notes per music frame: the number of keys of a piano
 KINDS = {  # kind of the labels per corpus; a "notes" label is the set of notes that sound
     "series": "values",
     "series_classes": "classes",
@@ -85,25 +87,33 @@ def _columns(data: Config, split: str) -> Iterator[Labelled]:
     return _sequences(find(data, split), data.columns, hint)
 
 
-def _sequences(path: Path, names: Sequence[str], hint: str) -> Iterator[Labelled]:
+def _sequences(path: Path, names: tuple[str, ...], hint: str) -> Iterator[Labelled]:
     """Read sequences from a file with the columns `names`; an error message ends in `hint`."""
-    rows: list[list[str]] = []
-    for number, line in enumerate(itertools.chain(lines(path), [""]), 1):
-        fields = line.split()
-        if not fields:
-            if rows:
-                by_column = map(list, zip(*rows, strict=True))
-                columns: dict[str, Any] = dict(zip(names, by_column, strict=True))
-                columns["line"] = range(number - len(rows), number)
-                yield Labelled(columns, str(path))
-            rows = []
-        elif len(fields) != len(names):
+    for first, block in blocks(lines(path)):
+        advice = f"correct the line, or {hint}"
+        columns: dict[str, Any] = _table(block, first, str(path), [names], advice)
+        columns["line"] = range(first, first + len(block))
+        yield Labelled(columns, str(path))
+
+
+def _table(
+    block: list[str], first: int, name: str, layouts: Sequence[tuple[str, ...]], advice: str
+) -> dict[str, list[str]]:
+    """Split the lines of a sentence into named columns.
+
+    The number of columns in the first line decides which of the `layouts` (names of columns)
+    applies. `first` is the number of this line in the file `name`, for the error message.
+    """
+    rows = [line.split() for line in block]
+    by_size = {len(layout): layout for layout in layouts}
+    names = by_size.get(len(rows[0]), layouts[0])
+    for number, row in enumerate(rows, first):
+        if len(row) != len(names):
+            expected = " or ".join(f"{n} columns ({', '.join(by_size[n])})" for n in by_size)
             raise UserError(
-                f"{path}, line {number}: expected {len(names)} columns ({', '.join(names)}), found "
-                f"{len(fields)}: correct the line, or {hint}"
+                f"{name}, line {number}: expected {expected}, found {len(row)}: {advice}"
             )
-        else:
-            rows.append(fields)
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
 
 
 def _series_of_numbers(path: Path, kind: str) -> Iterator[Labelled]:
@@ -113,21 +123,11 @@ def _series_of_numbers(path: Path, kind: str) -> Iterator[Labelled]:
         numbers = ("x", "label") if kind == "values" else ("x",)
         for name in numbers:
             values = [
-                _number(text, sequence.place_of(step))
+                parse_number(text, sequence.place_of(step))
                 for step, text in enumerate(sequence.columns[name])
             ]
             sequence.columns[name] = np.array(values)[:, None]
         yield sequence
-
-
-def _number(text: str, place: str) -> float:
-    try:
-        number = float(text)
-        if math.isfinite(number):
-            return number
-    except ValueError:
-        pass
-    raise UserError(f"{place}: expected a number, found {text[:40]!r}: correct the line")
 
 
 def _polymusic(data: Config, split: str) -> Iterator[Labelled]:
@@ -137,32 +137,13 @@ def _polymusic(data: Config, split: str) -> Iterator[Labelled]:
 
 def _piano_rolls(path: Path, split: str) -> Iterator[Labelled]:
     """Read piano rolls from the variable `split` of a MATLAB file."""
-    import scipy.io  # imported here: only music corpora need scipy.io
-    from scipy.io.matlab import MatReadError
-
-    try:
-        content = scipy.io.loadmat(path, variable_names=[split])
-    except (ValueError, TypeError, NotImplementedError, OSError, MatReadError) as error:
-        raise UserError(f"{path} is not a MATLAB file ({error}): download it again") from None
-    if split not in content:
-        known = ", ".join(name for name, *_ in scipy.io.whosmat(path))
+    if split not in (known := mat_variables(path, str(path))):
         raise UserError(
             f"{path} has no variable {split!r}: set the fields of data.splits to variables of the "
-            f"file ({known}), or, in a test set, rename the variable"
+            f"file ({', '.join(known)}), or, in a test set, rename the variable"
         )
-    for number, frames in enumerate(content[split].ravel()):
-        place = f"{path}, {split} {number}"
-        if frames.ndim != 2 or frames.shape[1] != NOTES or len(frames) < 2:
-            raise UserError(
-                f"{place}: expected at least 2 frames of {NOTES} notes, found an array of shape "
-                f"{' × '.join(map(str, frames.shape))}: correct the file, or download it again"
-            )
-        if not np.isin(frames, (0, 1)).all():
-            raise UserError(
-                f"{place}: the values of a piano roll must be 0 (silent) or 1 (sounding), but the "
-                "array has other values: correct the file, or download it again"
-            )
-        yield Labelled({"label": frames.astype(np.uint8)}, place)
+    for value, place in mat_arrays(path, str(path), split):
+        yield Labelled({"label": check_roll(value, place, least=2)}, place)
 
 
 CORPORA: dict[str, Callable[[Config, str], Iterator[Labelled]]] = {
@@ -173,7 +154,7 @@ CORPORA: dict[str, Callable[[Config, str], Iterator[Labelled]]] = {
 }
 
 
-class LabellingCorpus(Corpus[Labelled]):
+class LabellingCorpus(LabeledCorpus[Labelled]):
     """A corpus of sequences with one label per time step."""
 
     readers = CORPORA
@@ -185,6 +166,15 @@ class LabellingCorpus(Corpus[Labelled]):
         super().__init__(data, initial)
         self.kind = KINDS[data.corpus]
         self.inputs: tuple[str, ...] = data.inputs if data.corpus == "columns" else ()
+        # The columns that new input must have: the words, and those that the model reads.
+        self._needed = tuple(name for name in data.columns if name in ("word", *self.inputs))
+        self.ends_at_blank_line = data.corpus == "columns" and self._needed != ("word",)
+        if self.ends_at_blank_line:
+            self.typed = f"one word per line ({' '.join(self._needed)}), and then a blank line"
+        elif data.corpus == "columns":
+            self.typed = "one sentence per line, with spaces between its words"
+        else:
+            self.typed = "the numbers of one series per line, with spaces between them"
 
     @property
     def label(self) -> str:
@@ -260,13 +250,85 @@ class LabellingCorpus(Corpus[Labelled]):
     def encode(
         self, example: Labelled, split: str, vocabularies: dict[str, Any], counts: dict[str, int]
     ) -> Encoded:
-        columns = example.columns
-        fields = {name: columns[name] for name in ("x", "label") if name in columns}
+        columns, named = example.columns, {}
         if self.kind == "classes":
-            fields["label"] = [
+            ids = [
                 vocabularies["label"].encode(str(label), example.place_of(step))
                 for step, label in enumerate(columns["label"])
             ]
+            example = example._replace(columns={**columns, "label": ids})
+        if self.data.corpus == "columns":
+            named = {"label": columns["label"]}
+        encoded = self.encode_input(example, vocabularies, counts)
+        assert encoded is not None, "readers yield no empty sequences"
+        return encoded[0], {**encoded[1], **named}
+
+    def typed_lines(self, lines: list[str]) -> list[str]:
+        return lines if self.ends_at_blank_line else lines[0].split()
+
+    def read_inputs(self, lines: Iterable[bytes]) -> Iterator[Input]:
+        """Read sentences in columns, series with one number per line, or a MATLAB file.
+
+        Sentences may have all columns of the corpus, all except the label, or only those that the
+        model reads. A MATLAB file has one variable, or that of the test split.
+        """
+        if self.kind == "notes":
+            yield from self._read_rolls(b"".join(lines))
+            return
+        unlabeled = tuple(name for name in self.data.columns if name != "label")
+        for first, block in blocks(decoded_lines(lines)):
+            place = f"{STREAM}, line {first}"
+            if self.data.corpus == "columns":
+                layouts = [self._needed, unlabeled, self.data.columns]
+                yield _table(block, first, STREAM, layouts, "correct the line"), place
+            else:
+                yield (
+                    [parse_number(x, f"{STREAM}, line {i}") for i, x in enumerate(block, first)],
+                    place,
+                )
+
+    def _read_rolls(self, content: bytes) -> Iterator[Input]:
+        known, wanted = mat_variables(io.BytesIO(content), STREAM), self.data.splits.test
+        variable = known[0] if len(known) == 1 else wanted
+        if variable not in known:
+            raise UserError(
+                f"{STREAM} has the variables {', '.join(known)}, but not {wanted!r}, that of the "
+                "test split: use a MATLAB file with one variable"
+            )
+        yield from mat_arrays(io.BytesIO(content), STREAM, variable)
+
+    def make_input(self, value: Any, place: str) -> Labelled:
+        """Return a sequence, given the words of a sentence or a dictionary of columns.
+
+        In other corpora, the value is an array: a series, or the frames of a piano roll.
+        """
+        if self.kind == "notes":
+            # The label of a frame is the next frame, so the last frame is followed by a silent one.
+            frames = np.pad(check_roll(value, place), ((0, 1), (0, 0)))
+            return Labelled({"label": frames}, place)
+        if self.data.corpus != "columns":
+            x = check_series(value, place)
+            label = np.zeros_like(x) if self.kind == "values" else np.zeros(len(x), int)
+            return Labelled({"x": x, "label": label}, place)
+        given: dict[str, Any] = value if isinstance(value, dict) else {"word": value}
+        columns: dict[str, Any] = {name: given.get(name) for name in self._needed}
+        for name in ("word", *self._needed):
+            words = columns[name]
+            if not is_words(words) or len(words) != len(columns["word"]):
+                raise UserError(
+                    f"{place}: a sentence must be a list of words, or a dictionary with lists of "
+                    f"equal length; this run needs {', '.join(self._needed)}, but {name} is "
+                    f"{words!r:.50}: correct the sentence"
+                )
+        return Labelled({**columns, "label": [0] * len(columns["word"])}, place)
+
+    def encode_input(
+        self, example: Labelled, vocabularies: dict[str, Any], counts: dict[str, int]
+    ) -> Encoded | None:
+        columns = example.columns
+        if not len(columns["label"]):
+            return None
+        fields = {name: columns[name] for name in ("x", "label") if name in columns}
         for name in self.inputs:
             words = self._input_column(name, example)
             if name == "characters":
@@ -275,10 +337,8 @@ class LabellingCorpus(Corpus[Labelled]):
                 fields[name] = vocabularies[name].encode(" ".join(words))
         fields["length"] = len(fields["label"])
         counts["steps"] += fields["length"]
-        text = {}
-        if self.data.corpus == "columns":
-            text = {name: columns[name] for name in self.data.columns}
-        return fields, text
+        known = [name for name in self.data.columns if name in columns and name != "label"]
+        return fields, {name: columns[name] for name in known}
 
     def _input_column(self, name: str, sequence: Labelled) -> list[str]:
         """Return one string per time step for the input `name`, such as "word".

@@ -61,6 +61,16 @@ def shapes(fields: ArrayFields, lengths: Sequence[Any]) -> dict[str, tuple[Any, 
     }
 
 
+def axis_lengths(fields: ArrayFields, example: Mapping[str, Any]) -> list[int]:
+    """Return the length of an example along every named axis, in the order of `axes`."""
+    lengths: dict[str, int] = {}
+    for name, field in fields.items():
+        for axis, length in zip(field.axes, np.shape(example[name]), strict=True):
+            if isinstance(axis, str):
+                lengths[axis] = length
+    return [lengths[axis] for axis in axes(fields)]
+
+
 def pad_rows(rows: Sequence[Sequence[int]]) -> np.ndarray:
     """Stack rows of different lengths into one zero-padded array."""
     table = np.zeros((len(rows), max(map(len, rows))), np.int32)

@@ -21,6 +21,7 @@ from decoding.beam import Hypotheses, beam_search, penalized
 from decoding.ensemble import ensemble
 from decoding.forced import log_probability
 from decoding.greedy import Step, greedy, most_probable
+from decoding.groups import batch_rows, length_groups
 from decoding.sampling import make_sampler
 from errors import UserError
 from tasks.task import Params
@@ -171,9 +172,8 @@ class Translator:
             [[*vocabulary.encode(text), EOS] for text in texts]
             for vocabulary, texts in ((self.source, sources), (self.target, targets))
         ]
-        # A length of 1 keeps pairs of empty lines, which _groups would leave out.
-        longest = [max(len(x) - 1, len(y) - 1, 1) for x, y in zip(*sides, strict=True)]
-        for width, members in _groups(longest, self.settings.batch):
+        longest = [max(len(x), len(y)) for x, y in zip(*sides, strict=True)]
+        for width, members in length_groups(longest, self.settings.batch):
             rows = self._rows(len(members))
             for first in range(0, len(members), rows):
                 batch: dict[str, np.ndarray] = {"index": np.full(rows, -1, np.int32)}
@@ -186,11 +186,7 @@ class Translator:
                 yield batch
 
     def _rows(self, members: int) -> int:
-        """Return the number of rows per batch: devices × a power of two, up to decode.batch."""
-        rows = self.mesh.size
-        while rows < members and 2 * rows <= self.settings.batch:
-            rows *= 2
-        return rows
+        return batch_rows(members, self.mesh.size, self.settings.batch)
 
     def _forced(self, params: list[Params], batch: dict[str, Array]) -> Float[Array, " b"]:
         """Return log p of each target of a batch."""
@@ -211,7 +207,8 @@ class Translator:
     def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
         """Yield batches with few different widths; each batch has only the rows of this host."""
         host, hosts = jax.process_index(), jax.process_count()
-        for width, members in _groups(list(map(len, ids)), self.settings.batch):
+        lengths = [len(tokens) + 1 if tokens else 0 for tokens in ids]  # with </s>
+        for width, members in length_groups(lengths, self.settings.batch):
             rows = self._rows(len(members))
             for first in range(0, len(members), rows):
                 batch = {
@@ -289,33 +286,6 @@ class Translator:
                 weights if attention else None,
             ))  # fmt: skip
         return hypotheses
-
-
-def _groups(lengths: list[int], batch: int) -> list[tuple[int, list[int]]]:
-    """Group texts by padded width; texts without tokens are in no group.
-
-    A group that is smaller than a batch is merged with the next wider group, unless that group is
-    more than twice as wide, because additional padding costs less than the compilation of another
-    batch shape.
-    """
-    by_width: dict[int, list[int]] = {}
-    for i in sorted((i for i, n in enumerate(lengths) if n), key=lambda i: lengths[i]):
-        by_width.setdefault(_width(lengths[i] + 1), []).append(i)
-    groups: list[tuple[int, list[int]]] = []
-    for width, members in by_width.items():
-        shorter = groups[-1][1] if groups else []
-        if 0 < len(shorter) < batch and width <= 2 * _width(lengths[shorter[0]] + 1):
-            members = groups.pop()[1] + members
-        groups.append((width, members))
-    return groups
-
-
-def _width(length: int) -> int:
-    """Round a length up to a padded width: 8, 16, 24, 32, 48, 64, 96, 128, 192, ..."""
-    if length <= 32:
-        return -(-length // 8) * 8
-    power = 1 << (length - 1).bit_length()
-    return power * 3 // 4 if length <= power * 3 // 4 else power
 
 
 def _check_vocabularies(tasks: Sequence[Translation]) -> None:

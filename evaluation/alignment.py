@@ -12,7 +12,7 @@ from errors import UserError
 
 
 class LinkSettings(NamedTuple):
-    """How attention weights become word links: values of flags of translate.py and eval.py."""
+    """How attention weights become word links: values of flags of predict.py and eval.py."""
 
     weights: str = "attention"  # name of the attention weights, as in Translation.attentions
     threshold: float = 0.0  # smallest weight of a link; 0: one link per target word, by arg max

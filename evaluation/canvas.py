@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-
-matplotlib.use("Agg")
 from matplotlib import font_manager
-from matplotlib import pyplot as plt
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from terminal import clean
@@ -23,31 +21,57 @@ _FALLBACKS = (
     "Noto Sans Devanagari", "Hiragino Sans", "Microsoft YaHei", "Arial Unicode MS",
 )  # fmt: skip
 _installed = set(font_manager.get_font_names())
-plt.rcParams["font.family"] = ["DejaVu Sans", *(font for font in _FALLBACKS if font in _installed)]
-plt.rcParams["text.parse_math"] = False  # tokens and labels such as $x^$ are not formulas
+_SETTINGS: dict[Any, Any] = {
+    "font.family": ["DejaVu Sans", *(font for font in _FALLBACKS if font in _installed)],
+    "text.parse_math": False,  # tokens and labels such as $x^$ are not formulas
+}
 LONGEST_SIDE = 32.0  # of a figure, in inches; larger figures are saved with fewer dots per inch
 LONGEST_TEXT = 24  # of a token, in characters
 
 
+class Picture(Figure):
+    """A figure that is independent of pyplot and its backends; a notebook shows it as a PNG."""
+
+    options: dict[str, Any]  # arguments of `savefig`
+
+    def png(self) -> bytes:
+        """Return the content of a PNG file."""
+        longest, file, dpi = max(self.get_size_inches()), io.BytesIO(), self.options["dpi"]
+        with _drawing():
+            dpi = min(dpi, dpi * LONGEST_SIDE / longest)
+            self.savefig(file, format="png", **{**self.options, "dpi": dpi})
+        return file.getvalue()
+
+    _repr_png_ = png  # notebooks call a method with this name
+
+
 @contextlib.contextmanager
 def canvas(
-    path: Path, size: tuple[float, float], dpi: int = 150, **options: Any
-) -> Iterator[Figure]:
+    path: Path | None, size: tuple[float, float], dpi: int = 150, **options: Any
+) -> Iterator[Picture]:
     """Yield a figure of `size` (width and height in inches), and save it as a PNG file afterwards.
 
-    `options` are arguments of `Figure.savefig`, except that `layout` is an argument of `Figure`.
+    If `path` is None, no file is written. `options` are arguments of `Figure.savefig`, except that
+    `layout` is an argument of `Figure`.
     """
-    with warnings.catch_warnings():
-        # Missing glyphs are visible as boxes, and texts that are too long for the layout overlap.
+    with _drawing():
+        figure = Picture(figsize=size, layout=options.pop("layout", "constrained"))
+        FigureCanvasAgg(figure)
+        figure.options = {"dpi": dpi, **options}
+        yield figure
+        if path:
+            write_bytes(path, figure.png())
+
+
+@contextlib.contextmanager
+def _drawing() -> Iterator[None]:
+    """Use the settings of this module, and suppress warnings.
+
+    Missing glyphs are visible as boxes, and texts that are too long for the layout overlap.
+    """
+    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        figure = plt.figure(figsize=size, layout=options.pop("layout", "constrained"))
-        try:
-            yield figure
-            longest, file = max(figure.get_size_inches()), io.BytesIO()
-            figure.savefig(file, dpi=min(dpi, dpi * LONGEST_SIDE / longest), **options)
-            write_bytes(path, file.getvalue())
-        finally:
-            plt.close(figure)
+        yield
 
 
 def literal(text: str, longest: int = LONGEST_TEXT) -> str:

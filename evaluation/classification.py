@@ -1,5 +1,7 @@
 """Validation and reports of classification runs: scores, predictions, plots and report.html."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
@@ -8,6 +10,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 
 from evaluation import predictions
+from evaluation.canvas import Picture
 from evaluation.page import AttentionBudget
 from evaluation.pictures import highlighted, over_text
 from evaluation.predictions import Prediction, Predictor, evenly
@@ -53,7 +56,8 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
     show(result, _samples(task, texts, predicted, 3))
     for number, (text, p) in enumerate(zip(texts, predicted, strict=True)):
         if number < wanted.pictures:
-            _draw(task, text, p, number, wanted)
+            title = f"predicted {labels[number]} ({p['p']:.2f}), gold {text['label']}"
+            draw_text(text, p, title, wanted.folder / f"attention-{number}.png")
     if wanted.page:
         model = task.config.model
         title = f"{model.name}: {corpus_name(task.config.data)}"
@@ -81,7 +85,7 @@ def confusion(labels: list[str], gold: list[str], names: list[str]) -> dict[str,
     return table
 
 
-def _sentences(text: ShownText) -> list[list[str]]:
+def _sentences(text: Mapping[str, Any]) -> list[list[str]]:
     words = text["words"]
     return words if isinstance(words[0], list) else [words]
 
@@ -100,7 +104,7 @@ def _samples(
 
 
 def two_levels(
-    text: ShownText, p: Prediction
+    text: Mapping[str, Any], p: Mapping[str, Any]
 ) -> tuple[Float[np.ndarray, "sentences"], list[Float[np.ndarray, "_"]]]:
     """Return the attention weight of every sentence, and the word weights of each sentence."""
     parts = _sentences(text)
@@ -108,17 +112,17 @@ def two_levels(
     return p["sentences"][: len(parts)], of_words
 
 
-def _draw(
-    task: Classification, text: ShownText, p: Prediction, number: int, wanted: Wanted
-) -> None:
-    path = wanted.folder / f"attention-{number}.png"
-    title = f"predicted {task.labels.names[int(p['label'])]} ({p['p']:.2f}), gold {text['label']}"
+def draw_text(
+    text: Mapping[str, Any], p: Mapping[str, Any], title: str, path: Path | None = None
+) -> Picture | None:
+    """Draw the attention weights of a classified text; return None if the model has none."""
     if "hops" in p:
         words = _sentences(text)[0]
-        over_text(p["hops"][:, : len(words)], words, title, path)
-    elif "sentences" in p:
+        return over_text(p["hops"][:, : len(words)], words, title, path)
+    if "sentences" in p:
         of_sentences, of_words = two_levels(text, p)
-        highlighted(_sentences(text), of_words, of_sentences, title, path)
+        return highlighted(_sentences(text), of_words, of_sentences, title, path)
+    return None
 
 
 def _for_page(

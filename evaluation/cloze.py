@@ -1,5 +1,7 @@
 """Validation and reports of cloze runs: scores, predictions, plots and report.html."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +9,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 
 from evaluation import predictions
+from evaluation.canvas import Picture
 from evaluation.page import AttentionBudget
 from evaluation.pictures import over_passage
 from evaluation.predictions import Prediction, Predictor, evenly
@@ -42,10 +45,8 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     show(result, _samples(questions, predicted, 3))
     for number, (q, p) in enumerate(zip(questions, predicted, strict=True)):
         if number < wanted.pictures:
-            path = wanted.folder / f"attention-{number}.png"
             title = f"predicted {answer(q, p)} ({p['p']:.2f}), gold {q['answer']}"
-            title += "; s = Σ β·α, (β)" * ("alpha" in p)
-            over_passage(rows(q, p), q["passage"], set(q["candidates"]), title, path)
+            draw_question(q, p, title, wanted.folder / f"attention-{number}.png")
     if wanted.page:
         title = f"{task.config.model.reader}: {corpus_name(task.config.data)}"
         terms = {
@@ -69,7 +70,19 @@ def answer(question: ShownQuestion, p: Prediction) -> str:
     return question["candidates"][int(p["answer"]) - 1]
 
 
-def rows(question: ShownQuestion, p: Prediction) -> dict[str, Float[np.ndarray, "passage"]]:
+def draw_question(
+    question: Mapping[str, Any], p: Mapping[str, Any], title: str, path: Path | None = None
+) -> Picture:
+    """Draw the attention weights of a question over its passage."""
+    title += "; s = Σ β·α, (β)" * ("alpha" in p)
+    return over_passage(
+        rows(question, p), question["passage"], set(question["candidates"]), title, path
+    )
+
+
+def rows(
+    question: Mapping[str, Any], p: Mapping[str, Any]
+) -> dict[str, Float[np.ndarray, "passage"]]:
     """Map row labels to attention weights over the passage (Cui 2017).
 
     The first row is the paper's s, which the reader sums over the occurrences of each candidate.

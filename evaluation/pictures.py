@@ -1,6 +1,7 @@
 """Heat maps of attention, laid out as in the papers (source across, target down), and plots.
 
-Long texts are drawn in part, with a note, so that every picture needs little time and memory.
+Long texts are drawn in part, with a note, so that every picture needs little time and memory. Most
+functions return the figure, for notebooks, and write it to a file only if they are given a path.
 """
 
 import itertools
@@ -14,7 +15,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-from evaluation.canvas import LONGEST_SIDE, canvas, crop_note, literal, literal_title
+from evaluation.canvas import LONGEST_SIDE, Picture, canvas, crop_note, literal, literal_title
 
 MOST_TOKENS = 80  # rows or columns of a heat map
 ACROSS = 40  # words per line in a heat map of a text
@@ -23,8 +24,8 @@ WEIGHT_COLORS = LinearSegmentedColormap.from_list("weights", ["#f4f1ec", "#eea36
 
 
 def heat_map(
-    weights: np.ndarray, source: list[str], target: list[str], title: str, path: Path
-) -> None:
+    weights: np.ndarray, source: list[str], target: list[str], title: str, path: Path | None = None
+) -> Picture:
     """Draw weights [target, source] between 0 and 1: source tokens across, target tokens down.
 
     Only the first MOST_TOKENS tokens of each side are drawn.
@@ -49,6 +50,7 @@ def heat_map(
         bar = figure.colorbar(image, cax=beside)
         bar.outline.set_visible(False)
         bar.ax.tick_params(length=0, labelsize=8)
+    return figure
 
 
 def _cropped(
@@ -70,7 +72,7 @@ def _name_columns(axes: Axes, names: list[str], first: float = 0.0) -> None:
     axes.xaxis.tick_top()
 
 
-def over_text(hops: np.ndarray, words: list[str], title: str, path: Path) -> None:
+def over_text(hops: np.ndarray, words: list[str], title: str, path: Path | None = None) -> Picture:
     """Draw weights [hop, word] over a text that is wrapped into lines of at most ACROSS words.
 
     The darkest color stands for the largest weight of the text. Only the first MOST_TOKENS hops are
@@ -97,6 +99,7 @@ def over_text(hops: np.ndarray, words: list[str], title: str, path: Path) -> Non
             axes.spines[:].set_visible(False)
             axes.add_patch(Rectangle((-0.5, -0.5), len(line), rows, fill=False, clip_on=False))
         figure.supxlabel(title, fontsize=8)
+    return figure
 
 
 def heat_maps(
@@ -139,8 +142,8 @@ def highlighted(
     of_words: list[np.ndarray],
     of_sentences: np.ndarray,
     title: str,
-    path: Path,
-) -> None:
+    path: Path | None = None,
+) -> Picture:
     """Draw a document with its sentence weights and word weights (Yang 2016, Figure 5).
 
     A red bar before each sentence shows its weight p_s. The blue background of each word shows
@@ -169,6 +172,7 @@ def highlighted(
         axes.text(0.1, height * 0.68, f"{literal_title(title)}; {scale}{note}", size=8)
         figure.set_size_inches(across, (line + 0.5) * height)
         axes.set(xlim=(0, across), ylim=((line + 0.5) * height, 0))
+    return figure
 
 
 def _write_words(
@@ -194,8 +198,12 @@ def _write_words(
 
 
 def over_passage(
-    rows: dict[str, np.ndarray], passage: list[str], marked: set[str], title: str, path: Path
-) -> None:
+    rows: dict[str, np.ndarray],
+    passage: list[str],
+    marked: set[str],
+    title: str,
+    path: Path | None = None,
+) -> Picture:
     """Draw named rows of weights over a long passage.
 
     In every row, the darkest color stands for the largest weight of that row. Only the `marked`
@@ -221,19 +229,23 @@ def over_passage(
         axes.set_xticks(places, [literal(label) for label in labels], rotation=90, fontsize=7)
         axes.set_yticks(range(len(names)), [literal(name) for name in names], fontsize=8)
         axes.set_title(title + crop_note(len(names), len(rows), "rows"), fontsize=9)
+    return figure
 
 
-def two_series(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
-    """Plot a gold series and its prediction over time."""
+def two_series(
+    given: np.ndarray, predicted: np.ndarray, path: Path | None = None, name: str = "gold"
+) -> Picture:
+    """Plot a series called `name`, and the predicted series, over time."""
     with canvas(path, (9, 3)) as figure:
         axes = figure.subplots()
-        axes.plot(gold, label="gold", color="black", linewidth=1)
+        axes.plot(given, label=name, color="black", linewidth=1)
         axes.plot(predicted, label="predicted", color="tab:orange", linewidth=1.5, alpha=0.8)
         axes.set_xlabel("time step")
         axes.legend()
+    return figure
 
 
-def piano_rolls(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
+def piano_rolls(gold: np.ndarray, predicted: np.ndarray, path: Path | None = None) -> Picture:
     """Draw the gold notes [time, note] of a piece above the predicted note probabilities."""
     sounding = np.flatnonzero(gold.any(axis=0) | (predicted > 0.1).any(axis=0))
     low, high = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (0, gold.shape[1] - 1)
@@ -247,6 +259,7 @@ def piano_rolls(gold: np.ndarray, predicted: np.ndarray, path: Path) -> None:
             )
             axes.set(title=title, ylabel="note")
         below.set_xlabel("frame")
+    return figure
 
 
 def joined(

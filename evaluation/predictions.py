@@ -48,6 +48,7 @@ class Predictor:
 
     def _all(self, params: Params, batch: dict[str, jax.Array], attention: bool) -> BatchResult:
         predicted, weights = self.task.predict(params, batch)
+        predicted.pop("probabilities", None)  # those of a large split need much memory
         sums = self.task.loss(params, batch)
         return batch["index"], sums, predicted, weights if attention else {}
 

@@ -16,6 +16,7 @@ from evaluation.alignment import LinkSettings
 from evaluation.charts import chart_groups, position_chart
 from evaluation.comparison import compare_runs, comparison_rows, other_hypotheses
 from evaluation.curves import Part, by_length, by_unknown
+from evaluation.drawing import draw_hypothesis
 from evaluation.evaluator import (
     LONG,
     Attentions,
@@ -36,7 +37,6 @@ from evaluation.page import (
     ReportPage,
     write_report_page,
 )
-from evaluation.pictures import heat_map
 from evaluation.results import Wanted
 from evaluation.scores import (
     edit_rate,
@@ -278,18 +278,6 @@ def _draw(task: Translation, translated: list[Translated], folder: Path, count: 
             return  # a model without attention has no weights to draw
         source = task.source.tokens(t.pair.source)
         draw_hypothesis(source, t.best, folder / f"attention-{number}.png")
-
-
-def draw_hypothesis(source: list[str], hypothesis: Hypothesis, path: Path) -> None:
-    """Draw the attention weights of a hypothesis as a heat map."""
-    assert hypothesis.attention is not None
-    tokens = readable([*source, "</s>"]), readable(hypothesis.tokens)
-    heat_map(
-        hypothesis.attention,
-        *tokens,
-        "attention weights: source tokens across, hypothesis tokens down",
-        path,
-    )
 
 
 def _sentences(

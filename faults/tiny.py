@@ -94,7 +94,7 @@ def eval_command(workdir: str = "run") -> Command:
 def translate_command(workdir: str = "run") -> Command:
     """Return the command of translating the test split."""
     return Command(
-        "translate.py", [f"--workdir={workdir}"], lambda _, ended: ended.stdout,
+        "predict.py", [f"--workdir={workdir}"], lambda _, ended: ended.stdout,
         "corpus/test.en", may_differ=True,
     )  # fmt: skip
 

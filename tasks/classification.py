@@ -66,7 +66,7 @@ class Classification(Task):
         return sums | {"examples": sums["count"]}
 
     def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
-        """Return the most probable class labels, their probabilities and the attention weights."""
+        """Return the most probable class labels, all probabilities and the attention weights."""
         logits, weights = self.model.apply({"params": params}, batch["words"])
         p = nn.softmax(logits)
-        return {"label": p.argmax(axis=-1), "p": p.max(axis=-1)}, weights
+        return {"label": p.argmax(axis=-1), "p": p.max(axis=-1), "probabilities": p}, weights

@@ -64,12 +64,13 @@ class Cloze(Task):
         return sums | {"examples": sums["count"]}
 
     def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
-        """Return the number of the most probable candidate, its probability and attention weights.
+        """Return the number of the most probable candidate, all probabilities and the attention.
 
         Candidates are numbered from 1, because 0 is padding.
         """
         p, weights = self._probabilities(params, batch)
-        return {"answer": p.argmax(axis=1) + 1, "p": p.max(axis=1)}, weights
+        predicted = {"answer": p.argmax(axis=1) + 1, "p": p.max(axis=1), "probabilities": p}
+        return predicted, weights
 
     def _probabilities(
         self, params: Params, batch: dict[str, Array], key: Key[Array, ""] | None = None

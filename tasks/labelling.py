@@ -92,11 +92,15 @@ class Labelling(Task):
         return summed(values, mask) | {"examples": jnp.sum(batch["length"] > 0, dtype=jnp.float32)}
 
     def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
-        """Return the predicted value, class label or note probabilities of each time step."""
+        """Return the predicted value, class label or note probabilities of each time step.
+
+        For class labels, also return the probabilities of all classes.
+        """
         inputs, mask, _ = self._inputs(batch)
         outputs = self._outputs(params, inputs, mask).mean(axis=0)
         if self.kind == "classes":
-            return {"label": outputs.argmax(axis=-1)}, {}
+            p = jax.nn.softmax(outputs)
+            return {"label": outputs.argmax(axis=-1), "probabilities": p}, {}
         return {"label": jax.nn.sigmoid(outputs) if self.kind == "notes" else outputs}, {}
 
     def _inputs(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).parent.parent
-PROGRAMS = ("train.py", "eval.py", "translate.py", "sweep.py", "reproduce.py", "export.py")
+PROGRAMS = ("train.py", "eval.py", "predict.py", "sweep.py", "reproduce.py", "export.py")
 SECONDS = 60
 
 
@@ -53,7 +53,7 @@ def replace_work(program: str) -> None:
         accept()
 
     def make_mesh(*_: Any, **__: Any) -> None:
-        if program == "translate.py":  # all flags were checked before this call
+        if program == "predict.py":  # all flags were checked before this call
             accept()
 
     modules = {

@@ -41,7 +41,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 def pytest_collection_modifyitems(items):
     """Run the slowest files first, so that all worker processes end at about the same time."""
-    long = ("test_hosts.py", "test_programs.py", "test_translate.py", "test_campaign.py",
+    long = ("test_hosts.py", "test_programs.py", "test_predict.py", "test_campaign.py",
             "test_step.py", "test_docs.py")  # fmt: skip
     items.sort(key=lambda item: item.path.name not in long)
 

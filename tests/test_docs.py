@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 import pytest
 
 from configs.base import base_config, declared_fields
@@ -18,11 +19,14 @@ from configs.check import check
 from configs.load import load_config_file
 from configs.registry import MODELS
 from errors import UserError
+from experiment import train_run
 from sweeping.points import load_sweep
 from tests import documents
 from tests.check_commands import PROGRAMS
 from tests.documents import DOCUMENTS, FOLDERS, Block, Command
 from tests.programs import ENVIRONMENT, ROOT, SMALL
+from tests.small import small_config
+from training.devices import make_mesh
 
 # Tests of links, file names and flags in documents
 
@@ -239,8 +243,8 @@ MISTAKES = {
     "python eval.py --workdir=runs/a --test=a=a.tsv --test=a=b.tsv": "given twice",
     "python eval.py --workdir=runs/a --split=valid --test=a=a.tsv": "--split has no effect",
     "python eval.py --workdir=runs/a --trust_workdir --test=a=a.tsv": "--trust_workdir",
-    "echo May | python translate.py --workdir=runs/a --atention=a.jsonl": "atention",
-    "python translate.py --workdir=runs/a --dictionary=d.tsv < in.txt > out.txt": "--dictionary",
+    "echo May | python predict.py --workdir=runs/a --atention=a.jsonl": "atention",
+    "python predict.py --workdir=runs/a --dictionary=d.tsv < in.txt > out.txt": "--dictionary",
     "python sweep.py --config=configs/luong2015.py --sweep=configs/sweeps/x.py --workdir=s": "x.py",
     "python sweep.py --config=configs/cui2017.py --sweep=configs/sweeps/luong2015_windows.py "
     "--workdir=s": "score",
@@ -345,7 +349,7 @@ def _quickstart() -> list[Command]:
     If docs/quickstart.md has no train command for this run, use that of `make demo` (Makefile).
     """
     name = "docs/quickstart.md"
-    if name not in DOCUMENTS or not any("translate.py" in c.text for c in documents.commands(name)):
+    if name not in DOCUMENTS or not any("predict.py" in c.text for c in documents.commands(name)):
         name = "README.md"
     given = [
         (command, dict(word.partition("=")[::2] for word in words[1:]))
@@ -353,11 +357,11 @@ def _quickstart() -> list[Command]:
         for words in documents.simple(command.words)
         if words[0] == "python"
     ]
-    translations = [flags for _, flags in given if "translate.py" in flags]
+    translations = [flags for _, flags in given if "predict.py" in flags]
     workdir = translations[0]["--workdir"]
     return [
         next(c for c, flags in given if program in flags and flags.get("--workdir") == workdir)
-        for program in ("train.py", "eval.py", "translate.py")
+        for program in ("train.py", "eval.py", "predict.py")
     ]
 
 
@@ -373,7 +377,7 @@ def quickstart(tmp_path_factory) -> Path:
         text = " ".join([command.text.replace(".venv/bin/", ""), *more])
         done = _execute(["bash", "-o", "pipefail", "-c", text], folder)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
-    assert done.stdout.count("\n") == 1, "translate.py must print one line"
+    assert done.stdout.count("\n") == 1, "predict.py must print one line"
     (run,) = (folder / "runs").iterdir()
     return run
 
@@ -396,11 +400,23 @@ def _examples_of_runs() -> list[Block]:
     return [block for block in _python_blocks() if re.search(r"['\"]runs/", block.text)]
 
 
+# The runs in docs/python.md that are no translation runs, and their names in tests/small.py.
+OTHER_RUNS = {"reviews": "sentence", "chunks": "columns", "cloze": "reader"}
+
+
 @pytest.mark.parametrize("block", _examples_of_runs(), ids=_place)
-def test_python_examples_work_with_a_run(block, quickstart):
+def test_python_examples_work_with_a_run(block, quickstart, tmp_path):
     """Run the examples that read a run, such as "runs/demo", with the run of the quickstart."""
     for name in re.findall(r"['\"]runs/([\w.-]+)", block.text):
-        if not (quickstart.parent / name).exists():
-            (quickstart.parent / name).symlink_to(quickstart)
-    done = _execute([sys.executable, "-c", block.text], quickstart.parent.parent)
+        run = quickstart.parent / name
+        if name in OTHER_RUNS and not run.exists():
+            config = small_config(OTHER_RUNS[name], tmp_path)
+            train_run(config, run, make_mesh(jax.devices()[:1]))
+        elif not run.exists():
+            run.symlink_to(quickstart)
+    # The folder of the quickstart has copies of the config files, which would hide the originals.
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "runs").symlink_to(quickstart.parent)
+    done = _execute([sys.executable, "-c", block.text], folder)
     assert done.returncode == 0, f"{_place(block)}\n{done.stderr}"

@@ -62,7 +62,7 @@ def test_all_exports_translate_alike(guide):
     translated = {line.split("/")[1]: text for line, text in outputs.items() if "echo" in line}
     assert {*translated} == {"ctranslate2", "stablehlo"}
     assert outputs["python"] == translated["stablehlo"] != ""
-    command = f"python translate.py --workdir={folder}/runs/vaswani --decode.beam=5"
+    command = f"python predict.py --workdir={folder}/runs/vaswani --decode.beam=5"
     expected = execute(["bash", "-c", f"echo 'May 3, 2020' | {command}"], ROOT)
     assert translated["ctranslate2"] == expected
 

@@ -277,7 +277,7 @@ def test_ctrl_c_while_the_config_is_loaded_ends_quietly(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "program", ["train.py", "eval.py", "translate.py", "sweep.py", "reproduce.py"]
+    "program", ["train.py", "eval.py", "predict.py", "sweep.py", "reproduce.py"]
 )
 def test_ctrl_c_during_the_first_imports_ends_quietly(tmp_path, program):
     (tmp_path / "absl.py").write_text(INTERRUPT.format(caught="KeyboardInterrupt"))
@@ -285,7 +285,7 @@ def test_ctrl_c_during_the_first_imports_ends_quietly(tmp_path, program):
     assert (done.returncode, done.stderr) == (130, "\n")
 
 
-@pytest.mark.parametrize("program", ["train.py", "eval.py", "translate.py"])
+@pytest.mark.parametrize("program", ["train.py", "eval.py", "predict.py"])
 def test_help_shows_a_command(program):
     done = call(program, "--help", check=False)
     assert f"python {program} " in done.stdout and "--workdir" in done.stdout

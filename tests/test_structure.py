@@ -13,9 +13,9 @@ ROOT = Path(__file__).parent.parent
 # lower layers.
 LAYERS = [
     ("errors", "reading", "terminal", "writing"), ("configs",), ("data",), ("models",), ("tasks",),
-    ("training",), ("decoding",), ("evaluation",), ("experiment",),
+    ("training",), ("decoding",), ("evaluation",), ("experiment", "alignax"),
     ("papers", "sweeping", "exporting"), ("program",), ("link_flags",),
-    ("train", "eval", "translate", "sweep", "reproduce", "export", "benchmarks", "faults"),
+    ("train", "eval", "predict", "sweep", "reproduce", "export", "benchmarks", "faults"),
 ]  # fmt: skip
 LAYER_OF = {name: i for i, names in enumerate(LAYERS) for name in names}
 SOURCES = sorted(

@@ -5,13 +5,14 @@ import errno
 import json
 import math
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from errors import UserError
 from tests.test_structure import SOURCES, tree
-from writing import to_json, write_json, write_text, writing
+from writing import to_json, write_json, write_lines, write_text, writing
 
 # These files call json.dumps instead of to_json, which rounds numbers, because their output is
 # hashed, compared or read back exactly.
@@ -111,3 +112,20 @@ def test_errors_of_other_files_are_not_hidden(tmp_path):
     for error in (other, BrokenPipeError(errno.EPIPE, "Broken pipe")):
         with pytest.raises(type(error)), writing(tmp_path):
             raise error
+
+
+def test_lines_replace_a_file_only_if_all_were_written(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old\n")
+    with pytest.raises(ValueError, match="stop"), write_lines(path) as file:
+        file.write("half")
+        raise ValueError("stop")
+    assert path.read_text() == "old\n" and [x.name for x in tmp_path.iterdir()] == ["a.txt"]
+    with write_lines(path) as file:
+        file.write("ä\n")
+    assert path.read_bytes() == "ä\n".encode() and len(list(tmp_path.iterdir())) == 1
+    with pytest.raises(IsADirectoryError), write_lines(tmp_path):
+        pass
+    with write_lines(Path("/dev/null")) as file:  # a device is not replaced
+        file.write("x")
+    assert Path("/dev/null").is_char_device()

@@ -2,7 +2,7 @@
 
 python translate.py < input.txt > output.txt
 
-The translations are those of translate.py of Alignax with the decode settings in export.json. With
+The translations are those of predict.py of Alignax with the decode settings in export.json. With
 decode.nbest > 1, a line consists of the number of the input line, the score and the translation.
 """
 

@@ -164,8 +164,8 @@ def test_series_are_columns_of_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "fact"),
     [
-        ("series", "0.5 1\n0.5 x\n", r"given.txt, line 2: expected a number, found 'x'"),
-        ("series", "0.5 1\n\nnan 1\n", r"given.txt, line 3: expected a number, found 'nan'"),
+        ("series", "0.5 1\n0.5 x\n", r"given.txt, line 2: 'x' is not a finite number"),
+        ("series", "0.5 1\n\nnan 1\n", r"given.txt, line 3: 'nan' is not a finite number"),
         ("classes", "0.5\n", r"given.txt, line 1: expected 2 columns \(x, label\), found 1"),
         ("columns", "the B-NP\n", r"line 1: expected 3 columns .*columns of the run's corpus"),
         ("reader", "1 a\n2 XXXXX\tb\t\ta|b\n", r"given.txt, line 2: the answer 'b' is not in"),

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from data.vocabulary import EOS, PAD, UNK
-from decoding.translator import Translator, _groups, replace_unknown
+from decoding.groups import length_groups
+from decoding.translator import Translator, replace_unknown
 from errors import UserError
 from models.output import logits
 from tasks.translation import Translation, shift_right
@@ -171,8 +172,8 @@ def test_casting_parameters_before_decoding_does_not_change_results(tiny_task, t
 
 
 def test_small_groups_of_texts_are_merged_with_wider_groups():
-    assert _groups([3, 5, 12, 0, 30], batch=2) == [(8, [0, 1]), (32, [2, 4])]
+    assert length_groups([4, 6, 13, 0, 31], batch=2) == [(8, [0, 1]), (32, [2, 4])]
     # Texts 1 and 2 are not merged, because the width 32 is more than twice that of text 0, 8.
-    assert _groups([3, 12, 30], batch=9) == [(16, [0, 1]), (32, [2])]
-    assert _groups([5, 40], batch=1) == [(8, [0]), (48, [1])]
-    assert _groups([0], batch=1) == []
+    assert length_groups([4, 13, 31], batch=9) == [(16, [0, 1]), (32, [2])]
+    assert length_groups([6, 41], batch=1) == [(8, [0]), (48, [1])]
+    assert length_groups([0], batch=1) == []

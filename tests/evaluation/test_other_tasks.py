@@ -173,7 +173,7 @@ def series_run(tmp_path_factory, alone):
     [
         (["eval.py", "--decode.beam=3"], ["--decode.beam", "labelling"]),
         (["eval.py", "--beams=1,2"], ["--beams", "labelling"]),
-        (["translate.py"], ["run is a labelling run", "translation"]),
+        (["predict.py", "--score=x"], ["--score", "labelling run"]),
     ],
 )
 def test_a_program_that_needs_a_translation_run_says_so(command, facts, series_run):

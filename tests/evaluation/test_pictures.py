@@ -1,7 +1,9 @@
 """Tests of plots with hostile and very long texts; warnings are errors in all tests."""
 
+import matplotlib
 import numpy as np
 import pytest
+from matplotlib.image import imread
 from matplotlib.text import Text
 
 from evaluation import canvas, pictures
@@ -56,7 +58,7 @@ def test_long_and_hostile_texts_are_drawn_literally_and_in_part(name, tmp_path, 
     monkeypatch.setattr(Text, "set_text", _recording(Text.set_text, drawn))
     DRAWINGS[name](LONG, tmp_path / "a.png")
     # The margins for tokens of up to canvas.LONGEST_TEXT characters come in addition.
-    assert max(canvas.plt.imread(tmp_path / "a.png").shape) <= 150 * (20 + 5)
+    assert max(imread(tmp_path / "a.png").shape) <= 150 * (20 + 5)
     texts = {text for text in drawn if text}
     assert not any("\x1b" in text or "\n" in text or "\udcff" in text for text in texts)
     shown = {"over_text": "words", "over_passage": "rows", "highlighted": "sentences",
@@ -74,7 +76,11 @@ def _recording(set_text, drawn):
     return record
 
 
-def test_a_picture_that_cannot_be_drawn_leaves_no_figure_open(tmp_path):
+def test_pictures_leave_no_file_or_setting_behind(tmp_path):
+    """Notebooks have settings of their users, which plots must not change."""
+    before = dict(matplotlib.rcParams)
     with pytest.raises(OSError, match="missing"):
         DRAWINGS["joined"](WORDS, tmp_path / "missing" / "a.png")
-    assert canvas.plt.get_fignums() == []
+    figure = DRAWINGS["heat_map"](WORDS, None)
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert list(tmp_path.iterdir()) == [] and dict(matplotlib.rcParams) == before

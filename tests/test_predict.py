@@ -1,4 +1,4 @@
-"""Tests of translate.py as a user runs it, with files, pipes and terminals."""
+"""Tests of predict.py as a user runs it, with files, pipes and terminals."""
 
 import contextlib
 import json
@@ -9,14 +9,18 @@ import subprocess
 import sys
 import time
 
+import jax
 import numpy as np
 import pytest
 
+from experiment import train_run
 from tests.programs import ENVIRONMENT, ROOT, Conversation
+from tests.small import small_config
+from training.devices import make_mesh
 
 
-def translate(workdir, *flags, text):
-    command = [sys.executable, "translate.py", f"--workdir={workdir}", *flags]
+def predict(workdir, *flags, text):
+    command = [sys.executable, "predict.py", f"--workdir={workdir}", *flags]
     return subprocess.run(
         command, cwd=ROOT, input=text, capture_output=True, timeout=300, env=ENVIRONMENT
     )
@@ -27,7 +31,7 @@ def test_lines_are_translated_in_input_order(trained_run, tmp_path):
     # The byte order mark at the start is not part of the first sentence.
     text = b"\xef\xbb\xbfMay 3, 2020\n\nMonday, January 30, 2023, 4:21 PM\n\xff bad\n4:21 PM\n"
     files = f"--attention={tmp_path}/a.jsonl", f"--pictures={tmp_path}/pictures"
-    done = translate(workdir, *files, f"--alignments={tmp_path}/links", text=text)
+    done = predict(workdir, *files, f"--alignments={tmp_path}/links", text=text)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.decode().splitlines()
     assert len(lines) == 5 and lines[1] == lines[3] == ""
@@ -45,7 +49,7 @@ def test_lines_are_translated_in_input_order(trained_run, tmp_path):
             assert all(int(end) < n for end, n in zip(link.split("-"), counts, strict=True))
     # Scoring the output gives the same links.
     (tmp_path / "out.txt").write_bytes(done.stdout)
-    scored = translate(
+    scored = predict(
         workdir, f"--score={tmp_path}/out.txt", f"--alignments={tmp_path}/scored", text=text
     )
     assert scored.returncode == 0 and len(scored.stdout.splitlines()) == 5, scored.stderr
@@ -54,7 +58,7 @@ def test_lines_are_translated_in_input_order(trained_run, tmp_path):
 
 def test_terminal_input_with_redirected_output_writes_translations_only(trained_run, tmp_path):
     ours, theirs = pty.openpty()
-    command = ["translate.py", f"--workdir={trained_run[1]}", f"--pictures={tmp_path}"]
+    command = ["predict.py", f"--workdir={trained_run[1]}", f"--pictures={tmp_path}"]
     process = subprocess.Popen(
         [sys.executable, *command], cwd=ROOT, env=ENVIRONMENT, stdin=theirs,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -70,7 +74,7 @@ def test_terminal_input_with_redirected_output_writes_translations_only(trained_
 
 @pytest.fixture
 def conversation(trained_run):
-    command = (sys.executable, "translate.py", f"--workdir={trained_run[1]}")
+    command = (sys.executable, "predict.py", f"--workdir={trained_run[1]}")
     with contextlib.closing(Conversation(*command)) as conversation:
         yield conversation
 
@@ -105,11 +109,12 @@ def test_ctrl_c_leaves_the_prompt_quietly(conversation):
 
 def test_escape_sequences_in_a_file_are_not_translated(trained_run, tmp_path):
     dirty = b"\x1b[1mMay 3,\x1b[0m\t2020\x00\n\x1b[A\nMay 3, 2020\n"
-    done = translate(trained_run[1], f"--attention={tmp_path}/a.jsonl", text=dirty)
+    done = predict(trained_run[1], f"--attention={tmp_path}/a.jsonl", text=dirty)
     first, second, third = done.stdout.decode().split("\n")[:3]
     assert first == third and second == ""
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert records[0]["source"] == records[2]["source"]
+    assert records[0]["text"] == first
     numbers = [records[0]["score"], *np.ravel(records[0]["attention"])]
     assert all(len(str(abs(x))) <= 11 for x in numbers)  # six digits, as in 6.66667e-10
 
@@ -117,7 +122,7 @@ def test_escape_sequences_in_a_file_are_not_translated(trained_run, tmp_path):
 def test_two_runs_form_an_ensemble_and_give_several_hypotheses(trained_run):
     _, workdir, _ = trained_run
     both = f"{workdir},{workdir}"
-    done = translate(both, "--decode.beam=2", "--decode.nbest=2", text=b"May 3, 2020\n")
+    done = predict(both, "--decode.beam=2", "--decode.nbest=2", text=b"May 3, 2020\n")
     assert done.returncode == 0, done.stderr
     rows = [line.split("\t") for line in done.stdout.decode().splitlines()]
     assert [row[0] for row in rows] == ["0", "0"]
@@ -140,10 +145,105 @@ def test_two_runs_form_an_ensemble_and_give_several_hypotheses(trained_run):
         (["--align_threshold=0.5"], ["--align_threshold", "--alignments"]),
         (["--pictures=README.md/a"], ["cannot create", "README.md/a"]),
         (["--score=README.md"], ["1 lines", "README.md"]),
+        (["--score=nowhere.txt"], ["nowhere.txt does not exist", "--score"]),
+        (["--score=README.md", "--output=json"], ["--score", "--output"]),
+        (["--attention=-"], ["--output=json"]),
     ],
 )
-def test_a_mistake_in_a_translate_command_is_one_message(trained_run, flags, facts):
-    done = translate(trained_run[1], *flags, text=b"May 3, 2020\n")
+def test_a_mistake_in_a_translation_command_is_one_message(trained_run, flags, facts):
+    done = predict(trained_run[1], *flags, text=b"May 3, 2020\n")
     (line,) = done.stderr.decode().splitlines()
     assert done.returncode == 1 and line.startswith("error: ")
     assert all(fact in line for fact in facts)
+
+
+# Tasks other than translation
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Return a function that trains a small run of a task once and returns its workdir."""
+    found = {}
+
+    def run(name):
+        if name not in found:
+            folder = tmp_path_factory.mktemp(name)
+            config = small_config(name, folder)
+            config.data.update({"max_length": 6} if name == "sentence" else {})
+            train_run(config, folder / "run", make_mesh(jax.devices()[:1]))
+            found[name] = folder / "run"
+        return found[name]
+
+    return run
+
+
+def test_texts_are_classified_in_input_order(runs, tmp_path):
+    text = b"\xef\xbb\xbfthe film was good\n\nzzz\n\xff\n" + b"film " * 20 + b"\x1b[1m\n"
+    flags = "--output=json", f"--attention={tmp_path}/a.jsonl", f"--pictures={tmp_path}/pictures"
+    done = predict(runs("sentence"), *flags, text=text)
+    assert done.returncode == 0, done.stderr
+    shown = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert [record["input"] for record in shown] == [0, 1, 2, 3, 4]
+    assert [record["label"] is None for record in shown] == [False, True, False, True, False]
+    assert shown[0]["tokens"] == ["the", "film", "was", "good"] and shown[2]["unknown"] == ["zzz"]
+    assert shown[4]["tokens"] == ["film"] * 6 and "attention" not in shown[0]
+    assert shown[0]["p"] == max(shown[0]["probabilities"].values())
+    assert b"texts truncated to data.max_length or data.max_sentences: 1 of 5" in done.stderr
+    assert b"texts without a word of the vocabulary" in done.stderr
+    records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert np.shape(records[0]["attention"]["hops"]) == (2, 4)
+    assert {path.name for path in (tmp_path / "pictures").iterdir()} == {"0.png", "2.png", "4.png"}
+    lines = predict(runs("sentence"), text=text).stdout.decode().splitlines()
+    assert [line.split(" ")[0] for line in lines] == [record["label"] or "" for record in shown]
+
+
+def test_words_are_labeled_from_a_file_and_at_a_terminal(runs):
+    workdir = runs("columns")
+    done = predict(workdir, text=b"the\nfilm\n\nwas\n")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" ") for line in done.stdout.decode().split("\n")]
+    assert [row[0] for row in rows] == ["the", "film", "", "was", "", ""]
+    labels = [row[1] for row in rows if len(row) == 2]
+    command = (sys.executable, "predict.py", f"--workdir={workdir}", "--output=tsv")
+    with contextlib.closing(Conversation(*command)) as conversation:
+        banner = conversation.expect(b"> ")
+        assert b"Predicting with" in banner and b"one sentence per line" in banner
+        typed = translations(conversation.type(b"the film\n"))
+        expected = [f"0\t{i}\t{x}\t{labels[i]}\t" for i, x in enumerate(("the", "film"))]
+        shown = zip(typed, expected, strict=True)
+        assert all(line.decode().startswith(start) for line, start in shown), typed
+        assert conversation.leave(b"\x04")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "text", "facts"),
+    [
+        ("columns", ["--score=x"], b"", ["--score", "labelling run"]),
+        ("columns", ["--align_threshold=0.5"], b"", ["--align_threshold", "labelling run"]),
+        ("columns", ["--decode.beam=2"], b"", ["--decode.beam", "labelling run"]),
+        ("columns", ["--attention=a.jsonl"], b"", ["--attention", "labelling run"]),
+        ("columns", ["--pictures=p"], b"", ["--pictures", "labels words"]),
+        ("columns", ["--checkpoint=best,last"], b"", ["ensemble", "one checkpoint"]),
+        ("columns", ["--output=xml"], b"", ["output", "text"]),
+        ("columns", [], b"a b c d\n", ["line 1", "1 columns (word)", "3 columns"]),
+        ("sentence", ["--attention=nowhere/a.jsonl"], b"film\n", ["folder nowhere does not"]),
+    ],
+)
+def test_a_mistake_in_a_prediction_command_is_one_message(runs, name, flags, text, facts):
+    done = predict(runs(name), *flags, text=text)
+    (line,) = done.stderr.decode().splitlines()
+    assert done.returncode == 1 and line.startswith("error: ") and not done.stdout
+    assert all(fact in line for fact in facts)
+
+
+@pytest.mark.slow
+def test_a_question_is_answered_at_a_terminal(runs):
+    command = (sys.executable, "predict.py", f"--workdir={runs('reader')}")
+    with contextlib.closing(Conversation(*command)) as conversation:
+        assert b"blank line" in conversation.expect(b"> ")
+        conversation.type(b"1 the film was good .\n")
+        assert b"error: " in conversation.type(b"\n")  # the last line has no columns
+        conversation.type(b"1 the film was good .\n")
+        conversation.type(b"2 so XXXXX .\t\t\tfilm|good\n")
+        shown = conversation.type(b"\n")
+        assert re.search(rb"(film|good) 0\.\d{4}", shown)

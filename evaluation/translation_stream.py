@@ -1,0 +1,127 @@
+"""Translate or score a stream of sentences, or translate at a terminal."""
+
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from data.inputs import decoded_lines
+from data.links import format_links
+from data.vocabulary import UNK
+from decoding.translator import Hypothesis, Translator
+from errors import UserError
+from evaluation.drawing import draw_hypothesis
+from evaluation.formats import hypothesis_record, hypothesis_text
+from evaluation.links import Aligner, Bitext, bitext, hypothesis_bitext
+from evaluation.streams import (
+    NOTHING_TO_DRAW,
+    Destination,
+    open_output,
+    progress,
+    read_blocks,
+    tell_unknown,
+)
+from reading import reading
+from tasks.task import Params
+from terminal import clean
+
+
+class TranslationStream:
+    """Translate and print sentences; `aligner` links the words of sentences and translations."""
+
+    def __init__(
+        self,
+        translator: Translator,
+        params: Sequence[Params],
+        destination: Destination,
+        aligner: Aligner | None = None,
+    ):
+        self._translator, self._params = translator, params
+        self._to, self._aligner = destination, aligner
+
+    def translate_all(self, lines: Iterable[bytes]) -> None:
+        """Translate all lines of a stream, and print the translations in input order."""
+        first, task = 0, self._translator.tasks[0]
+        with (
+            open_output(self._to.attention) as record,
+            open_output(self._to.alignments) as links,
+            progress("lines") as bar,
+        ):
+            for block in read_blocks(_sentences(lines)):
+                found: dict[int, list[Hypothesis]] = {}
+                for i, hypotheses in self._hypotheses(block, first):
+                    found[i] = hypotheses
+                    bar.update()
+                for i, text in enumerate(block):
+                    self._write(first + i, text, found[i], record)
+                if links:
+                    shown = [(text, h) for i, text in enumerate(block) for h in found[i]]
+                    self._link(links, [hypothesis_bitext(task, *pair) for pair in shown])
+                sys.stdout.flush()
+                first += len(block)
+
+    def answer(self, lines: list[str], number: int) -> None:
+        """Print the translations of a sentence that was typed, and its unknown tokens."""
+        text, vocabulary = clean(lines[0]), self._translator.source
+        for _, hypotheses in self._hypotheses([text], number):
+            self._write(number, text, hypotheses)
+            sys.stdout.flush()
+            tokens = vocabulary.tokens(text)
+            known = zip(tokens, vocabulary.ids(tokens), strict=True)
+            tell_unknown(token for token, i in known if i == UNK)
+
+    def score_all(self, lines: Iterable[bytes], path: Path) -> None:
+        """Print log p of the translations in a file, and write their word links."""
+        task, counts = self._translator.tasks[0], [0, 0]
+        advice = "set --score to a file with one translation per line"
+        with reading(path, advice), path.open("rb") as given, open_output(self._to.alignments) as f:
+            translations = map(clean, decoded_lines(given, str(path)))
+            sides = read_blocks(_sentences(lines)), read_blocks(translations)
+            for block in itertools.zip_longest(*sides, fillvalue=[]):
+                counts = [count + len(part) for count, part in zip(counts, block, strict=True)]
+                if len(block[0]) != len(block[1]):
+                    rest = [sum(map(len, side)) for side in sides]
+                    raise UserError(
+                        f"the input has {counts[0] + rest[0]:,} lines, but {path} has "
+                        f"{counts[1] + rest[1]:,}: it must have one translation per line of the "
+                        "input"
+                    )
+                for log_p in self._translator.score(self._params, *block):
+                    print(f"{log_p:.4f}")
+                if f:
+                    pairs = zip(*block, strict=True)
+                    self._link(f, [bitext(task, *pair) for pair in pairs])
+
+    def _hypotheses(self, texts: list[str], first: int) -> Iterator[tuple[int, list[Hypothesis]]]:
+        attention = self._to.needs_attention
+        return self._translator.translate(self._params, texts, attention, first)
+
+    def _write(
+        self, number: int, text: str, hypotheses: list[Hypothesis], record: TextIO | None = None
+    ) -> None:
+        """Print the hypotheses of a sentence, write them to `record`, and draw the best one."""
+        source = self._translator.source.tokens(text)
+        numbered = self._to.output == "tsv" or self._translator.settings.nbest > 1
+        for rank, hypothesis in enumerate(hypotheses):
+            if self._to.output == "json":
+                shown = self._to.attention == "-"
+                line = hypothesis_record(number, rank, source, hypothesis, shown)
+            else:
+                line = hypothesis_text(number, hypothesis, numbered)
+            sys.stdout.write(line)
+            if record:
+                record.write(hypothesis_record(number, rank, source, hypothesis, True))
+        best = hypotheses[0]
+        if not self._to.pictures or not best.tokens:  # an empty line has no tokens to draw
+            return
+        if draw_hypothesis(source, best, self._to.picture(number)) is None:
+            raise UserError(NOTHING_TO_DRAW)
+
+    def _link(self, file: TextIO, bitexts: list[Bitext]) -> None:
+        assert self._aligner is not None
+        file.writelines(format_links(links) + "\n" for links in self._aligner.links(bitexts))
+
+
+def _sentences(lines: Iterable[bytes]) -> Iterator[str]:
+    return map(clean, decoded_lines(lines, strict=False))
