@@ -23,13 +23,13 @@ if TYPE_CHECKING:  # importing JAX is slow, so functions import these modules
     from configs.base import Config
     from decoding.translator import Hypothesis, Translator
     from evaluation.canvas import Picture
-    from evaluation.inputs import LabeledInput
+    from evaluation.inputs import LabelledInput
     from training.restore import RestoredRun
 
 __all__ = ["Run", "TranslatedText", "load"]
 _PACKAGES = (
     "configs", "data", "models", "tasks", "training", "decoding", "evaluation",
-    "errors", "reading", "terminal", "writing",
+    "errors", "markup", "reading", "terminal", "writing",
 )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ class Run:
         self, sentences: Iterable[str], attention: bool = True, **decode: Any
     ) -> list[TranslatedText]:
         """Translate sentences; `decode` are fields of config.decode, such as beam=5."""
-        translator, sentences = self._translator(decode), _texts(sentences)
+        translator, sentences = self._translator(decode, "translate"), _texts(sentences)
         found = translator.in_order([run.params for run in self._runs], sentences, attention)
         return [
             TranslatedText(translator.source.tokens(text), hypotheses)
@@ -113,15 +113,22 @@ class Run:
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> list[float]:
         """Return log p of each translation, given (sentence, translation) pairs."""
-        sources, targets = (_texts(side) for side in zip(*pairs, strict=True))
-        return self._translator({}).score([run.params for run in self._runs], sources, targets)
+        pairs = list(pairs)
+        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
+            from errors import UserError
 
-    def classify(self, texts: Iterable[str], attention: bool = True) -> "list[LabeledInput]":
+            raise UserError("score needs pairs, as in [(sentence, translation)]")
+        sources, targets = (_texts([pair[side] for pair in pairs]) for side in (0, 1))
+        return self._translator({}, "score").score(
+            [run.params for run in self._runs], sources, targets
+        )
+
+    def classify(self, texts: Iterable[str], attention: bool = True) -> "list[LabelledInput]":
         """Return the most probable class of each text."""
         self._check("classify", "classification")
         return self._predict(_texts(texts), attention)
 
-    def predict(self, inputs: Iterable[Any], attention: bool = True) -> "list[LabeledInput]":
+    def predict(self, inputs: Iterable[Any], attention: bool = True) -> "list[LabelledInput]":
         """Label sequences, or answer cloze questions.
 
         Labelling: an input is a list of words, a dictionary of columns, the numbers of a series or
@@ -131,7 +138,7 @@ class Run:
         self._check("predict", "labelling", "cloze")
         return self._predict(inputs, attention)
 
-    def draw(self, result: "TranslatedText | LabeledInput") -> "Picture":
+    def draw(self, result: "TranslatedText | LabelledInput") -> "Picture":
         """Draw the attention weights of a result, or its series or music, as a Matplotlib figure.
 
         A notebook shows the figure; `figure.savefig(...)` writes it to a file.
@@ -149,16 +156,16 @@ class Run:
             )
         return figure
 
-    def _predict(self, inputs: Iterable[Any], attention: bool) -> "list[LabeledInput]":
+    def _predict(self, inputs: Iterable[Any], attention: bool) -> "list[LabelledInput]":
         from evaluation.inputs import InputPredictor
 
         if self._predictor is None:
             self._predictor = InputPredictor(self._runs[0].task, self._runs[0].params, self._mesh)
         return self._predictor([(x, f"input {i}") for i, x in enumerate(inputs)], attention)
 
-    def _translator(self, decode: dict[str, Any]) -> "Translator":
+    def _translator(self, decode: dict[str, Any], method: str) -> "Translator":
         """Return the translator for decode settings, with the functions that it has compiled."""
-        self._check("translate and score", "translation")
+        self._check(method, "translation")
         from configs.check import changed_decode
         from decoding.translator import Translator
 
@@ -192,7 +199,11 @@ def _texts(texts: Iterable[str]) -> list[str]:
 
     if isinstance(texts, str):
         raise UserError("a single text was given: put it into a list, as in [text]")
-    return list(texts)
+    found = list(texts)
+    for number, text in enumerate(found):
+        if not isinstance(text, str):
+            raise UserError(f"input {number} is of type {type(text).__name__}: give texts (str)")
+    return found
 
 
 def _check_imports() -> None:

@@ -101,7 +101,7 @@ link_flags.define_alignment()
 def main() -> None:
     # These modules import JAX. They are imported here, because program.run must configure JAX
     # first, and because --help should be fast.
-    from evaluation.summary import plain_table
+    from evaluation.score_table import plain_table
     from experiment import score_eval_sets, score_run
     from training.devices import make_mesh
     from training.workdir import load_config

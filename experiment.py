@@ -14,17 +14,18 @@ from jax.sharding import Mesh
 from configs.base import Config
 from configs.registry import TASKS, resolve
 from data.eval_sets import EvalSet
+from errors import UserError
 from evaluation.comparison import other_hypotheses
 from evaluation.results import Wanted, report_folder
-from evaluation.summary import Summary, write_summary
+from evaluation.score_table import ScoreTable, write_score_table
 from evaluation.translation import report_ensemble
 from tasks.registry import make_task
 from training.devices import check_rows, fit_rows
 from training.hosts import first, together
 from training.initialization import initial_vocabularies, load_initial
 from training.loop import train
+from training.model_summary import summarize
 from training.restore import RestoredRun, restore_run, restore_runs
-from training.summary import summarize
 from training.vocabularies import keep_initial, keep_vocabularies
 from training.workdir import VOCABULARY_FOLDER, check_workdir, open_workdir
 from writing import write_text, writing
@@ -56,7 +57,9 @@ def train_run(config: Config, workdir: Path, mesh: Mesh, overrides: Sequence[str
 
 def summarize_run(config: Config, mesh: Mesh) -> str:
     """Describe the model of a config, without training; the corpus is prepared if necessary."""
-    task = make_task(config, initial=initial_vocabularies(config, workdir=None))
+    with together():
+        check_rows(mesh, config)
+        task = make_task(config, initial=initial_vocabularies(config, workdir=None))
     return summarize(task, config, mesh)
 
 
@@ -74,7 +77,7 @@ def score_eval_sets(
     checkpoint: str,
     sets: Sequence[EvalSet],
     wanted: Wanted,
-) -> Summary:
+) -> ScoreTable:
     """Score test sets that are given as files, with one checkpoint or the mean of several.
 
     Only the vocabularies and the checkpoints of the run are read, not its corpus. The folder of
@@ -90,9 +93,9 @@ def score_eval_sets(
             run.task.use_eval_sets(sets, folder)
         reports = []
         for test in sets:
-            report = wanted._replace(
-                split=test.name, folder=wanted.folder / test.name, reverse=reverse
-            )
+            target = wanted.folder / test.name
+            _check_no_links(target, workdir)
+            report = wanted._replace(split=test.name, folder=target, reverse=reverse)
             if wanted.against:
                 other = report_folder(wanted.against, test.name, alone=len(sets) == 1)
                 other_hypotheses(run.task, test.name, other)  # raises an error before the decoding
@@ -103,7 +106,17 @@ def score_eval_sets(
             _report(config, run, mesh, report)
             print()
     with writing(wanted.folder, "run the same command again"):
-        return write_summary(wanted.folder, workdir, files)
+        return write_score_table(wanted.folder, workdir, files)
+
+
+def _check_no_links(folder: Path, workdir: Path) -> None:
+    """Raise UserError if a symbolic link in a workdir, which is not trusted, leads to `folder`."""
+    for path in (folder, *folder.parents):
+        if path != workdir and path.is_relative_to(workdir) and path.is_symlink():
+            raise UserError(
+                f"{path} is a symbolic link in a workdir, so the report would be written to "
+                f"{path.resolve()}: set --out to the folder that you want"
+            )
 
 
 def _report(config: Config, run: RestoredRun, mesh: Mesh, wanted: Wanted) -> None:

@@ -96,7 +96,7 @@ def main() -> None:
     from training.devices import make_mesh
 
     config = _check_runs()
-    _check_files(config.task)
+    _check_files()
     if config.task == "translation":
         settings, align = _check_translation(config)
         _translate(make_mesh(), settings, align)
@@ -126,8 +126,8 @@ def _check_runs() -> Config:
     return configs[0]
 
 
-def _check_files(task: str) -> None:
-    """Check the flags of all tasks that name files; create the folder of --pictures."""
+def _check_files() -> None:
+    """Check the flags of all tasks that name files."""
     for flag in (_ATTENTION, _ALIGNMENTS):
         if flag.value and sys.stdin.isatty():
             raise UserError(
@@ -136,13 +136,19 @@ def _check_files(task: str) -> None:
             )
     if _ATTENTION.value == "-" and _OUTPUT.value != "json":
         raise UserError("--attention=- adds the weights to JSON objects: add --output=json")
-    if _PICTURES.value:
-        try:
-            Path(_PICTURES.value).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"cannot create the folder --pictures={_PICTURES.value}: {error.strerror}"
-            ) from None
+    if _ALIGNMENTS.value == "-":
+        raise UserError("--alignments=- is not possible: name a file, such as links.txt")
+
+
+def _make_pictures_folder() -> None:
+    if not _PICTURES.value:
+        return
+    try:
+        Path(_PICTURES.value).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot create the folder --pictures={_PICTURES.value}: {error.strerror}"
+        ) from None
 
 
 def _check_translation(config: Config) -> "tuple[Config, LinkSettings]":
@@ -183,6 +189,7 @@ def _predict(mesh: "Mesh") -> None:
     from training.restore import restore_runs
 
     (run,) = restore_runs(_WORKDIR.value, mesh, _CHECKPOINT.value)
+    _make_pictures_folder()
     predictor = InputPredictor(run.task, run.params, mesh)
     stream = LabelStream(predictor, _destination())
     if sys.stdin.isatty():
@@ -196,7 +203,7 @@ def _translate(mesh: "Mesh", settings: Config, align: "LinkSettings") -> None:
     """Translate or score the sentences of standard input."""
     from decoding.translator import Translator
     from evaluation.links import make_aligner
-    from evaluation.streams import converse
+    from evaluation.streams import NOTHING_TO_DRAW, converse
     from evaluation.translation_stream import TranslationStream
     from training.restore import restore_runs
 
@@ -204,6 +211,9 @@ def _translate(mesh: "Mesh", settings: Config, align: "LinkSettings") -> None:
     runs = restore_runs(_WORKDIR.value, mesh, _CHECKPOINT.value)
     params = [run.params for run in runs]
     translator = Translator([run.task for run in runs], mesh, settings, dictionary)
+    if _PICTURES.value and not translator.attention_names(params):
+        raise UserError(NOTHING_TO_DRAW)
+    _make_pictures_folder()
     aligner = None
     if _ALIGNMENTS.value:
         reverse = restore_runs(align.reverse, mesh, _CHECKPOINT.value, "--reverse_workdir")

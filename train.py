@@ -3,7 +3,10 @@
 python train.py --config=configs/luong2015.py:data=dates --workdir=runs/a
 
 The workdir receives the config, checkpoints, vocabularies, log.jsonl and TensorBoard logs. Run the
-same command again to resume an interrupted run from its latest checkpoint.
+same command again to resume an interrupted run from its latest checkpoint. A larger
+--config.train.steps trains a finished run for more steps, and --init_from=RUN starts a new run from
+the parameters of another run. --summary describes the model instead of training it
+(docs/finetuning.md).
 """
 
 if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
@@ -41,10 +44,14 @@ def main() -> None:
     # Importing JAX takes seconds, so it follows the checks above, which report mistakes quickly.
     from experiment import summarize_run, train_run
     from training.devices import make_mesh
+    from training.hosts import first
 
     mesh = make_mesh(state_shards=config.mesh.state_shards)
     if workdir is None:
-        return print(summarize_run(config, mesh), end="")
+        summary = summarize_run(config, mesh)
+        if first():
+            print(summary, end="")
+        return
     train_run(config, workdir, mesh, overrides)
     # Every process logs this message, but only the first process of a multi-host run shows it.
     logging.getLogger("alignax").info("Evaluate this run: %s", _eval_command(workdir))

@@ -13,7 +13,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from evaluation.tables import table
+from markup import table
 from program import run
 
 FOLDER = Path("docs/performance")

@@ -35,7 +35,7 @@ import models.scan
 from configs import bahdanau2015, lin2017, luong2015
 from configs.base import Config
 from data.vocabulary import PAD, SPECIALS
-from evaluation.tables import table
+from markup import table
 from models.classifiers import make_sentence
 from models.embedding import Embed
 from models.encoders import RecurrentEncoder

@@ -17,7 +17,7 @@ from configs.base import Config
 from data.catalogue import read_catalogue
 from data.corpus import Encoded
 from data.files import find, lines, only_file
-from data.inputs import STREAM, Input, LabeledCorpus, decoded_lines
+from data.inputs import STREAM, Input, LabelledCorpus, decoded_lines
 from data.labels import LABEL_SETTINGS, Labels
 from data.store import ArrayField, ArrayFields, pad_rows
 from data.vocabulary import VOCABULARIES, Vocabulary, shared_settings
@@ -99,7 +99,7 @@ CORPORA: dict[str, Callable[[Config, str], Iterator[Text]]] = {
 }
 
 
-class ClassificationCorpus(LabeledCorpus[Text]):
+class ClassificationCorpus(LabelledCorpus[Text]):
     """A corpus of texts with one label each."""
 
     readers = CORPORA

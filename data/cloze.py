@@ -16,7 +16,7 @@ import numpy as np
 from configs.base import Config
 from data.corpus import Encoded
 from data.files import blocks, find, lines, only_file
-from data.inputs import STREAM, Input, LabeledCorpus, decoded_lines, is_words
+from data.inputs import STREAM, Input, LabelledCorpus, decoded_lines, is_words
 from data.store import ArrayField, ArrayFields
 from data.vocabulary import UNK, WordVocabulary, shared_settings
 from errors import UserError
@@ -108,7 +108,7 @@ def _are_strings(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)
 
 
-class ClozeCorpus(LabeledCorpus[Question]):
+class ClozeCorpus(LabelledCorpus[Question]):
     """A corpus of cloze questions."""
 
     readers = CORPORA

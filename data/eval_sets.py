@@ -12,7 +12,10 @@ from reading import digest, reading
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SPLITS = ("train", "valid", "test")  # eval.py writes the reports of splits to these folders
 _CORRECT = "correct --test"
-SUMMARY_FILES = ("tests.md", "tests.json")  # the table of several test sets, beside their folders
+SCORE_TABLE_FILES = (
+    "tests.md",
+    "tests.json",
+)  # the table of several test sets, beside their folders
 
 
 class EvalSet(NamedTuple):
@@ -58,7 +61,7 @@ def _check_name(name: str) -> None:
             "dots, hyphens and underscores, and begin with a letter or digit, because a folder "
             "gets this name"
         )
-    if name in (*_SPLITS, *SUMMARY_FILES):
+    if name in (*_SPLITS, *SCORE_TABLE_FILES):
         kind = "a split" if name in _SPLITS else "a file of eval.py"
         raise UserError(
             f"--test: a test set cannot have the name {name!r}, which is that of {kind}: choose "

@@ -18,7 +18,7 @@ STREAM = "standard input"
 Input = tuple[Any, str]
 
 
-class LabeledCorpus(Corpus[T]):
+class LabelledCorpus(Corpus[T]):
     """A corpus with labels, which a trained model predicts for new input.
 
     All corpora except parallel corpora are labeled: new text is translated by a `Translator`.

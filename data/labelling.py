@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from configs.base import Config
 from data.corpus import NO_INITIAL, Encoded
 from data.files import blocks, find, lines, only_file
-from data.inputs import STREAM, Input, LabeledCorpus, decoded_lines, is_words
+from data.inputs import STREAM, Input, LabelledCorpus, decoded_lines, is_words
 from data.labels import LABEL_SETTINGS, Labels
 from data.music import NOTES, check_roll, mat_arrays, mat_variables
 from data.series import check_series, parse_number
@@ -154,7 +154,7 @@ CORPORA: dict[str, Callable[[Config, str], Iterator[Labelled]]] = {
 }
 
 
-class LabellingCorpus(LabeledCorpus[Labelled]):
+class LabellingCorpus(LabelledCorpus[Labelled]):
     """A corpus of sequences with one label per time step."""
 
     readers = CORPORA
@@ -235,8 +235,10 @@ class LabellingCorpus(LabeledCorpus[Labelled]):
 
     def vocabulary_settings(self) -> dict[str, dict[str, Any]]:
         labels = {"label": LABEL_SETTINGS} if self.kind == "classes" else {}
-        inputs = {name: self._vocab_settings(name) for name in self.inputs}
-        return labels | {name: shared_settings(settings) for name, settings in inputs.items()}
+        inputs = {name: shared_settings(self._vocab_settings(name)) for name in self.inputs}
+        if "suffix" in inputs:
+            inputs["suffix"]["length"] = self.data.suffix
+        return labels | inputs
 
     def load_vocabularies(self, folder: Path) -> dict[str, Any]:
         vocabularies: dict[str, Any] = {}

@@ -60,9 +60,8 @@ class Labels:
         if name not in self._ids:
             known = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
             raise UserError(
-                f"{place}: the label {name!r} does not occur in the training split (held-out "
-                "examples excluded) or, with data.vocabularies=keep, in the other run, so no model "
-                "can learn it: correct the label, add training examples with it, or set "
-                f"data.vocabularies=extend; the known labels are {known}"
+                f"{place}: the label {name!r} is not one of the labels of this run ({known}): "
+                "correct the label, or train a run whose training split contains it (held-out "
+                "examples do not count; instead of data.vocabularies=keep, set extend)"
             )
         return self._ids[name]

@@ -29,6 +29,11 @@ class Pieces:
         self.longest = max(map(len, self.ids))
 
 
+# Probability 1 as an integer. With integers, a sample does not depend on the number of its nodes,
+# that is, on the words that were added before; floating-point numbers would be rounded.
+_ONE = 1 << 38
+
+
 class Samples(NamedTuple):
     """Segmentations of words: tokens, and for each word the index and the number of its tokens."""
 
@@ -47,9 +52,9 @@ class UnigramSampling:
     def __init__(self, pieces: Pieces, alpha: float):
         self._pieces, self._alpha = pieces, alpha
         self._nodes = 0
-        # An edge of node n is chosen by a random number below its bound − n. The bound is n plus
-        # the cumulative probability, so the bounds of all edges are sorted.
-        self._bounds = _Growing(np.float64)
+        # An edge of node n is chosen by a random number below its bound − n · _ONE. The bound is
+        # n · _ONE plus the cumulative probability, so the bounds of all edges are sorted.
+        self._bounds = _Growing(np.int64)
         self._targets = _Growing(np.int64)  # −1: the end of the word
         self._tokens = _Growing(np.int32)
         self._last = _Growing(np.int64)  # per node: its last edge
@@ -68,7 +73,8 @@ class UnigramSampling:
             # The probability of a subword that ends at j is proportional to p(subword)^alpha,
             # times the sum of p(x)^alpha over all segmentations x of the characters after j.
             shares = [math.exp(log_p + log_sums[j] - log_sums[i]) for j, _, log_p in following]
-            bounds += [first + i + share for share in itertools.accumulate(shares)]
+            whole = (min(round(share * _ONE), _ONE) for share in itertools.accumulate(shares))
+            bounds += [(first + i) * _ONE + bound for bound in whole]
             targets += [first + j if j < len(text) else -1 for j, _, _ in following]
             tokens += [piece for _, piece, _ in following]
             last.append(self._bounds.size + len(bounds) - 1)
@@ -105,7 +111,8 @@ class UnigramSampling:
         nodes, walkers = words, np.arange(len(words))
         moves = [(walkers[:0], walkers[:0])]
         while len(walkers):
-            edges = np.searchsorted(self._bounds.values, nodes + draw()[walkers], side="right")
+            keys = nodes * _ONE + (draw()[walkers] * _ONE).astype(np.int64)
+            edges = np.searchsorted(self._bounds.values, keys, side="right")
             # The sum of a node's probabilities may be slightly less than 1.
             edges = np.minimum(edges, self._last.values[nodes])
             moves.append((walkers, edges))

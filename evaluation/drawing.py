@@ -10,7 +10,7 @@ from evaluation.canvas import Picture
 from evaluation.classification import draw_text
 from evaluation.cloze import draw_question
 from evaluation.forced_attention import readable
-from evaluation.inputs import LabeledInput
+from evaluation.inputs import LabelledInput
 from evaluation.pictures import heat_map, piano_rolls, two_series
 
 
@@ -32,7 +32,7 @@ def draw_hypothesis(
     )
 
 
-def draw_input(result: LabeledInput, path: Path | None = None) -> Picture | None:
+def draw_input(result: LabelledInput, path: Path | None = None) -> Picture | None:
     """Draw the attention weights of a text or question, or a predicted series or piano roll.
 
     Return None if there is nothing to draw. The picture is written to `path`, if given.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from decoding.translator import Hypothesis
-from evaluation.inputs import LabeledInput
+from evaluation.inputs import LabelledInput
 from writing import to_json
 
 LIKELY = 0.5  # in text, notes with at least this probability are listed
@@ -34,7 +34,7 @@ def hypothesis_text(line: int, hypothesis: Hypothesis, numbered: bool) -> str:
     return f"{line}\t{hypothesis.score:.4f}\t{text.replace(chr(9), ' ')}\n"
 
 
-def input_record(number: int, result: LabeledInput, attention: bool) -> str:
+def input_record(number: int, result: LabelledInput, attention: bool) -> str:
     """Return the JSON line of a labeled input."""
     record: dict[str, Any] = {"input": number}
     for name, words in result.text.items():
@@ -59,7 +59,7 @@ def _plain(p: Any) -> Any:
     return p.astype(float).tolist() if isinstance(p, np.ndarray) else p
 
 
-def input_text(number: int, result: LabeledInput, tsv: bool) -> str:
+def input_text(number: int, result: LabelledInput, tsv: bool) -> str:
     """Return the lines of a labeled input, as text for people or as TSV.
 
     A sequence has one line per time step; in text, a blank line follows it.
@@ -75,7 +75,7 @@ def input_text(number: int, result: LabeledInput, tsv: bool) -> str:
     return "".join(f"{row}\n" for row in rows) + "\n"
 
 
-def _time_steps(result: LabeledInput, tsv: bool) -> Iterator[str]:
+def _time_steps(result: LabelledInput, tsv: bool) -> Iterator[str]:
     """Yield the text of every time step of a sequence."""
     if isinstance(result.label, np.ndarray):
         for values in result.label.tolist():

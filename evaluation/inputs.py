@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from data.batches import Batch, pad_examples
-from data.inputs import Input, LabeledCorpus
+from data.inputs import Input, LabelledCorpus
 from data.store import axis_lengths
 from data.vocabulary import UNK
 from decoding.groups import batch_rows, length_groups, padded_width
@@ -25,7 +25,7 @@ BATCH = 64  # inputs that are predicted together
 _WORDS = {"classification": "words", "labelling": "word", "cloze": "passage"}
 
 
-class LabeledInput(NamedTuple):
+class LabelledInput(NamedTuple):
     """An input and its prediction. An empty input has no prediction: its label is None.
 
     The label is a class label, the answer to a question, one class label per word or time step, an
@@ -50,7 +50,7 @@ class InputPredictor:
 
     def __init__(self, task: Any, params: Params, mesh: Mesh):
         self.task, self.mesh, self._params = task, mesh, params
-        self.corpus: LabeledCorpus = task.corpus(task.config.data)
+        self.corpus: LabelledCorpus = task.corpus(task.config.data)
         self.counts = dict.fromkeys(self.corpus.counted, 0)
         self._describe = _DESCRIPTIONS[task.config.task]
         self._run = compiled(mesh, self._predict, static_argnames="attention")
@@ -62,12 +62,12 @@ class InputPredictor:
         predicted, weights = self.task.predict(params, batch)
         return predicted, weights if attention else {}
 
-    def __call__(self, inputs: Sequence[Input], attention: bool = False) -> list[LabeledInput]:
+    def __call__(self, inputs: Sequence[Input], attention: bool = False) -> list[LabelledInput]:
         """Return the predictions of all inputs, in their order."""
         corpus, vocabularies = self.corpus, self.task.prepared.vocabularies
         examples = [corpus.make_input(value, place) for value, place in inputs]
         encoded = [corpus.encode_input(e, vocabularies, self.counts) for e in examples]
-        results = [LabeledInput({})] * len(inputs)
+        results = [LabelledInput({})] * len(inputs)
         for members, batch in self._batches([e and e[0] for e in encoded], attention):
             predicted, weights = jax.device_get(
                 self._run(self._params, put(batch, self.mesh), attention=attention)
@@ -129,11 +129,11 @@ def _unknown(
 
 def _classified(
     task: Any, fields: Mapping[str, Any], text: Mapping[str, Any], p: Prediction
-) -> LabeledInput:
+) -> LabelledInput:
     names, shape = task.labels.names, np.shape(fields["words"])
     crops = {"hops": (slice(None), slice(shape[-1])), "words": tuple(map(slice, shape)),
              "sentences": (slice(shape[0]),)}  # fmt: skip
-    return LabeledInput(
+    return LabelledInput(
         text,
         names[int(p["label"])],
         float(p["p"]),
@@ -144,26 +144,26 @@ def _classified(
 
 def _labelled(
     task: Any, fields: Mapping[str, Any], text: Mapping[str, Any], p: Prediction
-) -> LabeledInput:
+) -> LabelledInput:
     # The frame after the end of a piano roll is predicted, but predicts nothing.
     label = p["label"][: fields["length"] - (task.kind == "notes")]
     if task.kind != "classes":
         inputs = fields["x"] if task.kind == "values" else fields["label"][:-1]
-        return LabeledInput({**text, "x": np.asarray(inputs)}, label)
+        return LabelledInput({**text, "x": np.asarray(inputs)}, label)
     names = task.prepared.vocabularies["label"].names
     probabilities = p["probabilities"][: len(label)]
-    found = LabeledInput(text, [names[i] for i in label], probabilities.max(axis=1), probabilities)
+    found = LabelledInput(text, [names[i] for i in label], probabilities.max(axis=1), probabilities)
     return found if text else found._replace(text={"x": np.asarray(fields["x"])})
 
 
 def _answered(
     task: Any, fields: Mapping[str, Any], text: Mapping[str, Any], p: Prediction
-) -> LabeledInput:
+) -> LabelledInput:
     passage, query = len(text["passage"]), len(text["query"])
     crops = {"s": (slice(passage),), "alpha": (slice(query), slice(passage)),
              "beta": (slice(query),)}  # fmt: skip
     candidates = text["candidates"]
-    return LabeledInput(
+    return LabelledInput(
         text,
         candidates[int(p["answer"]) - 1],
         float(p["p"]),
@@ -172,7 +172,7 @@ def _answered(
     )
 
 
-_DESCRIPTIONS: dict[str, Callable[..., LabeledInput]] = {
+_DESCRIPTIONS: dict[str, Callable[..., LabelledInput]] = {
     "classification": _classified,
     "labelling": _labelled,
     "cloze": _answered,

@@ -16,7 +16,7 @@ import tqdm
 from errors import UserError
 from evaluation.drawing import draw_input
 from evaluation.formats import input_record, input_text
-from evaluation.inputs import InputPredictor, LabeledInput
+from evaluation.inputs import InputPredictor, LabelledInput
 from terminal import ask, clean_lines, edit_lines
 from writing import write_lines
 
@@ -85,12 +85,12 @@ class LabelStream:
         except UserError as error:
             sys.stderr.write(clean_lines(f"error: {error}\n"))
 
-    def _shown(self, number: int, result: LabeledInput) -> str:
+    def _shown(self, number: int, result: LabelledInput) -> str:
         if self._to.output == "json":
             return input_record(number, result, self._to.attention == "-")
         return input_text(number, result, self._to.output == "tsv")
 
-    def _draw(self, number: int, result: LabeledInput) -> None:
+    def _draw(self, number: int, result: LabelledInput) -> None:
         """Draw an input if --pictures is given; an empty input is not drawn."""
         if not self._to.pictures or result.label is None:
             return

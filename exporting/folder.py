@@ -13,10 +13,12 @@ from typing import Any, NoReturn
 from configs.base import Config, base_config
 from errors import UserError
 from training.vocabularies import keep_vocabularies
-from training.workdir import VOCABULARY_FOLDER
+from training.workdir import VOCABULARY_FOLDER, flat
 from writing import sync_folder, write_bytes, writing
 
-_MACHINE_FIELDS = ("dir", "cache")  # fields of config.data that name folders of one machine
+# Config fields that name folders of one machine, and data.vocabularies, of which some values are
+# valid only together with train.init_from.
+_MACHINE_FIELDS = ("data.dir", "data.cache", "train.init_from", "data.vocabularies")
 
 
 def check_target(folder: Path) -> None:
@@ -37,6 +39,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
     It is next to `folder`, so the new folder appears with all of its files or not at all.
     """
     check_target(folder)
+    folder = folder.absolute()
+    created = [parent for parent in folder.parents if not parent.exists()]  # innermost first
     with writing(folder, "run the same command again"), _terminable():
         folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.new")
@@ -48,6 +52,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
             sync_folder(folder.parent)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+            for parent in created:
+                with contextlib.suppress(OSError):  # the folder is not empty after a success
+                    parent.rmdir()
 
 
 @contextlib.contextmanager
@@ -75,8 +82,7 @@ def write_vocabularies(task: Any, folder: Path) -> None:
 def write_config(config: Config, folder: Path) -> None:
     """Write config.json without the folders of this machine, which mean nothing elsewhere."""
     portable = config.copy_and_resolve_references().unlock()
-    defaults = base_config(config.model.name).data
-    for name in _MACHINE_FIELDS:
-        portable.data[name] = defaults[name]
+    defaults = flat(base_config(config.model.name))
+    portable.update_from_flattened_dict({name: defaults[name] for name in _MACHINE_FIELDS})
     content = portable.to_json(indent=2, sort_keys=True) + "\n"
     write_bytes(folder / "config.json", content.encode())

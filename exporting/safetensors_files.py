@@ -64,16 +64,17 @@ def load_export(folder: Path | str) -> RestoredRun:
     vocabularies = folder / VOCABULARY_FOLDER
     check_vocabularies(vocabularies)
     task = make_task(config, vocabularies)
-    params, steps = _read_weights(folder / WEIGHTS_FILE)
-    _check_shapes(params, jax.eval_shape(task.init, jax.random.key(0)), folder / WEIGHTS_FILE)
-    return RestoredRun(task, params, steps)
+    weights, steps = _read_weights(folder / WEIGHTS_FILE)
+    _check_weights(weights, jax.eval_shape(task.init, jax.random.key(0)), folder / WEIGHTS_FILE)
+    return RestoredRun(task, traverse_util.unflatten_dict(weights, sep="."), steps)
 
 
-def _read_weights(path: Path) -> tuple[Params, list[int]]:
+def _read_weights(path: Path) -> tuple[dict[str, np.ndarray], list[int]]:
+    """Return the arrays of a file by name, and the training steps of the checkpoint."""
     import safetensors
     import safetensors.numpy
 
-    read_bytes(path, _REMEDY)
+    read_bytes(path, _REMEDY)  # refuses pipes and folders, on which safe_open would wait or fail
     with reading(path, _REMEDY):
         try:
             with safetensors.safe_open(path, framework="numpy") as file:
@@ -82,17 +83,19 @@ def _read_weights(path: Path) -> tuple[Params, list[int]]:
         except (safetensors.SafetensorError, KeyError) as error:
             raise ValueError(first_line(error)) from error
         steps = [int(step) for step in metadata.get("steps", "").split()]
-    return traverse_util.unflatten_dict(flat, sep="."), steps
+    return flat, steps
 
 
-def _check_shapes(params: Params, expected: Params, path: Path) -> None:
-    """Raise UserError if a parameter of the model is missing or has another shape."""
-    found: Any = traverse_util.flatten_dict(params, sep=".")
+def _check_weights(found: dict[str, np.ndarray], expected: Params, path: Path) -> None:
+    """Raise UserError if a parameter of the model is missing, or is another kind of array."""
     wanted: Any = traverse_util.flatten_dict(expected, sep=".")
     for name in sorted({*found, *wanted}):
-        shapes = [None if name not in tree else tree[name].shape for tree in (found, wanted)]
-        if shapes[0] != shapes[1]:
+        kinds = [
+            f"of shape {tree[name].shape} and type {tree[name].dtype}" if name in tree else "absent"
+            for tree in (found, wanted)
+        ]
+        if kinds[0] != kinds[1]:
             raise DamagedFile(
-                f"{path} does not contain the model of config.json: the shape of {name} is "
-                f"{shapes[0] or 'absent'} instead of {shapes[1] or 'absent'}", _REMEDY,
+                f"{path} does not contain the model of config.json: {name} is {kinds[0]} instead "
+                f"of {kinds[1]}", _REMEDY,
             )  # fmt: skip

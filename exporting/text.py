@@ -5,6 +5,7 @@ data/tokenizers.py. It uses no other file of Alignax.
 """
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ class ExportedWords:
     """A vocabulary of words, saved as one word per line."""
 
     def __init__(self, path: Path, settings: dict[str, Any]):
-        self.all_tokens = path.read_text("utf-8").split("\n")[:-1]
+        self.all_tokens = path.read_bytes().decode("utf-8").split("\n")[:-1]
         self._ids = {token: i for i, token in enumerate(self.all_tokens)}
         self._lowercase = settings["lowercase"]
         self._tokenizer = make_tokenizer(settings["tokenizer"], settings["language"])
@@ -58,6 +59,15 @@ class ExportedPieces:
     def text(self, tokens: list[str]) -> str:
         """Join tokens to text."""
         return self._processor.decode_pieces(tokens)
+
+
+def read_sentences(lines: Iterable[bytes]) -> Iterator[str]:
+    """Decode UTF-8 lines; a line that is not UTF-8 is treated as an empty line."""
+    for number, line in enumerate(lines):
+        try:
+            yield line.decode("utf-8" if number else "utf-8-sig").rstrip("\r\n")
+        except UnicodeDecodeError:
+            yield ""
 
 
 def read_export(folder: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from evaluation.curves import Part
 from evaluation.pictures import joined, levels_and_curves
-from evaluation.tables import escape
+from markup import escape
 from papers.measures import MEASURES, Report
 from papers.plan import Plan
 from papers.scoring import Reports

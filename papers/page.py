@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from configs.registry import TASKS, resolve
-from evaluation.tables import code, escape, table
+from markup import code, escape, table
 from papers.figures import FIGURES, mean_curve
 from papers.measures import MEASURES, Measure, Report
 from papers.plan import Facts, Plan, facts

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from optuna.trial import TrialState
 
-from evaluation.tables import table
+from markup import table
 from sweeping.points import Point, changes, label, run_name, short_names
 from sweeping.settings import LOSS_UNIT
 from sweeping.study import Record

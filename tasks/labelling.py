@@ -44,9 +44,9 @@ class Labelling(Task):
             )
         self.token_axes = [
             # Two merged taggers have the same parameters, under "forward" and "backward".
-            (f"{tagger}{pattern}", axis, vocabulary)
+            (f"{tagger}{name}", axis, vocabulary)
             for tagger in ("", "forward/", "backward/")
-            for pattern, axis, vocabulary in (
+            for name, axis, vocabulary in (
                 ("output/kernel", 1, "label"),
                 ("output/bias", 0, "label"),
                 ("inputs/characters/Embed_0/embedding", 0, "characters"),

@@ -1,6 +1,5 @@
 """Base class of tasks: a prepared corpus, its batches and a model."""
 
-import fnmatch
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,8 +37,8 @@ class Task:
 
     corpus: type[Corpus]
     counted = ""  # plural name of the unit that losses are averaged over, such as "tokens"
-    # Parameters with one row or column per token of a vocabulary: a pattern of their names, the
-    # axis of the tokens, and the name of the vocabulary.
+    # Parameters with one row or column per token of a vocabulary: their names, the axis of the
+    # tokens, and the name of the vocabulary.
     token_axes: Sequence[TokenAxis] = ()
 
     def __init__(
@@ -70,8 +69,8 @@ class Task:
 
         The name of the parameter is its path, such as "encoder/embed/embedding".
         """
-        for pattern, axis, vocabulary in self.token_axes:
-            if fnmatch.fnmatchcase(parameter, pattern) and vocabulary in self.prepared.vocabularies:
+        for name, axis, vocabulary in self.token_axes:
+            if parameter == name and vocabulary in self.prepared.vocabularies:
                 return axis, vocabulary
         return None
 

@@ -35,6 +35,7 @@ def test_translations_have_tokens_attention_and_a_figure(run, trained_run):
     assert run.task == "translation" and repr(run) == "<translation run: seq2seq>"
     log_p = run.score(PAIRS)
     assert len(log_p) == 2 and all(value < 0 for value in log_p)
+    assert run.score([]) == []
 
 
 def test_mistakes_are_user_errors(run, tmp_path):
@@ -43,6 +44,8 @@ def test_mistakes_are_user_errors(run, tmp_path):
         lambda: run.translate(["May"], bem=2): r"no field 'bem'",
         lambda: run.translate(["May"], beam="x"): r"beam='x'.*type int",
         lambda: run.translate(["May"], beam=0): r"beam=0",
+        lambda: run.translate([None]): r"input 0 is of type NoneType",
+        lambda: run.score(["ab"]): r"score needs pairs",
         lambda: run.classify(["May"]): r"classify needs a classification run",
         lambda: run.predict([["May"]]): r"predict needs a labelling or cloze run",
         lambda: run.draw(alignax.TranslatedText([], run.translate([""])[0].hypotheses)): r"no att",

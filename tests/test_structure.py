@@ -12,8 +12,8 @@ ROOT = Path(__file__).parent.parent
 # Layers of packages, from the lowest to the highest. A module may import from its layer and from
 # lower layers.
 LAYERS = [
-    ("errors", "reading", "terminal", "writing"), ("configs",), ("data",), ("models",), ("tasks",),
-    ("training",), ("decoding",), ("evaluation",), ("experiment", "alignax"),
+    ("errors", "markup", "reading", "terminal", "writing"), ("configs",), ("data",), ("models",),
+    ("tasks",), ("training",), ("decoding",), ("evaluation",), ("experiment", "alignax"),
     ("papers", "sweeping", "exporting"), ("program",), ("link_flags",),
     ("train", "eval", "predict", "sweep", "reproduce", "export", "benchmarks", "faults"),
 ]  # fmt: skip

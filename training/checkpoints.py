@@ -35,6 +35,12 @@ class CorruptCheckpoint(UserError):
     """A checkpoint cannot be read, or its checksum is wrong."""
 
 
+def has_checkpoints(workdir: Path) -> bool:
+    """Return whether a run has checkpoints, which may be damaged; all hosts get the same answer."""
+    found = any(path.name.isdecimal() for path in workdir.glob("checkpoints/*"))
+    return not all_agree(not found)
+
+
 class Checkpoints:
     """Saves and restores the checkpoints in the folder `checkpoints` of a workdir.
 

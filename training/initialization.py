@@ -5,7 +5,6 @@ token, because the vocabularies may differ. Layers of a Transformer are matched 
 whether they are stacked (`model.scan`) or not.
 """
 
-import contextlib
 import dataclasses
 import logging
 import math
@@ -23,7 +22,7 @@ from configs.base import Config
 from configs.registry import TASKS, resolve
 from errors import UserError
 from models.layers import has_stacked_layers, stack_layers, unroll_layers
-from training.checkpoints import Checkpoints
+from training.checkpoints import has_checkpoints
 from training.devices import compiled, state_sharding
 from training.hosts import together
 from training.restore import RestoredRun, restore_run
@@ -165,12 +164,12 @@ class InitialParams(NamedTuple):
     def merge(self, fresh: Params, other: Params) -> Params:
         """Return the `fresh` parameters of a run, with those that match replaced by `other`'s."""
         merged, source = _by_name(fresh), _by_name(other)
-        for name, shape, loaded, _, axis, here, there in self.matches:
+        for name, _, loaded, _, axis, here, there in self.matches:
             if here is not None and there is not None:
                 rows = jnp.take(source[name], there, axis=axis)
                 merged[name] = merged[name].at[(*[slice(None)] * axis, here)].set(rows)
             elif loaded:
-                merged[name] = source[name].reshape(shape)
+                merged[name] = source[name]
         nested = traverse_util.unflatten_dict(merged, sep="/")
         return stack_layers(nested) if has_stacked_layers(fresh) else nested
 
@@ -181,7 +180,7 @@ def load_initial(task: Any, config: Config, workdir: Path, mesh: Mesh) -> Initia
     Return None if there is no such run, or if `workdir` already has a checkpoint, from which the
     run resumes.
     """
-    if not config.train.init_from or _has_checkpoint(workdir):
+    if not config.train.init_from or has_checkpoints(workdir):
         return None
     with together():
         other = find_run(config)
@@ -215,14 +214,8 @@ def match_run(task: Any, config: Config, other: OtherRun, run: RestoredRun) -> I
             other.folder,
         )
     report = _report(other, run.steps, matches, left_out, sum(map(math.prod, there.values())))
-    return InitialParams(run.params, matches, report)
-
-
-def _has_checkpoint(workdir: Path) -> bool:
-    if not (workdir / "checkpoints").is_dir():
-        return False
-    with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
-        return checkpoints.latest is not None
+    # The parameters wait in host memory, so that devices need no second copy of the model.
+    return InitialParams(jax.device_get(run.params), matches, report)
 
 
 def _by_name(params: Params) -> dict[str, Any]:
@@ -247,7 +240,10 @@ def _match(
     if tokens is None or tokens != other_tokens or _without(shape, tokens[0]) != _without(
         other, tokens[0]
     ):  # fmt: skip
-        return Match(name, shape, 0, f"{shape_text(other)} in the other run")
+        same = "another kind of output in the other run"
+        return Match(
+            name, shape, 0, same if shape == other else f"{shape_text(other)} in the other run"
+        )
     axis, vocabulary = tokens
     names, other_names = (t.token_names(vocabulary) for t in (task, other_task))
     if names == other_names:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from markup import escape
+
 _LAYER = re.compile(r"(?<=unrolled_)\d+")
 
 
@@ -11,6 +13,7 @@ def aligned_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> s
 
     The first row is the header. `right` contains the columns that are aligned at the right.
     """
+    rows = [[escape(cell) for cell in row] for row in rows]
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
     signs = {*right}
 

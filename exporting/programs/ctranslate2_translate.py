@@ -15,7 +15,7 @@ from typing import Any
 import ctranslate2
 import numpy as np
 
-from exporting.text import read_export, read_vocabulary
+from exporting.text import read_export, read_sentences, read_vocabulary
 
 _FOLDER = Path(__file__).resolve().parent
 
@@ -104,15 +104,16 @@ def main() -> None:
     parser.add_argument("--compute_type", default="float32", help="such as int8 or float16")
     arguments = parser.parse_args()
     decode = read_export(_FOLDER)["decode"]
+    ctranslate2.set_random_seed(decode["seed"])
     source, target = (read_vocabulary(_FOLDER, side) for side in ("source", "target"))
     translator = ctranslate2.Translator(
         str(_FOLDER), device=arguments.device, compute_type=arguments.compute_type
     )
-    lines = [source.tokens(line.rstrip("\r\n")) for line in sys.stdin]
+    lines = [source.tokens(line) for line in read_sentences(sys.stdin.buffer)]
     found = dict(translations(translator, decode, lines))
     for i in range(len(lines)):
         for score, tokens in found[i]:
-            text = target.text(tokens).replace("\n", " ")
+            text = " ".join(target.text(tokens).splitlines())
             print(f"{i}\t{score:.4f}\t{text}" if decode["nbest"] > 1 else text)
 
 

@@ -13,7 +13,7 @@ import jax.export
 import numpy as np
 from safetensors.numpy import load_file
 
-from exporting.text import read_export, read_vocabulary
+from exporting.text import read_export, read_sentences, read_vocabulary
 
 _FOLDER = Path(__file__).resolve().parent
 PAD, BOS, EOS = 0, 1, 2
@@ -68,9 +68,9 @@ def greedy_search(sources: list[list[int]], export: dict[str, Any]) -> Iterator[
 def main() -> None:
     export = read_export(_FOLDER)
     source, target = (read_vocabulary(_FOLDER, side) for side in ("source", "target"))
-    lines = [source.ids(source.tokens(line.rstrip("\r\n"))) for line in sys.stdin]
+    lines = [source.ids(source.tokens(line)) for line in read_sentences(sys.stdin.buffer)]
     for ids in greedy_search(lines, export):
-        print(target.text([target.all_tokens[i] for i in ids]).replace("\n", " "))
+        print(" ".join(target.text([target.all_tokens[i] for i in ids]).splitlines()))
 
 
 if __name__ == "__main__":

@@ -205,7 +205,7 @@ def test_test_sets_are_encoded_with_the_vocabularies_of_the_corpus(tmp_path):
     assert example["words"].tolist() == words.encode("the film was unknown")
     assert split.texts() == [{"words": ["the", "film", "was", "unknown"], "label": "1"}]
     for text, fact in (
-        ("1\tthe\n7\tfilm\n", r"given.tsv, line 2: the label '7' does not occur"),
+        ("1\tthe\n7\tfilm\n", r"given.tsv, line 2: the label '7' is not one of the labels"),
         ("", r"given.tsv: no usable examples \(0 texts read"),
     ):
         write(given, text)

@@ -16,6 +16,7 @@ from configs.base import Config, base_config
 from data import dates
 from data.batches import Batch, Batches, plan_buckets, train_iterator
 from data.sampling import SubwordSampler, plan_lengths
+from data.segmentation import _ONE, Pieces, UnigramSampling
 from data.store import Prepared, pad_rows
 from data.translation import FIELDS, TranslationCorpus
 from data.vocabulary import EOS, UNK, SentencePieceVocabulary
@@ -52,6 +53,17 @@ def assert_close(found: Distribution, expected: Distribution, count: int = 20_00
     for ids in {*found, *expected}:
         p = expected.get(ids, 0.0)
         assert abs(found.get(ids, 0.0) - p) <= 5 * math.sqrt(p * (1 - p) / count) + 1 / count
+
+
+@pytest.mark.parametrize("word", ["november", "saturday"])
+def test_probabilities_do_not_depend_on_the_words_that_were_added_before(word):
+    bounds = []
+    for before in (0, 10**7):  # so many nodes precede those of the word
+        sampling = UnigramSampling(Pieces(vocabulary("unigram")), 0.3)
+        sampling._nodes = before
+        sampling.add(word)
+        bounds.append(sampling._bounds.values - before * _ONE)
+    assert np.array_equal(*bounds)
 
 
 # Exact distributions by enumeration

@@ -15,7 +15,7 @@ from data.eval_sets import EvalSet, parse_eval_sets
 from errors import UserError
 from evaluation.evaluator import references
 from evaluation.results import Wanted, report_folder
-from evaluation.summary import plain_table, write_summary
+from evaluation.score_table import plain_table, write_score_table
 from experiment import score_eval_sets
 from tasks.registry import make_task
 from tasks.translation import Translation
@@ -114,7 +114,7 @@ def test_the_table_has_one_row_per_test_set(tmp_path):
         }  # fmt: skip
         (tmp_path / name / "scores.json").write_text(json.dumps(report))
     files = {name: [{"path": f"{name}.en", "sha256": "0"}] for name in ("talks", "news")}
-    summary = write_summary(tmp_path, tmp_path / "a`run", files)
+    summary = write_score_table(tmp_path, tmp_path / "a`run", files)
     assert summary == json.loads((tmp_path / "tests.json").read_text())
     assert summary["tests"]["news"]["files"] == files["news"]
     assert plain_table(summary).split("\n") == [

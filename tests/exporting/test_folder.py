@@ -50,7 +50,7 @@ def test_existing_files_are_kept(kind, tmp_path):
     ],
 )
 def test_a_failed_export_leaves_nothing_behind(error, raised, tmp_path):
-    with pytest.raises(raised), new_folder(tmp_path / "out") as scratch:
+    with pytest.raises(raised), new_folder(tmp_path / "exported" / "out") as scratch:
         (scratch / "x").write_text("1")
         raise error
     assert not [*tmp_path.iterdir()]

@@ -5,7 +5,7 @@ import pytest
 
 from tasks.registry import make_task
 from tests.small import small_config
-from training.summary import summarize
+from training.model_summary import summarize
 
 
 def rows(text):

@@ -67,7 +67,8 @@ def _flops(
     examples = np.bincount(bucket_of, minlength=len(buckets)).tolist()
     numbers = [-(-n // bucket.rows) for n, bucket in zip(examples, buckets, strict=True)]
     forward, counts = collections.Counter[str](), []
-    for number, batch in zip(numbers, task.train_batches(config.seed).shapes, strict=True):
+    batches = task.train_batches(config.seed, jax.process_index(), jax.process_count())
+    for number, batch in zip(numbers, batches.shapes, strict=True):
         shapes = abstract(batch, mesh)
         for scope, flops in flops_by_scope(
             jax.make_jaxpr(task.loss)(state.params, shapes).jaxpr

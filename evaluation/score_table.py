@@ -4,22 +4,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.eval_sets import SUMMARY_FILES
+from data.eval_sets import SCORE_TABLE_FILES
 from evaluation.metrics import metric_of
-from evaluation.tables import code, escape, table
+from markup import code, escape, table
 from reading import read_json
 from writing import write_json, write_text
 
-Summary = dict[str, Any]  # the content of tests.json
+ScoreTable = dict[str, Any]  # the content of tests.json
 _REPORT = {
     "checkpoints": list, "scores": {str: float | None}, "signatures": {str: str},
     "sentences?": int, "examples?": int, "decode?": dict,
 }  # fmt: skip
 
 
-def write_summary(
+def write_score_table(
     folder: Path, workdir: Path, files: Mapping[str, Sequence[Mapping[str, str]]]
-) -> Summary:
+) -> ScoreTable:
     """Collect the reports in `folder` in one table; write it to tests.md and tests.json.
 
     `files` maps the name of each test set, which is the name of its report, to the paths and the
@@ -39,13 +39,13 @@ def write_summary(
             for name, report in reports.items()
         },
     }  # fmt: skip
-    page, values = (folder / name for name in SUMMARY_FILES)
+    page, values = (folder / name for name in SCORE_TABLE_FILES)
     write_json(values, summary)
     write_text(page, _page(summary))
     return summary
 
 
-def _page(summary: Summary) -> str:
+def _page(summary: ScoreTable) -> str:
     head, rows = _cells(summary)
     details = [f"checkpoint {', '.join(map(str, summary['checkpoints']))}"]
     if summary["decode"]:
@@ -57,7 +57,7 @@ def _page(summary: Summary) -> str:
     )
 
 
-def plain_table(summary: Summary) -> str:
+def plain_table(summary: ScoreTable) -> str:
     """Return the table as text for a terminal, with aligned columns."""
     head, rows = _cells(summary)
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
@@ -68,7 +68,7 @@ def plain_table(summary: Summary) -> str:
     return "\n".join(lines)
 
 
-def _cells(summary: Summary) -> tuple[list[str], list[list[str]]]:
+def _cells(summary: ScoreTable) -> tuple[list[str], list[list[str]]]:
     """Return the head and the rows of the table: one row per test set, one column per score."""
     tests, keys = summary["tests"], _keys(summary)
     metrics = [metric_of(key) for key in keys]
@@ -84,12 +84,12 @@ def _cells(summary: Summary) -> tuple[list[str], list[list[str]]]:
     return head, rows
 
 
-def _keys(summary: Summary) -> list[str]:
+def _keys(summary: ScoreTable) -> list[str]:
     """Return the keys of all scores."""
     return list(dict.fromkeys(key for test in summary["tests"].values() for key in test["scores"]))
 
 
-def _notes(summary: Summary) -> Sequence[str]:
+def _notes(summary: ScoreTable) -> Sequence[str]:
     """Return one line per score: unit, direction, and signature or description.
 
     If test sets have different signatures, for example with different numbers of references, the
