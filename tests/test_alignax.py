@@ -56,6 +56,7 @@ def test_mistakes_are_user_errors(run, tmp_path):
             call()
 
 
+@pytest.mark.slow
 def test_import_works_in_any_folder_after_an_editable_installation(tmp_path):
     """A folder `data` must not hide the package; a module `models` is reported."""
     venv.create(tmp_path / "venv", with_pip=True, system_site_packages=True)

@@ -105,6 +105,7 @@ assert (folder / "report" / "report.html").exists()
 """
 
 
+@pytest.mark.slow
 def test_examples_give_a_working_score_model_and_table(tmp_path):
     copy = tmp_path / "copy"
     skipped = shutil.ignore_patterns(".git", ".venv", "docs", "tests", "cache", "runs", "corpora",

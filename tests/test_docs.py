@@ -404,6 +404,7 @@ def _examples_of_runs() -> list[Block]:
 OTHER_RUNS = {"reviews": "sentence", "chunks": "columns", "cloze": "reader"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", _examples_of_runs(), ids=_place)
 def test_python_examples_work_with_a_run(block, quickstart, tmp_path):
     """Run the examples that read a run, such as "runs/demo", with the run of the quickstart."""

@@ -34,6 +34,7 @@ def foreign(workdir: Path, copy: Path) -> Path:
     return copy
 
 
+@pytest.mark.slow
 def test_copies_of_the_test_split_have_its_scores(trained_run, held_out, tmp_path):
     """All sets are scored in one call, for a run of another user and without its corpus."""
     source, target, tsv = (tmp_path / name for name in ("a.en", "a.de", "a.tsv.gz"))

@@ -10,6 +10,8 @@ from tests import documents
 from tests.programs import ENVIRONMENT, ROOT, call
 from tests.test_docs import prepare
 
+pytestmark = pytest.mark.slow  # the guide trains several models
+
 DOCUMENT = "docs/export.md"
 # The guide trains for minutes; these flags train a few steps on a small corpus.
 QUICKLY = [

@@ -12,6 +12,8 @@ from tests import documents
 from tests.programs import ENVIRONMENT, ROOT, SMALL
 from training.workdir import is_done, load_config
 
+pytestmark = pytest.mark.slow  # the guide trains several models
+
 FEWER = [flag for flag in SMALL[1:] if "train.steps" not in flag]
 
 

@@ -119,6 +119,7 @@ def test_escape_sequences_in_a_file_are_not_translated(trained_run, tmp_path):
     assert all(len(str(abs(x))) <= 11 for x in numbers)  # six digits, as in 6.66667e-10
 
 
+@pytest.mark.slow
 def test_two_runs_form_an_ensemble_and_give_several_hypotheses(trained_run):
     _, workdir, _ = trained_run
     both = f"{workdir},{workdir}"
@@ -197,6 +198,7 @@ def test_texts_are_classified_in_input_order(runs, tmp_path):
     assert [line.split(" ")[0] for line in lines] == [record["label"] or "" for record in shown]
 
 
+@pytest.mark.slow
 def test_words_are_labeled_from_a_file_and_at_a_terminal(runs):
     workdir = runs("columns")
     done = predict(workdir, text=b"the\nfilm\n\nwas\n")
@@ -215,6 +217,7 @@ def test_words_are_labeled_from_a_file_and_at_a_terminal(runs):
         assert conversation.leave(b"\x04")[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "flags", "text", "facts"),
     [

@@ -112,6 +112,7 @@ def test_eval_scores_draws_and_compares(trained_run, tmp_path):
     assert (folder / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_eval_without_a_report_names_the_scores(trained_run, tmp_path):
     folder = tmp_path / "plain"
     flags = ("--pictures=0", "--report=False", f"--out={folder}")

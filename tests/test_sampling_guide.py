@@ -9,6 +9,8 @@ import pytest
 from tests import documents
 from tests.programs import call
 
+pytestmark = pytest.mark.slow  # the guide trains several models
+
 DOCUMENT = "docs/data.md"
 SHORT = ["--config.train.steps=4", "--config.train.eval_every=2", "--config.train.log_every=1"]
 
@@ -29,7 +31,7 @@ def guide(kind: str) -> list[str]:
     return list(command[2:])
 
 
-@pytest.mark.parametrize("kind", ["unigram", pytest.param("bpe", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_the_guide_trains_with_samples(kind: str, tmp_path: Path) -> None:
     texts = tmp_path / "text"
     texts.mkdir()

@@ -174,7 +174,11 @@ MODELS = {
     },
     "hard": {"attention.align": "hard", "attention.score": "location", "attention.max_source": 8},
 }  # fmt: skip
-SLOW = ("elman, local_p", "hard")  # slow tests only: their loops resemble the first model's
+SLOW = (
+    "elman, local_p",
+    "hard",
+    "gru, bahdanau",
+)  # slow tests only: their loops resemble the first model's
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ CASES = {
 }
 
 # Only slow tests run these models, because other models contain all their components.
-_ALIKE = ("pre", "scan", "remat")
+_ALIKE = ("pre", "scan", "remat", "untied", "learned-narrow-keys")
 NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in _ALIKE)) for n in CASES]
 
 

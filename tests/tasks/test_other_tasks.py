@@ -12,7 +12,13 @@ from tasks.registry import make_task
 from tasks.task import drop_words
 from tests.small import TASKS, small_config
 
-_SLOW = ("series", "sentence")  # these models share their code with the others
+_SLOW = (
+    "series",
+    "sentence",
+    "pooled",
+    "sum",
+    "music",
+)  # these models share their code with the others
 
 
 @pytest.fixture(
