@@ -68,7 +68,8 @@ CASES = {
 _ALIKE = (
     "residual", "plain-gru-bidirectional", "bahdanau-local_p", "luong-dot", "luong-local_m",
     "luong-concat-bidirectional", "luong-location-elman", "mino-split",
-    "luong-local_m-without-feeding", "luong-general-without-feeding", "luong-local_p-location", "mino-zero",
+    "luong-local_m-without-feeding", "luong-general-without-feeding", "luong-local_p-location",
+    "mino-zero",
 )  # fmt: skip
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in _ALIKE)) for name in CASES]
 
