@@ -49,7 +49,13 @@ def copy_of_test_split(corpus: Corpus, folder):
 
 
 # "sentence", "pooled" and "sum" have the corpora of "han" and "reader".
-@pytest.mark.parametrize("name", ["series", "classes", "columns", "music", "han", "reader"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("columns", "han")))
+        for name in ("series", "classes", "columns", "music", "han", "reader")
+    ],
+)
 def test_a_copy_of_the_test_split_has_the_same_scores(name, tmp_path, alone):
     config = small_config(name, tmp_path / "corpus")
     report = resolve(TASKS[config.task].evaluation).report

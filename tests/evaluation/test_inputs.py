@@ -18,7 +18,7 @@ from tasks.registry import make_task
 from tests.small import small_config
 from training.devices import make_mesh
 
-_SLOW = ("series", "music", "sentence")  # these tasks share their code with the others
+_SLOW = ("series", "music", "sentence", "reader")  # these tasks share their code with the others
 
 
 def stream(name, folder, task):

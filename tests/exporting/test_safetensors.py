@@ -20,7 +20,13 @@ def written(run, folder):
     return folder
 
 
-@pytest.mark.parametrize("name", EVERY_MODEL)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("hard", "columns", "han")))
+        for name in EVERY_MODEL
+    ],
+)
 def test_every_model_loads_back_bit_exact(name, cache, tmp_path):
     run = random_run(any_task(name, cache, tmp_path / "corpus"))
     folder = written(run, tmp_path / "out")
