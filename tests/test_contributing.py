@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from tests.programs import ENVIRONMENT, ROOT
 
 _EDIT = re.compile(

@@ -121,7 +121,7 @@ def test_error_for_a_holdout_without_examples(tmp_path):
 
 def test_error_for_a_label_unseen_in_training_names_the_line(tmp_path):
     data = make(tmp_path, [TRAIN[0], "5\tFine."])
-    with pytest.raises(UserError, match=r"test\.tsv, line 2: .*'5'.* 0, 1"):
+    with pytest.raises(UserError, match=r"test\.tsv, line 2: .*'5'.* \(0, 1\)"):
         ClassificationCorpus(data).prepare()
 
 

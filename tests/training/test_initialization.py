@@ -362,5 +362,7 @@ def test_a_run_that_does_not_fit_leaves_no_workdir(first_run, tmp_path, two_devi
 def test_kept_labels_refuse_a_new_label(first_run, tmp_path, two_devices):
     config = first_run[1].copy_and_resolve_references()
     config.data.vocabularies = "keep"
-    with pytest.raises(UserError, match=r"label 'B-PP' .* set data\.vocabularies=extend"):
+    with pytest.raises(
+        UserError, match=r"label 'B-PP' .* instead of data\.vocabularies=keep, set extend"
+    ):
         train_run(config, tmp_path / "run", two_devices)
