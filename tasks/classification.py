@@ -1,8 +1,5 @@
 """Text classification: loss and predictions of a batch."""
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -11,7 +8,6 @@ from jaxtyping import Key
 
 from configs.base import Config
 from data.classification import ClassificationCorpus
-from data.corpus import NO_INITIAL
 from tasks.losses import class_values, penalty, summed
 from tasks.registry import make_model
 from tasks.task import Params, Predicted, Task, drop_words
@@ -28,13 +24,7 @@ class Classification(Task):
         ("output/bias", 0, "label"),
     )
 
-    def __init__(
-        self,
-        config: Config,
-        vocabularies: Path | None = None,
-        initial: Mapping[str, Path] = NO_INITIAL,
-    ):
-        super().__init__(config, vocabularies, initial)
+    def build(self, config: Config) -> None:
         self.words, self.labels = (self.prepared.vocabularies[n] for n in ("words", "label"))
         self.model = make_model(config, len(self.words), len(self.labels))
 

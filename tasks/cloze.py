@@ -1,8 +1,5 @@
 """Cloze reading comprehension: loss and predicted answers of a batch."""
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -10,7 +7,6 @@ from jaxtyping import Float, Key
 
 from configs.base import Config
 from data.cloze import ClozeCorpus
-from data.corpus import NO_INITIAL
 from tasks.losses import summed
 from tasks.registry import make_model
 from tasks.task import Params, Predicted, Task, drop_words
@@ -23,13 +19,7 @@ class Cloze(Task):
     counted = "questions"
     token_axes = (("embed/embedding", 0, "words"),)
 
-    def __init__(
-        self,
-        config: Config,
-        vocabularies: Path | None = None,
-        initial: Mapping[str, Path] = NO_INITIAL,
-    ):
-        super().__init__(config, vocabularies, initial)
+    def build(self, config: Config) -> None:
         self.words = self.prepared.vocabularies["words"]
         data = config.data
         self._anonymous = data.anonymous_ids if data.anonymous != "none" else 0

@@ -3,9 +3,6 @@
 A label is a number, a class or a set of notes, depending on the corpus.
 """
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +10,6 @@ from jax import Array
 from jaxtyping import Bool, Float, Key, Num
 
 from configs.base import Config
-from data.corpus import NO_INITIAL
 from data.labelling import KINDS, NOTES, LabellingCorpus
 from data.store import axes
 from errors import UserError
@@ -28,13 +24,7 @@ class Labelling(Task):
     corpus = LabellingCorpus
     counted = "time steps"
 
-    def __init__(
-        self,
-        config: Config,
-        vocabularies: Path | None = None,
-        initial: Mapping[str, Path] = NO_INITIAL,
-    ):
-        super().__init__(config, vocabularies, initial)
+    def build(self, config: Config) -> None:
         self.kind = KINDS[config.data.corpus]
         vocabularies_by_name = self.prepared.vocabularies
         if config.train.eval_metric == "f1" and not vocabularies_by_name["label"].chunks:
@@ -44,9 +34,9 @@ class Labelling(Task):
             )
         self.token_axes = [
             # Two merged taggers have the same parameters, under "forward" and "backward".
-            (f"{tagger}{name}", axis, vocabulary)
+            (f"{tagger}{parameter}", axis, vocabulary)
             for tagger in ("", "forward/", "backward/")
-            for name, axis, vocabulary in (
+            for parameter, axis, vocabulary in (
                 ("output/kernel", 1, "label"),
                 ("output/bias", 0, "label"),
                 ("inputs/characters/Embed_0/embedding", 0, "characters"),

@@ -32,7 +32,7 @@ def drop_words(words: Int[Array, "*b"], rate: float, key: Key[Array, ""]) -> Int
 class Task:
     """Base class of tasks, which combine a corpus with a model.
 
-    Subclasses define `init` and `loss`. All except Translation also define `predict`.
+    Subclasses define `build`, `init` and `loss`. All except Translation also define `predict`.
     """
 
     corpus: type[Corpus]
@@ -56,6 +56,11 @@ class Task:
         self.prepared = corpus.prepare() if vocabularies is None else corpus.open(vocabularies)
         # The folder name ends in a digest of corpus settings and files, so it identifies the data.
         self.data_name = self.prepared.folder.name
+        self.build(config)
+
+    def build(self, config: Config) -> None:
+        """Create the model for the vocabularies of `self.prepared`; every task defines this."""
+        raise NotImplementedError
 
     def use_eval_sets(self, sets: Iterable[EvalSet], folder: Path) -> None:
         """Encode test sets in `folder`; they replace the splits of the corpus."""

@@ -1,7 +1,6 @@
 """Translation: loss and attention weights of a batch."""
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import flax.linen as nn
@@ -12,7 +11,6 @@ from jax import Array
 from jaxtyping import Float, Int, Key
 
 from configs.base import Config
-from data.corpus import NO_INITIAL
 from data.pair import Pair
 from data.store import axes
 from data.tokenizers import make_tokenizer
@@ -49,13 +47,7 @@ class Translation(Task):
         ("output/kernel", 1, "target"),
     )
 
-    def __init__(
-        self,
-        config: Config,
-        vocabularies: Path | None = None,
-        initial: Mapping[str, Path] = NO_INITIAL,
-    ):
-        super().__init__(config, vocabularies, initial)
+    def build(self, config: Config) -> None:
         self.source, self.target = (self.prepared.vocabularies[n] for n in ("source", "target"))
         self.model = self._make_model(config)
 
