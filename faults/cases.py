@@ -9,7 +9,16 @@ from typing import NamedTuple
 
 from faults.damage import DAMAGES, Damage, json_damages
 from faults.outcome import Outcome
-from faults.tiny import Command, Original, eval_command, resume_command, translate_command
+from faults.tiny import (
+    Command,
+    Original,
+    eval_command,
+    export_command,
+    resume_command,
+    start_command,
+    translate_command,
+)
+from training.vocabularies import INITIAL
 
 
 class Case(NamedTuple):
@@ -22,48 +31,68 @@ class Case(NamedTuple):
 
 
 COMMANDS = (resume_command, eval_command, translate_command)
+# The folders of the stage whose files are damaged, and the programs that may read them.
+FOLDERS: dict[str, tuple[Callable[[], Command], ...]] = {
+    "run": (*COMMANDS, export_command),
+    "other_run": (start_command,),
+    "cache": COMMANDS,
+}
 
 
 def damage_cases(original: Original) -> Iterator[Case]:
-    """Yield every file of the run and of the cache, damaged in every way, for every program."""
-    for folder in ("run", "cache"):
+    """Yield every file of the runs and of the cache, damaged in every way, for every program."""
+    for folder in FOLDERS:
         for file in original.files(folder):
             for name, damage in DAMAGES.items():
-                yield from _damaged(f"{folder}: damaged files", file, name, damage)
+                yield from _damaged(folder, "damaged files", file, name, damage)
 
 
 def json_cases(original: Original) -> Iterator[Case]:
-    """Yield wrong types in every JSON file of the run and of the cache, for every program."""
-    for folder in ("run", "cache"):
+    """Yield wrong types in every JSON file of the runs and of the cache, for every program."""
+    for folder in FOLDERS:
         for file in original.files(folder):
             for name, damage in json_damages(original.stage / file):
-                yield from _damaged(f"{folder}: wrong JSON types", file, name, damage)
+                yield from _damaged(folder, "wrong JSON types", file, name, damage)
 
 
-def _damaged(group: str, file: str, name: str, damage: Damage) -> Iterator[Case]:
-    for make_command in COMMANDS:
-        command, case = make_command(), f"{file}: {name}"
+def _damaged(folder: str, kind: str, file: str, name: str, damage: Damage) -> Iterator[Case]:
+    group = f"{folder.replace('_', ' ')}: {kind}"
+    # A damaged copy of a file of the other run can be replaced only while that run exists.
+    copied = f"/{INITIAL}/" in file
+    for make_command in FOLDERS[folder]:
+        for without in ((), ("other_run",)) if copied else ((),):
+            case = f"{file}: {name}" + (" without the other run" if without else "")
+            yield _damaged_case(group, case, file, damage, make_command(), without)
 
-        def play(original: Original, copy: str, command: Command = command, case: str = case):
-            stage = original.copy(copy)
-            damage(stage / file)
-            expected = original.expected[command.program]
-            return [command.outcome(group, case, stage, expected, command.run(stage))]
 
-        yield Case(group, f"{case}, {command.program}", play)
+def _damaged_case(
+    group: str, case: str, file: str, damage: Damage, command: Command, without: tuple[str, ...]
+) -> Case:
+    def play(original: Original, copy: str) -> list[Outcome]:
+        stage = original.copy(copy, *without)
+        damage(stage / file)
+        expected = original.expected[command.program]
+        return [command.outcome(group, case, stage, expected, command.run(stage))]
+
+    return Case(group, f"{case}, {command.program}", play)
 
 
 def permission_cases(original: Original) -> Iterator[Case]:
     """Yield unreadable files and folders, and read-only folders, for every program."""
-    changes = [(name, 0) for name in original.files("run", "cache") if "/d/" not in name]
-    paths = [original.stage / name for name in ("run", "cache")]
-    folders = [*paths, *(path for top in paths for path in top.rglob("*") if path.is_dir())]
-    for folder in folders:
+    for top, commands in FOLDERS.items():
+        for name, mode in _changes(original, top):
+            for make_command in commands:
+                yield _forbidden(name, mode, make_command())
+
+
+def _changes(original: Original, top: str) -> list[tuple[str, int]]:
+    """Return files and folders with the modes that they get, without Orbax's arrays."""
+    changes = [(name, 0) for name in original.files(top) if "/d/" not in name]
+    path = original.stage / top
+    for folder in (path, *(inner for inner in path.rglob("*") if inner.is_dir())):
         if folder.name != "d" and not folder.name.startswith("ocdbt"):
             changes += [(str(folder.relative_to(original.stage)), mode) for mode in (0, 0o500)]
-    for name, mode in changes:
-        for make_command in COMMANDS:
-            yield _forbidden(name, mode, make_command())
+    return changes
 
 
 def _forbidden(name: str, mode: int, command: Command) -> Case:
@@ -94,29 +123,31 @@ def drop_privileges() -> None:
     ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)())
 
 
-# Names of workdirs: patterns of the shell and of Orbax, too long, not a folder, and a link loop.
+# Names of workdirs: patterns of the shell and of Orbax, too long, not a folder, a link loop, and
+# one that looks like a checkpoint of --init_from.
 PATHS = (
     "r[1]", "r[!a]", "r\\1", "r?", "r*", "r{a}", "r%41", "r#1", "r 1", "r\n1", "rü", "x" * 300,
-    "loop", "/proc/run", "/dev/null/run", "corpus/test.en",
+    "loop", "/proc/run", "/dev/null/run", "corpus/test.en", "r@last",
 )  # fmt: skip
 
 
 def path_cases(original: Original) -> Iterator[Case]:
-    """Yield unusual names of the workdir, for every program; the run is copied there."""
+    """Yield unusual names of the workdir and of the other run, which are copied there."""
     for name in PATHS:
         for make_command in COMMANDS:
-            yield _moved(name, make_command(name))
+            yield _moved("run", name, make_command(name))
+        yield _moved("other_run", name, start_command(name))
 
 
-def _moved(name: str, command: Command) -> Case:
-    group, case = "unusual paths", repr(name)
+def _moved(folder: str, name: str, command: Command) -> Case:
+    group, case = "unusual paths", f"{folder} in {name!r}"
 
     def play(original: Original, copy: str) -> list[Outcome]:
         stage = original.copy(copy)
         if name == "loop":
             os.symlink("loop", stage / name)
         elif not name.startswith("/") and len(name) < 256 and not Path(stage / name).exists():
-            shutil.copytree(stage / "run", stage / name)
+            shutil.copytree(stage / folder, stage / name)
         expected = original.expected[command.program]
         return [command.outcome(group, case, stage, expected, command.run(stage))]
 

@@ -98,6 +98,12 @@ def eval_result(folder: Path) -> Any:
         return f"unreadable: {error}"
 
 
+def export_result(folder: Path) -> Any:
+    """Return digests of all files that export.py has written to a folder."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [(str(p.relative_to(folder)), hashlib.sha256(p.read_bytes()).hexdigest()) for p in paths]
+
+
 def outcome_table(outcomes: list[Outcome]) -> str:
     """Return a Markdown table: the number of cases of each kind, per group and in total."""
     counts: dict[str, collections.Counter[str]] = {}

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent.parent
 _MODULES = (
     "experiment", "decoding.translator", "evaluation.links", "sweeping.study", "sweeping.watch",
     "sweeping.leaderboard", "sweeping.pictures", "tensorboardX", "sacrebleu", "program",
+    "exporting.run", "exporting.safetensors_files", "safetensors.numpy",
 )  # fmt: skip
 
 
