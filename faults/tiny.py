@@ -9,6 +9,7 @@ the original.
 import dataclasses
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,7 @@ OTHER_CONFIG = [
 # The run keeps the vocabularies of the other run and adds the letters that these do not have.
 NEW_CONFIG = [
     *CONFIG, "--config.data.dir=corpus", "--config.data.cache=cache",
-    "--config.data.vocabularies=extend",
+    "--config.data.vocabularies=extend", f"--config.train.steps={LAST_STEP}",
 ]  # fmt: skip
 RUN_CONFIG = [*NEW_CONFIG, "--config.train.init_from=other_run"]
 SWEEP = '''"""A sweep with two points."""
@@ -92,10 +93,10 @@ class Command:
         return Outcome(group, case, name, kind, detail, repaired)
 
 
-def resume_command(workdir: str = "run", steps: int = LAST_STEP) -> Command:
+def resume_command(workdir: str = "run") -> Command:
     """Return the command of starting or resuming the run."""
     return Command(
-        "train.py", [*RUN_CONFIG, f"--config.train.steps={steps}", f"--workdir={workdir}"],
+        "train.py", [*RUN_CONFIG, f"--workdir={workdir}"],
         lambda stage, _: train_result(stage / workdir, LAST_STEP),
     )  # fmt: skip
 
@@ -105,9 +106,8 @@ def start_command(other: str = "other_run") -> Command:
 
     Its result is that of the resumed run.
     """
-    steps = f"--config.train.steps={LAST_STEP}"
     return Command(
-        "train.py", [*NEW_CONFIG, steps, f"--init_from={other}", "--workdir=new"],
+        "train.py", [*NEW_CONFIG, f"--init_from={other}", "--workdir=new"],
         lambda stage, _: train_result(stage / "new", LAST_STEP), may_differ=True,
     )  # fmt: skip
 
@@ -139,8 +139,7 @@ def export_command(workdir: str = "run") -> Command:
 
 def sweep_command() -> Command:
     """Return the command of running a sweep of two points."""
-    flags = [*RUN_CONFIG, f"--config.train.steps={LAST_STEP}", "--sweep=sweep_points.py"]
-    flags += ["--workdir=sweep", "--grace=2"]
+    flags = [*RUN_CONFIG, "--sweep=sweep_points.py", "--workdir=sweep", "--grace=2"]
 
     def result(stage: Path, _: Ended) -> Any:
         runs = sorted(path.parent for path in (stage / "sweep").rglob("config.json"))
@@ -172,14 +171,18 @@ class Original:
     def _train_run(self) -> None:
         """Leave the state of a run that was killed after its first evaluation.
 
-        It has the checkpoint of step 0, which a longer run deletes, and a report of eval.py.
+        It has the checkpoint of step 0, which is copied before the running program deletes it, and
+        a report of eval.py.
         """
         checkpoints, kept = self.stage / "run/checkpoints", self.stage / "kept"
-        self._succeed(resume_command(steps=FIRST_EVALUATION))
+        process = resume_command().start(self.stage)
+        process.wait(lambda: (checkpoints / "0").is_dir(), LIMIT)
+        process.send(signal.SIGSTOP)
         shutil.copytree(checkpoints / "0", kept)
-        report = Command("eval.py", ["--workdir=run", "--pictures=0"], lambda *_: None)
-        for command in (resume_command(), report):
-            self._succeed(command)
+        process.send(signal.SIGCONT)
+        ended = process.end(LIMIT)
+        assert ended.status == 0, ended.stderr
+        self._succeed(Command("eval.py", ["--workdir=run", "--pictures=0"], lambda *_: None))
         for path in checkpoints.iterdir():
             if path.name != str(FIRST_EVALUATION):
                 shutil.rmtree(path)

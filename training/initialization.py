@@ -22,6 +22,7 @@ from configs.base import Config
 from configs.registry import TASKS, resolve
 from errors import UserError
 from models.layers import has_stacked_layers, stack_layers, unroll_layers
+from reading import DamagedFile
 from training.checkpoints import has_checkpoints
 from training.devices import compiled, state_sharding
 from training.hosts import together
@@ -71,17 +72,31 @@ def find_run(config: Config) -> OtherRun:
 def initial_vocabularies(config: Config, workdir: Path | None) -> dict[str, Path]:
     """Return the vocabularies of another run that the corpus keeps or extends, by name.
 
-    A run that has been started in `workdir` has copies of them, so that the other run is not needed
-    again.
+    A run that has been started in `workdir` has copies of them, so that the other run is needed
+    again only if a copy is damaged.
     """
     if not config.train.init_from:
         return {}
     folder = workdir / VOCABULARY_FOLDER if workdir else None
-    if folder and (folder / DIGESTS).exists():  # the last file that the first start writes
-        try:
-            return kept_initial(folder)
-        except UserError as error:
-            logger.warning("%s. Using the file of %s", error, config.train.init_from)
+    if not folder or not (folder / DIGESTS).exists():  # the last file that the first start writes
+        return _other_vocabularies(config)
+    try:
+        return kept_initial(folder)
+    except UserError as error:
+        problem = error.problem if isinstance(error, DamagedFile) else str(error)
+    try:
+        found = _other_vocabularies(config)
+    except UserError as error:
+        raise UserError(
+            f"{problem}, and the run with the original, {config.train.init_from}, cannot be used "
+            f"({error}): restore the file from a backup"
+        ) from error
+    logger.warning("%s: using the file of %s", problem, config.train.init_from)
+    return found
+
+
+def _other_vocabularies(config: Config) -> dict[str, Path]:
+    """Return the vocabularies in the folder of the other run that the corpus keeps or extends."""
     other = find_run(config)
     mode, found = config.data.vocabularies, {}
     here = {} if mode == "learn" else _settings(config)

@@ -22,6 +22,7 @@ from tests.small import TASKS, small_config
 from training.devices import make_mesh
 from training.initialization import OtherRun, find_run, initial_vocabularies, match_run
 from training.restore import RestoredRun
+from training.vocabularies import keep_initial
 from training.workdir import load_config, open_workdir
 
 
@@ -279,6 +280,22 @@ def test_a_damaged_vocabulary_of_the_other_run_is_named(cache, tmp_path):
     config.train.init_from = str(folder)
     with pytest.raises(UserError, match=r"source\.vocab is missing or corrupt"):
         find_run(config)
+
+
+def test_a_damaged_copy_of_a_vocabulary_is_replaced_or_named(cache, tmp_path, caplog):
+    other = start(tmp_path / "a", tiny_config(cache))
+    config = tiny_config(cache)
+    config.train.init_from, config.data.vocabularies = str(other), "keep"
+    workdir = start(tmp_path / "b", config)
+    keep_initial(initial_vocabularies(config, workdir=None), workdir / "vocabulary")
+    (workdir / "vocabulary" / "sha256.json").write_text("{}")
+    (workdir / "vocabulary" / "initial" / "source.vocab").write_text("")
+    found = initial_vocabularies(config, workdir)
+    assert found["source"] == other / "vocabulary" / "source.vocab"
+    assert "source.vocab is missing or corrupt" in caplog.text
+    other.rename(tmp_path / "moved")
+    with pytest.raises(UserError, match=r"source\.vocab is missing .* restore the file from"):
+        initial_vocabularies(config, workdir)
 
 
 # Whole runs
