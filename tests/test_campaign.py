@@ -72,7 +72,7 @@ def test_a_sample_of_the_campaign_has_no_bad_outcome(tmp_path):
     flags = ["--only=damage,json", "--sample=4", "--seed=1", "--jobs=2", f"--out={tmp_path}"]
     command = [sys.executable, "-m", "faults.campaign", *flags]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300,
+        command, cwd=ROOT, capture_output=True, text=True, timeout=600,
         env=ENVIRONMENT | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.curdir},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -22,7 +22,6 @@ from configs.base import Config
 from configs.registry import TASKS, resolve
 from errors import UserError
 from models.layers import has_stacked_layers, stack_layers, unroll_layers
-from reading import DamagedFile
 from training.checkpoints import has_checkpoints
 from training.devices import compiled, state_sharding
 from training.hosts import together
@@ -83,15 +82,15 @@ def initial_vocabularies(config: Config, workdir: Path | None) -> dict[str, Path
     try:
         return kept_initial(folder)
     except UserError as error:
-        problem = error.problem if isinstance(error, DamagedFile) else str(error)
+        damage = error
     try:
         found = _other_vocabularies(config)
     except UserError as error:
         raise UserError(
-            f"{problem}, and the run with the original, {config.train.init_from}, cannot be used "
-            f"({error}): restore the file from a backup"
+            f"{damage}. The run with the original file, {config.train.init_from}, cannot be used "
+            f"now ({error})"
         ) from error
-    logger.warning("%s: using the file of %s", problem, config.train.init_from)
+    logger.warning("%s. Using the file of %s", damage, config.train.init_from)
     return found
 
 

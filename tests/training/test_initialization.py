@@ -294,7 +294,7 @@ def test_a_damaged_copy_of_a_vocabulary_is_replaced_or_named(cache, tmp_path, ca
     assert found["source"] == other / "vocabulary" / "source.vocab"
     assert "source.vocab is missing or corrupt" in caplog.text
     other.rename(tmp_path / "moved")
-    with pytest.raises(UserError, match=r"source\.vocab is missing .* restore the file from"):
+    with pytest.raises(UserError, match=r"source\.vocab is missing .*/a, cannot be used now"):
         initial_vocabularies(config, workdir)
 
 
