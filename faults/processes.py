@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-_MODULES = (
+MODULES = (
     "experiment", "decoding.translator", "evaluation.links", "sweeping.study", "sweeping.watch",
     "sweeping.leaderboard", "sweeping.pictures", "tensorboardX", "sacrebleu", "program",
     "exporting.run", "exporting.safetensors_files", "safetensors.numpy",
@@ -38,7 +38,7 @@ def warm_up(compilations: Path) -> None:
     os.environ["XLA_FLAGS"] = (
         "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     )
-    for name in _MODULES:
+    for name in MODULES:
         importlib.import_module(name)
     gc.freeze()  # otherwise, garbage collections of forked processes copy the memory of all modules
 
@@ -79,10 +79,10 @@ class Process:
                 name: f"{folder}/home/{name}" for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME")
             }
             os.environ.update(home)
-            _redirect(stdin, *self._outputs)
+            redirect(stdin, *self._outputs)
             if before:
                 before()
-            status = _run(program, flags)
+            status = run_main(program, flags)
         except BaseException:
             traceback.print_exc()
             status = 1
@@ -144,7 +144,8 @@ def isolated(function: Callable[[], Any]) -> Any:
     return json.loads(content)
 
 
-def _redirect(*names: str) -> None:
+def redirect(*names: str) -> None:
+    """Redirect standard input, output and error of this process to files."""
     for number, name in enumerate(names):
         flags = os.O_WRONLY | os.O_CREAT if number else os.O_RDONLY
         file = os.open(name, flags, 0o644)
@@ -152,7 +153,7 @@ def _redirect(*names: str) -> None:
         os.close(file)
 
 
-def _run(program: str, flags: Sequence[str]) -> int:
+def run_main(program: str, flags: Sequence[str]) -> int:
     """Run a program as the interpreter does, including the work at its end; return its status."""
     path = str(ROOT / program)
     sys.argv, status = [path, *flags], 0

@@ -8,6 +8,7 @@ with the same names, and because imports take most of the time. The functions th
 command is accepted when the program calls one of them.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -150,6 +151,7 @@ def main() -> None:
                  "training.workdir", "evaluation.results"):  # fmt: skip
         importlib.import_module(name)
     importlib.import_module("papers.registry").find_targets()
+    gc.freeze()  # otherwise, garbage collections of forks copy the memory of all modules
     answers = [answer(**c) if c["words"][0] in PROGRAMS else "" for c in commands]
     # Import JAX and most of the project once for all "python -m MODULE" commands. The programs
     # (train.py, eval.py, ...) were checked above, because they must parse flags without JAX.
@@ -159,6 +161,7 @@ def main() -> None:
             importlib.import_module(name)
         # os.fork warns about the threads of JAX, but forking is safe before any computation.
         warnings.filterwarnings("ignore", "os.fork")
+        gc.freeze()
         modules = {words: answer(str(ROOT), list(words)) for words in modules}
     pairs = zip(commands, answers, strict=True)
     json.dump([modules.get(tuple(c["words"]), a) for c, a in pairs], sys.stdout)

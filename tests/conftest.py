@@ -6,6 +6,7 @@ annotations, including array shapes, are checked at every call.
 
 # ruff: noqa: E402  (the import hook must be installed before the imports that it checks)
 
+import fcntl
 import os
 import signal
 
@@ -25,6 +26,7 @@ from tests.typecheck import checked
 PACKAGES = ["models", "tasks", "decoding", "training", "evaluation"]
 install_import_hook(PACKAGES, f"{checked.__module__}.{checked.__name__}")
 
+import pickle
 from pathlib import Path
 
 import jax
@@ -46,13 +48,18 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in long)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def compilations(tmp_path_factory):
-    """Share compiled programs between tests, worker processes and the programs they start."""
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """The folder that all worker processes of this test session share."""
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "xla"
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compilations(shared):
+    """Share compiled programs between tests, worker processes and the programs they start."""
     settings = {
-        "jax_compilation_cache_dir": str(folder),
+        "jax_compilation_cache_dir": str(shared / "xla"),
         # In seconds. JAX's default of 1 would leave small programs out of the cache.
         "jax_persistent_cache_min_compile_time_secs": 0.1,
     }
@@ -62,10 +69,9 @@ def compilations(tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def signing_key(tmp_path_factory):
+def signing_key(shared):
     """Sign workdirs with a key of this test session instead of the user's key."""
-    folder = tmp_path_factory.mktemp("config")
-    os.environ["XDG_CONFIG_HOME"] = ENVIRONMENT["XDG_CONFIG_HOME"] = str(folder)
+    os.environ["XDG_CONFIG_HOME"] = ENVIRONMENT["XDG_CONFIG_HOME"] = str(shared / "config")
 
 
 def tiny_config(cache: Path, arguments: str = "") -> Config:
@@ -107,8 +113,18 @@ def mesh():
 
 
 @pytest.fixture(scope="session")
-def trained_run(tmp_path_factory):
-    """The flags of a small translation run, its workdir, and the process that trained it."""
-    folder = tmp_path_factory.mktemp("a run")  # printed commands must quote the space
+def trained_run(shared):
+    """The flags of a small translation run, its workdir, and the process that trained it.
+
+    The first worker process that needs the run trains it for all of them. Only
+    tests/test_programs.py may change it.
+    """
+    folder = shared / "a run"  # printed commands must quote the space
+    folder.mkdir(exist_ok=True)
     flags = [*SMALL, f"--config.data.cache={folder}/cache", f"--workdir={folder}/run"]
-    return flags, folder / "run", call("train.py", *flags)
+    record = folder / "process.pickle"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not record.exists():
+            record.write_bytes(pickle.dumps(call("train.py", *flags)))
+    return flags, folder / "run", pickle.loads(record.read_bytes())

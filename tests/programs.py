@@ -1,11 +1,15 @@
-"""Helpers that run the programs as a user does, each in a new process."""
+"""Helpers that run the programs as a user does, each in a separate process."""
 
+import atexit
+import functools
+import json
 import os
 import pty
 import select
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -43,13 +47,47 @@ QUICK = [
 ENVIRONMENT = os.environ | {"XLA_FLAGS": FAST}  # tests/conftest.py adds the cache folder
 
 
-def call(program, *flags, check=True, **environment):
-    """Run a program and return the completed process; with `check`, it must succeed."""
-    command = [sys.executable, program, *flags]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300,
-        env=ENVIRONMENT | environment,
-    )  # fmt: skip
+class ProgramServer:
+    """A process that runs programs in forks, so that they need not import JAX again."""
+
+    def __init__(self):
+        command = [sys.executable, "tests/program_server.py"]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env=ENVIRONMENT, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        atexit.register(self._process.communicate)
+
+    def run(self, program, flags, stdin):
+        """Run a program with the given input; return the completed process."""
+        with tempfile.TemporaryDirectory() as folder:
+            given, printed, messages = (Path(folder) / name for name in ("in", "out", "err"))
+            given.write_bytes(stdin)
+            files = [str(given), str(printed), str(messages)]
+            job = {"program": program, "flags": flags, "files": files}
+            self._process.stdin.write(json.dumps(job) + "\n")
+            self._process.stdin.flush()
+            status = int(self._process.stdout.readline())
+            outputs = (path.read_text("utf-8") for path in (printed, messages))
+            return subprocess.CompletedProcess([program, *flags], status, *outputs)
+
+
+_server = functools.cache(ProgramServer)
+
+
+def call(program, *flags, check=True, new=False, stdin=b"", **environment):
+    """Run a program and return the completed process; with `check`, it must succeed.
+
+    The program runs in a fork of a process that has imported its modules, or in a new process if
+    `new` is set or if variables of the environment are given.
+    """
+    if new or environment:
+        done = subprocess.run(
+            [sys.executable, program, *flags], cwd=ROOT, capture_output=True, text=True,
+            timeout=300, env=ENVIRONMENT | environment, input=stdin.decode(),
+        )  # fmt: skip
+    else:
+        done = _server().run(program, flags, stdin)
     if check:
         assert done.returncode == 0, done.stderr
     return done

@@ -44,7 +44,7 @@ def test_training_and_decoding_are_measured_and_reported(tmp_path, monkeypatch):
     assert (report.FOLDER / "cpu-growth.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("align", ["global", "local_p"])
+@pytest.mark.parametrize("align", [pytest.param("global", marks=pytest.mark.slow), "local_p"])
 def test_a_decoding_step_is_measured(align, monkeypatch):
     monkeypatch.setattr("benchmarks.measure.REPEATS", 1)
     monkeypatch.setattr(growth, "SOURCES", (6,))

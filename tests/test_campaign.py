@@ -69,7 +69,7 @@ def test_a_message_is_good_only_while_the_fault_lasts():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the campaign needs Linux")
 def test_a_sample_of_the_campaign_has_no_bad_outcome(tmp_path):
-    flags = ["--only=damage,json", "--sample=4", "--seed=1", "--jobs=2", f"--out={tmp_path}"]
+    flags = ["--only=damage,json", "--sample=2", "--seed=1", "--jobs=2", f"--out={tmp_path}"]
     command = [sys.executable, "-m", "faults.campaign", *flags]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=600,
@@ -77,4 +77,4 @@ def test_a_sample_of_the_campaign_has_no_bad_outcome(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     kinds = [outcome["kind"] for outcome in json.loads((tmp_path / "outcomes.json").read_text())]
-    assert len(kinds) == 4 and {*kinds} <= {SAME, CLEAR}
+    assert len(kinds) == 2 and {*kinds} <= {SAME, CLEAR}

@@ -391,6 +391,7 @@ def _execute(command: list[str], folder: Path) -> subprocess.CompletedProcess[st
     )  # fmt: skip
 
 
+@pytest.mark.slow  # tests/test_programs.py and tests/test_predict.py run the same programs
 def test_the_quickstart_runs(quickstart):
     (report,) = quickstart.glob("eval/*/report.html")
     assert report.stat().st_size > 10_000

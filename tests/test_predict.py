@@ -14,16 +14,13 @@ import numpy as np
 import pytest
 
 from experiment import train_run
-from tests.programs import ENVIRONMENT, ROOT, Conversation
+from tests.programs import ENVIRONMENT, ROOT, Conversation, call
 from tests.small import small_config
 from training.devices import make_mesh
 
 
 def predict(workdir, *flags, text):
-    command = [sys.executable, "predict.py", f"--workdir={workdir}", *flags]
-    return subprocess.run(
-        command, cwd=ROOT, input=text, capture_output=True, timeout=300, env=ENVIRONMENT
-    )
+    return call("predict.py", f"--workdir={workdir}", *flags, stdin=text, check=False)
 
 
 def test_lines_are_translated_in_input_order(trained_run, tmp_path):
@@ -33,9 +30,9 @@ def test_lines_are_translated_in_input_order(trained_run, tmp_path):
     files = f"--attention={tmp_path}/a.jsonl", f"--pictures={tmp_path}/pictures"
     done = predict(workdir, *files, f"--alignments={tmp_path}/links", text=text)
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.decode().splitlines()
+    lines = done.stdout.splitlines()
     assert len(lines) == 5 and lines[1] == lines[3] == ""
-    assert b"line 4 is not UTF-8" in done.stderr
+    assert "line 4 is not UTF-8" in done.stderr
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert [record["line"] for record in records] == [0, 1, 2, 3, 4]
     assert np.shape(records[0]["attention"]) == (len(records[0]["target"]), 8)
@@ -48,7 +45,7 @@ def test_lines_are_translated_in_input_order(trained_run, tmp_path):
         for link in some:
             assert all(int(end) < n for end, n in zip(link.split("-"), counts, strict=True))
     # Scoring the output gives the same links.
-    (tmp_path / "out.txt").write_bytes(done.stdout)
+    (tmp_path / "out.txt").write_text(done.stdout, "utf-8")
     scored = predict(
         workdir, f"--score={tmp_path}/out.txt", f"--alignments={tmp_path}/scored", text=text
     )
@@ -110,7 +107,7 @@ def test_ctrl_c_leaves_the_prompt_quietly(conversation):
 def test_escape_sequences_in_a_file_are_not_translated(trained_run, tmp_path):
     dirty = b"\x1b[1mMay 3,\x1b[0m\t2020\x00\n\x1b[A\nMay 3, 2020\n"
     done = predict(trained_run[1], f"--attention={tmp_path}/a.jsonl", text=dirty)
-    first, second, third = done.stdout.decode().split("\n")[:3]
+    first, second, third = done.stdout.split("\n")[:3]
     assert first == third and second == ""
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert records[0]["source"] == records[2]["source"]
@@ -125,7 +122,7 @@ def test_two_runs_form_an_ensemble_and_give_several_hypotheses(trained_run):
     both = f"{workdir},{workdir}"
     done = predict(both, "--decode.beam=2", "--decode.nbest=2", text=b"May 3, 2020\n")
     assert done.returncode == 0, done.stderr
-    rows = [line.split("\t") for line in done.stdout.decode().splitlines()]
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert [row[0] for row in rows] == ["0", "0"]
     scores = [float(row[1]) for row in rows]
     assert len(scores) == 2 and scores[0] >= scores[1]
@@ -153,7 +150,7 @@ def test_two_runs_form_an_ensemble_and_give_several_hypotheses(trained_run):
 )
 def test_a_mistake_in_a_translation_command_is_one_message(trained_run, flags, facts):
     done = predict(trained_run[1], *flags, text=b"May 3, 2020\n")
-    (line,) = done.stderr.decode().splitlines()
+    (line,) = done.stderr.splitlines()
     assert done.returncode == 1 and line.startswith("error: ")
     assert all(fact in line for fact in facts)
 
@@ -183,18 +180,18 @@ def test_texts_are_classified_in_input_order(runs, tmp_path):
     flags = "--output=json", f"--attention={tmp_path}/a.jsonl", f"--pictures={tmp_path}/pictures"
     done = predict(runs("sentence"), *flags, text=text)
     assert done.returncode == 0, done.stderr
-    shown = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    shown = [json.loads(line) for line in done.stdout.splitlines()]
     assert [record["input"] for record in shown] == [0, 1, 2, 3, 4]
     assert [record["label"] is None for record in shown] == [False, True, False, True, False]
     assert shown[0]["tokens"] == ["the", "film", "was", "good"] and shown[2]["unknown"] == ["zzz"]
     assert shown[4]["tokens"] == ["film"] * 6 and "attention" not in shown[0]
     assert shown[0]["p"] == max(shown[0]["probabilities"].values())
-    assert b"texts truncated to data.max_length or data.max_sentences: 1 of 5" in done.stderr
-    assert b"texts without a word of the vocabulary" in done.stderr
+    assert "texts truncated to data.max_length or data.max_sentences: 1 of 5" in done.stderr
+    assert "texts without a word of the vocabulary" in done.stderr
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert np.shape(records[0]["attention"]["hops"]) == (2, 4)
     assert {path.name for path in (tmp_path / "pictures").iterdir()} == {"0.png", "2.png", "4.png"}
-    lines = predict(runs("sentence"), text=text).stdout.decode().splitlines()
+    lines = predict(runs("sentence"), text=text).stdout.splitlines()
     assert [line.split(" ")[0] for line in lines] == [record["label"] or "" for record in shown]
 
 
@@ -203,7 +200,7 @@ def test_words_are_labeled_from_a_file_and_at_a_terminal(runs):
     workdir = runs("columns")
     done = predict(workdir, text=b"the\nfilm\n\nwas\n")
     assert done.returncode == 0, done.stderr
-    rows = [line.split(" ") for line in done.stdout.decode().split("\n")]
+    rows = [line.split(" ") for line in done.stdout.split("\n")]
     assert [row[0] for row in rows] == ["the", "film", "", "was", "", ""]
     labels = [row[1] for row in rows if len(row) == 2]
     command = (sys.executable, "predict.py", f"--workdir={workdir}", "--output=tsv")
@@ -234,7 +231,7 @@ def test_words_are_labeled_from_a_file_and_at_a_terminal(runs):
 )
 def test_a_mistake_in_a_prediction_command_is_one_message(runs, name, flags, text, facts):
     done = predict(runs(name), *flags, text=text)
-    (line,) = done.stderr.decode().splitlines()
+    (line,) = done.stderr.splitlines()
     assert done.returncode == 1 and line.startswith("error: ") and not done.stdout
     assert all(fact in line for fact in facts)
 

@@ -1,4 +1,4 @@
-"""Tests of the programs as a user runs them, each in a new process."""
+"""Tests of the programs as a user runs them, each in a separate process."""
 
 import io
 import json
@@ -39,7 +39,7 @@ def test_training_leaves_a_record(trained_run):
 
 def test_a_complete_run_has_nothing_to_do_and_another_config_is_refused(trained_run):
     flags, workdir, _ = trained_run
-    again = call("train.py", *flags).stderr
+    again = call("train.py", *flags, new=True).stderr
     assert "complete after 4 steps" in again
     assert again.splitlines()[-1] == eval_command(workdir)
     other = call("train.py", *flags, "--config.model.dropout=0.5", check=False)
@@ -126,7 +126,7 @@ def test_eval_warns_about_a_damaged_vocabulary(trained_run, tmp_path):
     path = tmp_path / "run" / "vocabulary" / "source.vocab"
     path.write_bytes(path.read_bytes()[:-2])
     flags = (f"--workdir={tmp_path}/run", "--pictures=0", "--noreport")
-    (warning,) = call("eval.py", *flags).stderr.splitlines()
+    (warning,) = call("eval.py", *flags, new=True).stderr.splitlines()
     assert warning.startswith(f"{path} is missing or corrupt")
     assert "run the train.py command of this run again" in warning
     assert "Scores are not affected" in warning

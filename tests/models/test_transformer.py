@@ -153,19 +153,27 @@ def test_features_do_not_depend_on_later_tokens():
         assert (largest[: t + 1] > 0).all() and (largest[t + 1 :] == 0).all()
 
 
-@pytest.mark.parametrize("name", ["scan", pytest.param("post", marks=pytest.mark.slow)])
+def forward(module):
+    """Return the features of the decoder."""
+    memory = module.encode(SOURCE, SOURCE != 0)
+    return module.decode(memory, TARGET_IN)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["scan", "post"])
 def test_sowing_the_attention_weights_of_all_layers_does_not_change_the_output(name):
-    config, model, params, _, _ = build(name)
-    variables = {"params": params}
-
-    def forward(module):
-        memory = module.encode(SOURCE, SOURCE != 0)
-        return module.decode(memory, TARGET_IN)[0]
-
+    _, model, params, _, _ = build(name)
     with jax.disable_jit():  # compiled programs may round differently, so compare without jit
-        features, sown = model.apply(variables, method=forward, mutable=["attention"])
-        alone = model.apply(variables, method=forward)
+        features, _ = model.apply({"params": params}, method=forward, mutable=["attention"])
+        alone = model.apply({"params": params}, method=forward)
     np.testing.assert_array_equal(features, alone)
+
+
+@pytest.mark.parametrize("name", ["scan-remat-pre", "post"])
+def test_sown_attention_weights_are_those_of_all_layers(name):
+    config, model, params, _, _ = build(name)
+    apply = functools.partial(model.apply, method=forward, mutable=["attention"])
+    _, sown = jax.jit(apply)({"params": params})
     _, expected = reference_transformer.transformer(
         reference.as_float64(params), config, SOURCE[0], TARGET_IN[0]
     )

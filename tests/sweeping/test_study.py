@@ -41,7 +41,8 @@ def take_all(url, name, points, results):
 
 def test_no_trial_is_taken_twice(url):
     """Four processes open the study and take trials at the same time."""
-    context, points = multiprocessing.get_context("spawn"), [{"a.b": i} for i in range(15)]
+    context, points = multiprocessing.get_context("forkserver"), [{"a.b": i} for i in range(15)]
+    context.set_forkserver_preload([__name__])  # the processes are forks that import nothing
     results = context.Queue()
     machines = [
         context.Process(target=take_all, args=(url, "race", points, results)) for _ in range(4)

@@ -73,7 +73,7 @@ def test_a_batch_of_padding_has_zero_loss_and_finite_gradients(name, tmp_path):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
-@pytest.mark.parametrize("name", ["series", "columns"])
+@pytest.mark.parametrize("name", ["series", pytest.param("columns", marks=pytest.mark.slow)])
 def test_merged_networks_are_trained_independently(name, tmp_path):
     """No network's gradient depends on the other network; evaluation averages their outputs."""
     config = small_config(name, tmp_path)

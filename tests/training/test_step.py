@@ -41,7 +41,12 @@ def uneven_batch(task):
     return max(epoch, key=lambda batch: (batch["index"] < 0).sum())
 
 
-def test_loss_and_gradients_are_the_same_on_any_number_of_devices(tiny_task, monkeypatch):
+@pytest.mark.parametrize(
+    ("count", "shards"), [pytest.param(2, 1, marks=pytest.mark.slow), (8, 4)], ids=str
+)
+def test_loss_and_gradients_are_the_same_on_any_number_of_devices(
+    tiny_task, monkeypatch, count, shards
+):
     monkeypatch.setattr(devices, "SMALLEST", 32)
     config, batch = tiny_task.config.copy_and_resolve_references(), uneven_batch(tiny_task)
     assert config.model.dropout > 0  # so the test also covers dropout masks
@@ -49,15 +54,14 @@ def test_loss_and_gradients_are_the_same_on_any_number_of_devices(tiny_task, mon
     config.optimizer.clip_norm = 0.0
     start = jax.tree.leaves(jax.jit(tiny_task.init)(jax.random.key(0)))
     expected, expected_sums = one_step(tiny_task, config, batch, devices=1)
-    for count, shards in ((2, 1), (8, 4)):
-        state, sums, _ = sharded_step(tiny_task, config, batch, count, state_shards=shards)
-        whole = [x.sharding.is_fully_replicated for x in jax.tree.leaves(state.params)]
-        assert all(whole) if shards == 1 else whole.count(False) > len(whole) / 2
-        for name, value in expected_sums.items():
-            np.testing.assert_allclose(sums[name], value, rtol=1e-5)
-        pairs = zip(*map(jax.tree.leaves, (state.params, expected.params)), strict=True)
-        for before, (ours, alone) in zip(start, pairs, strict=True):
-            np.testing.assert_allclose(ours - before, alone - before, rtol=1e-3, atol=2e-6)
+    state, sums, _ = sharded_step(tiny_task, config, batch, count, state_shards=shards)
+    whole = [x.sharding.is_fully_replicated for x in jax.tree.leaves(state.params)]
+    assert all(whole) if shards == 1 else whole.count(False) > len(whole) / 2
+    for name, value in expected_sums.items():
+        np.testing.assert_allclose(sums[name], value, rtol=1e-5)
+    pairs = zip(*map(jax.tree.leaves, (state.params, expected.params)), strict=True)
+    for before, (ours, alone) in zip(start, pairs, strict=True):
+        np.testing.assert_allclose(ours - before, alone - before, rtol=1e-3, atol=2e-6)
 
 
 def test_dropout_masks_are_the_same_bits_on_any_number_of_devices():
