@@ -1,4 +1,4 @@
-"""Run programs in forks of this process, which has imported the modules of all programs.
+"""Run programs in forks of this process, which first imports the modules that its arguments name.
 
 Each line of standard input is a JSON object {"program", "flags", "files"}, with the names of the
 files for standard input, output and error of the program. The answer is one line: its exit status.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parent.parent)
 
-from faults.processes import MODULES, redirect, run_main  # noqa: E402
+from faults.processes import redirect, run_main  # noqa: E402
 
 SECONDS = 300
 
@@ -35,7 +35,7 @@ def serve(program: str, flags: list[str], files: list[str]) -> int:
 
 
 def main() -> None:
-    for name in (*MODULES, "evaluation.page", "evaluation.streams", "matplotlib.pyplot"):
+    for name in sys.argv[1:]:
         importlib.import_module(name)
     gc.freeze()
     # os.fork warns about the threads of JAX, but forking is safe before any computation.

@@ -14,6 +14,8 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+from faults.processes import MODULES
+
 ROOT = Path(__file__).parent.parent
 # Tests spend most of their time on compilation, so XLA's optimizations are disabled.
 FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -48,17 +50,20 @@ ENVIRONMENT = os.environ | {"XLA_FLAGS": FAST}  # tests/conftest.py adds the cac
 
 
 class ProgramServer:
-    """A process that runs programs in forks, so that they need not import JAX again."""
+    """A process that runs programs in forks, so that they need not import `modules` again."""
 
-    def __init__(self):
-        command = [sys.executable, "tests/program_server.py"]
+    def __init__(self, *modules, **environment):
+        command = [sys.executable, "tests/program_server.py", *modules]
         self._process = subprocess.Popen(
-            command, cwd=ROOT, env=ENVIRONMENT, text=True,
+            command, cwd=ROOT, env=ENVIRONMENT | environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
-        atexit.register(self._process.communicate)
 
-    def run(self, program, flags, stdin):
+    def close(self):
+        """End the process."""
+        self._process.communicate()
+
+    def run(self, program, flags, stdin=b""):
         """Run a program with the given input; return the completed process."""
         with tempfile.TemporaryDirectory() as folder:
             given, printed, messages = (Path(folder) / name for name in ("in", "out", "err"))
@@ -72,7 +77,15 @@ class ProgramServer:
             return subprocess.CompletedProcess([program, *flags], status, *outputs)
 
 
-_server = functools.cache(ProgramServer)
+# Modules that the programs import, and that import JAX.
+_MODULES = (*MODULES, "evaluation.page", "evaluation.streams", "matplotlib.pyplot")
+
+
+@functools.cache
+def _server():
+    server = ProgramServer(*_MODULES)
+    atexit.register(server.close)
+    return server
 
 
 def call(program, *flags, check=True, new=False, stdin=b"", **environment):

@@ -15,7 +15,7 @@ import pytest
 
 import program
 from terminal import CleanFormatter, clean, protect_stdout
-from tests.programs import ROOT, call
+from tests.programs import ROOT, ProgramServer, call
 
 
 def eval_command(workdir):
@@ -140,16 +140,18 @@ def train_without_jax(tmp_path_factory):
     """A function that runs train.py without JAX, checks that it fails, and returns its message."""
     folder = tmp_path_factory.mktemp("fake")
     (folder / "jax.py").write_text("raise SystemExit('JAX was imported')\n")
+    server = ProgramServer("program", PYTHONPATH=str(folder))
 
     def run_train(*flags):
         workdir = f"--workdir={folder}/run"
-        done = call("train.py", workdir, *flags, check=False, PYTHONPATH=str(folder))
+        done = server.run("train.py", [workdir, *flags])
         (line,) = done.stderr.splitlines()
         assert done.returncode == 1 and line.startswith("error: "), line
         assert not (folder / "run").exists()
         return line
 
-    return run_train
+    yield run_train
+    server.close()
 
 
 LUONG = "--config=configs/luong2015.py"

@@ -20,8 +20,15 @@ def call_without(package, program, *flags):
     )
 
 
-@pytest.mark.parametrize("package", ["optuna", "sqlalchemy", "rich"])
-@pytest.mark.parametrize("command", [("sweep.py",), ("reproduce.py", "bai2018.jsb")], ids=str)
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        ("optuna", ["sweep.py"]),
+        ("sqlalchemy", ["reproduce.py", "bai2018.jsb"]),
+        ("rich", ["sweep.py"]),
+    ],
+    ids=str,
+)
 def test_a_missing_package_is_a_user_error(package, command):
     done = call_without(package, *command)
     (line,) = done.stderr.splitlines()

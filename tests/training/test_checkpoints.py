@@ -291,11 +291,19 @@ save(workdir, [6])
 """
 
 
-@pytest.mark.parametrize("read_only", [False, True])
-def test_a_partially_written_checkpoint_is_ignored(tmp_path, read_only):
-    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """The workdir of a process that was killed while it saved its second checkpoint."""
+    workdir = tmp_path_factory.mktemp("killed")
+    command = [sys.executable, "-c", KILLED, str(workdir)]
     process = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
     assert process.returncode == -signal.SIGKILL, process.stderr
+    return workdir
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_partially_written_checkpoint_is_ignored(killed, tmp_path, read_only):
+    shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
     assert uncommitted(tmp_path) and list(committed(tmp_path)) == [5]
     checkpoints = Checkpoints(tmp_path, read_only=read_only)
     assert checkpoints.latest == 5
