@@ -148,7 +148,8 @@ def main() -> None:
     sys.path.insert(0, str(ROOT))
     commands = json.load(sys.stdin)
     for name in ("program", "sweeping.study", "sweeping.estimate", "papers.plan", "papers.registry",
-                 "training.workdir", "evaluation.results"):  # fmt: skip
+                 "training.workdir", "evaluation.results", "link_flags", "data.eval_sets",
+                 "exporting.formats"):  # fmt: skip
         importlib.import_module(name)
     importlib.import_module("papers.registry").find_targets()
     gc.freeze()  # otherwise, garbage collections of forks copy the memory of all modules

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import jax
 import numpy as np
 import scipy.io
 
 from configs import cui2017, lin2017, schuster1997, yang2016
 from configs.base import Config
+from tasks.task import Task
 
 WORDS = ["the", "film", "was", "good", "bad", "long", "short", "and", "very", "dull"]
 
@@ -98,3 +100,10 @@ def small_config(name: str, folder: Path) -> Config:
         config.data.examples.update({"train": 9, "valid": 5, "test": 5})
         config.data.series_length = 12
     return config
+
+
+def random_weights(task: Task, mean: float = 0.0) -> dict:
+    """Draw the parameters of a task; unlike its initialization, this needs no compilation."""
+    rng = np.random.default_rng(0)
+    shapes = jax.eval_shape(task.init, jax.random.key(0))
+    return jax.tree.map(lambda x: rng.normal(mean, 0.5, x.shape).astype(x.dtype), shapes)

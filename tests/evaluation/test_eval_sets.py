@@ -19,7 +19,7 @@ from evaluation.score_table import plain_table, write_score_table
 from experiment import score_eval_sets
 from tasks.registry import make_task
 from tasks.translation import Translation
-from tests.small import small_config
+from tests.small import random_weights, small_config
 from training.devices import make_mesh
 from training.workdir import load_config
 
@@ -60,7 +60,7 @@ def test_a_copy_of_the_test_split_has_the_same_scores(name, tmp_path, alone):
     config = small_config(name, tmp_path / "corpus")
     report = resolve(TASKS[config.task].evaluation).report
     task = make_task(config)
-    params = jax.jit(task.init)(jax.random.key(0))
+    params = random_weights(task)
     copy = copy_of_test_split(task.corpus(config.data), tmp_path)
     other = make_task(config, task.prepared.folder)  # has only the vocabularies
     (tmp_path / "encoded").mkdir()

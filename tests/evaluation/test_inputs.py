@@ -15,7 +15,7 @@ from evaluation.formats import input_record, input_text
 from evaluation.inputs import InputPredictor
 from evaluation.predictions import Predictor
 from tasks.registry import make_task
-from tests.small import small_config
+from tests.small import random_weights, small_config
 from training.devices import make_mesh
 
 _SLOW = ("series", "music", "sentence", "reader")  # these tasks share their code with the others
@@ -50,7 +50,7 @@ def test_new_inputs_are_predicted_as_the_examples_of_a_split(name, tmp_path):
     config = small_config(name, tmp_path)
     config.data.batch_multiple = 2
     task = make_task(config)
-    params = jax.jit(task.init)(jax.random.key(0))
+    params = random_weights(task)
     _, expected = Predictor(task, mesh)(params, "test", attended=99)
     predictor = InputPredictor(task, params, mesh)
     inputs = list(predictor.corpus.read_inputs(io.BytesIO(stream(name, tmp_path, task))))

@@ -19,7 +19,7 @@ from evaluation.results import Wanted
 from experiment import score_run, train_run
 from tasks.registry import make_task
 from tests.programs import call
-from tests.small import small_config
+from tests.small import random_weights, small_config
 from training.devices import make_mesh
 from training.loop import train
 
@@ -92,7 +92,7 @@ def test_predictions_come_in_the_corpus_order_from_several_devices(tmp_path, mes
     config.data.update({"batch_size": 4, "batch_multiple": 2, "buckets": 2})
     task = make_task(config)
     assert len(list(task.eval_batches("test"))) > 2  # several batches reorder the examples
-    params = jax.jit(task.init)(jax.random.key(0))
+    params = random_weights(task)
     losses, found = Predictor(task, mesh)(params, "test")
     sums, loss, predict = [], jax.jit(task.loss), jax.jit(task.predict)
     assert len(found) == len(task.prepared.split("test"))

@@ -10,7 +10,7 @@ from data.vocabulary import PAD, UNK
 from tasks.losses import penalty
 from tasks.registry import make_task
 from tasks.task import drop_words
-from tests.small import TASKS, small_config
+from tests.small import TASKS, random_weights, small_config
 
 _SLOW = (
     "series",
@@ -31,8 +31,7 @@ def task(request, tmp_path_factory):
 
 def large_params(task):
     """Return parameters that are so large that a mistake in the code changes the results."""
-    params = task.init(jax.random.key(0))
-    return jax.tree.map(lambda x: x * 3 + 0.1, params)
+    return jax.tree.map(jnp.asarray, random_weights(task, mean=0.1))
 
 
 def on_device(batch):
