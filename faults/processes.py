@@ -162,6 +162,8 @@ def run_main(program: str, flags: Sequence[str]) -> int:
         runpy.run_path(path, run_name="__main__")
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
         status = 1
