@@ -155,7 +155,8 @@ def redirect(*names: str) -> None:
 
 def run_main(program: str, flags: Sequence[str]) -> int:
     """Run a program as the interpreter does, including the work at its end; return its status."""
-    path = str(ROOT / program)
+    # In the folder of the repository, a user types only the name of the program.
+    path = program if Path.cwd() == ROOT else str(ROOT / program)
     sys.argv, status = [path, *flags], 0
     sys.path.insert(0, str(ROOT))
     try:
