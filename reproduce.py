@@ -95,9 +95,11 @@ def main(target: str = "") -> None:
 def _check_corpus(plan: Plan) -> None:
     """Prepare the corpus once before all runs; raise a UserError if it cannot be read."""
     from tasks.registry import make_task
+    from training.initialization import initial_vocabularies
 
+    config = plan.config(plan.table.rows[0])
     try:
-        make_task(plan.config(plan.table.rows[0]))
+        make_task(config, initial=initial_vocabularies(config, workdir=None))
     except UserError as error:
         raise UserError(f"cannot read the corpus {plan.data}: {error}") from error
 
