@@ -1,9 +1,16 @@
-"""The paired bootstrap (Koehn 2004) for the mean score over several runs per system."""
+"""Significance tests for the difference between the mean scores of two systems.
+
+The paired bootstrap (Koehn 2004) resamples the examples of a test set. Welch's t-test compares the
+scores of several seeds, so it also applies to scores that have no example statistics.
+"""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from sacrebleu import BLEU
 
 from evaluation.scores import TOKENIZED
 
@@ -24,14 +31,43 @@ def paired_bootstrap_p(
     second system. The p-value is the fraction of bootstrap samples whose score difference deviates
     from the observed difference by at least the absolute value of the observed difference.
     """
-    counts = _sample_counts(len(first[0]), samples, seed)
+    means = [bootstrap_means(runs, score, samples, seed) for runs in (first, second)]
+    return bootstrap_p(*means)
 
-    def mean(runs: Sequence[ExampleStatistics]) -> np.ndarray:
-        return np.mean([score(counts @ statistics) for statistics in runs], axis=0)
 
-    observed, *sampled = mean(first) - mean(second)
+def bootstrap_means(
+    runs: Sequence[ExampleStatistics], score: ScoreFunction, samples: int = 1000, seed: int = 12345
+) -> np.ndarray:
+    """Return the mean score over the runs of a system: first that of the test set, then of samples.
+
+    Systems that are scored with the same number of samples and the same seed can be compared.
+    """
+    counts = _sample_counts(len(runs[0]), samples, seed)
+    return np.mean([score(counts @ statistics) for statistics in runs], axis=0)
+
+
+def bootstrap_p(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the two-sided p-value of two systems, given their `bootstrap_means`."""
+    observed, *sampled = first - second
     as_far = np.abs(np.array(sampled) - observed) >= abs(observed) - 1e-12
-    return (1 + int(as_far.sum())) / (samples + 1)
+    return (1 + int(as_far.sum())) / (len(sampled) + 1)
+
+
+def welch(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the two-sided p-value of Welch's t-test.
+
+    The p-value is NaN if either sample has fewer than two values, or if all values are equal.
+    """
+    if min(len(first), len(second)) < 2 or np.ptp([*first, *second]) == 0:
+        return math.nan
+    from scipy import stats  # imported late, because this import is slow
+
+    return float(stats.ttest_ind(first, second, equal_var=False).pvalue)  # pyright: ignore
+
+
+def format_p(p: float) -> str:
+    """Format a p-value as in papers, such as ".032" or "<.001"."""
+    return "<.001" if p < 0.001 else f"{p:.3f}".lstrip("0") if p < 1 else "1"
 
 
 @functools.lru_cache(maxsize=1)  # cache one large array, which all rows of a results table use
@@ -60,15 +96,22 @@ def mean_score(sums: np.ndarray) -> np.ndarray | np.floating:
 def bleu_statistics(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> ExampleStatistics:
+    """Return the statistics of tokenized BLEU; all sentences are given as lists of words."""
+    joined = [[" ".join(reference) for reference in several] for several in references]
+    return text_bleu_statistics([" ".join(words) for words in hypotheses], joined, TOKENIZED)
+
+
+def text_bleu_statistics(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], metric: BLEU
+) -> ExampleStatistics:
     """Return the statistics from which BLEU is computed, one row per sentence.
 
     The columns are the n-gram matches and n-gram counts of orders 1 to 4, the hypothesis length and
-    the reference length. All sentences are given as lists of words.
+    the reference length.
     """
     rows = []
-    for words, several in zip(hypotheses, references, strict=True):
-        gold = [[" ".join(reference)] for reference in several]
-        found = TOKENIZED.corpus_score([" ".join(words)], gold)
+    for text, several in zip(hypotheses, references, strict=True):
+        found = metric.corpus_score([text], [[reference] for reference in several])
         rows.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
     return np.array(rows, float)
 
@@ -85,3 +128,21 @@ def bleu_score(sums: np.ndarray) -> np.ndarray | np.floating:
         precision = np.exp(np.log(counts / totals).mean(axis=-1))
         brevity = np.exp(np.minimum(0, 1 - reference / hypothesis))
     return np.nan_to_num(100 * brevity * precision)
+
+
+class ExampleScore(NamedTuple):
+    """A score that can be computed from sums of example statistics."""
+
+    score: ScoreFunction
+    width: int  # number of statistics per example
+
+
+# The scores with example statistics, by their names in scores.json. sacreBLEU smooths BLEU if a
+# system has no correct n-gram of some order in the whole test set; `bleu_score` is then 0.
+EXAMPLE_SCORES = {
+    "bleu": ExampleScore(bleu_score, 10),
+    "tokenized_bleu": ExampleScore(bleu_score, 10),
+    "exact": ExampleScore(mean_score, 2),
+    "token_error": ExampleScore(mean_score, 2),
+    "accuracy": ExampleScore(mean_score, 2),
+}

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from evaluation import predictions
 from evaluation.canvas import Picture
+from evaluation.examples import Example
 from evaluation.page import AttentionBudget
 from evaluation.pictures import highlighted, over_text
 from evaluation.predictions import Prediction, Predictor, evenly
@@ -49,6 +50,10 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
         scores,
         "−log p of the class",
         lines,
+        [
+            Example(_joined(text), [true], label, {"accuracy": [float(label == true), 1.0]})
+            for text, label, true in zip(texts, labels, gold, strict=True)
+        ],
         confusion=confusion(labels, gold, task.labels.names)
         if len(task.labels.names) <= MOST_CLASSES
         else {},
@@ -90,12 +95,17 @@ def _sentences(text: Mapping[str, Any]) -> list[list[str]]:
     return words if isinstance(words[0], list) else [words]
 
 
+def _joined(text: Mapping[str, Any]) -> str:
+    """Return the words of a text, separated by spaces."""
+    return " ".join(word for part in _sentences(text) for word in part)
+
+
 def _samples(
     task: Classification, texts: list[ShownText], predicted: list[Prediction], count: int
 ) -> list[dict[str, str]]:
     return [
         {
-            "text": shorten(" ".join(word for part in _sentences(texts[i]) for word in part), 200),
+            "text": shorten(_joined(texts[i]), 200),
             "prediction": task.labels.names[int(predicted[i]["label"])],
             "gold": texts[i]["label"],
         }

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from evaluation import predictions
 from evaluation.canvas import Picture
+from evaluation.examples import Example
 from evaluation.page import AttentionBudget
 from evaluation.pictures import over_passage
 from evaluation.predictions import Prediction, Predictor, evenly
@@ -40,7 +41,11 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         for q, p in zip(questions, predicted, strict=True)
     ]
     result = keep(
-        wanted, losses | {"most_frequent": most_frequent(questions)}, "−log p of the answer", lines
+        wanted,
+        losses | {"most_frequent": most_frequent(questions)},
+        "−log p of the answer",
+        lines,
+        [_example(q, answer(q, p)) for q, p in zip(questions, predicted, strict=True)],
     )
     show(result, _samples(questions, predicted, 3))
     for number, (q, p) in enumerate(zip(questions, predicted, strict=True)):
@@ -57,6 +62,13 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         }
         shown, budget = zip(questions[: wanted.page], predicted, strict=False), AttentionBudget()
         write_report(wanted, result, title, terms, [_for_page(*x, budget) for x in shown])
+
+
+def _example(question: ShownQuestion, predicted: str) -> Example:
+    """Return the entry of a question in examples.jsonl."""
+    right = predicted == question["answer"]
+    query = " ".join(question["query"])
+    return Example(query, [question["answer"]], predicted, {"accuracy": [float(right), 1.0]})
 
 
 def most_frequent(questions: list[ShownQuestion]) -> float:

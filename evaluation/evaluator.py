@@ -13,8 +13,10 @@ from configs.base import Config
 from data.pair import Pair
 from data.vocabulary import PAD
 from decoding.translator import Hypothesis, Translator
+from evaluation.bootstrap import bleu_statistics, mean_statistics, text_bleu_statistics
+from evaluation.examples import Example
 from evaluation.predictions import compile_for_split, mean_losses, split_batches
-from evaluation.scores import text_scores
+from evaluation.scores import detokenized_bleu, exact_matches, text_scores, token_errors
 from tasks.task import Params
 from tasks.translation import Translation
 from training.devices import compiled, put
@@ -155,3 +157,25 @@ def sample(task: Translation, t: Translated) -> dict[str, str]:
     """Return the source, best hypothesis and references of a sentence as text."""
     source = task.source.surface(t.pair.source)
     return {"source": source, "hypothesis": t.best.text, "reference": " | ".join(t.references)}
+
+
+def translated_examples(task: Translation, translated: list[Translated]) -> list[Example]:
+    """Return the sentences of a split with their best hypotheses, for examples.jsonl."""
+    texts, references = [t.best.text for t in translated], [t.references for t in translated]
+    words = [task.scored_words(text) for text in texts]
+    reference_words = [[task.scored_words(text) for text in several] for several in references]
+    matches = exact_matches(texts, references, task.lowercase)
+    bleu = text_bleu_statistics(texts, references, detokenized_bleu(task.lowercase))
+    statistics = {
+        "bleu": bleu.tolist(),
+        "tokenized_bleu": bleu_statistics(words, reference_words).tolist(),
+        "exact": mean_statistics(matches).tolist(),
+        "token_error": token_errors(words, reference_words),
+    }
+    return [
+        Example(
+            task.source.surface(t.pair.source), t.references, t.best.text,
+            {name: rows[i] for name, rows in statistics.items()},
+        )
+        for i, t in enumerate(translated)
+    ]  # fmt: skip

@@ -9,6 +9,7 @@ from jax.sharding import Mesh
 
 from errors import require_packages
 from evaluation import predictions
+from evaluation.examples import Example
 from evaluation.pictures import piano_rolls, two_series
 from evaluation.predictions import Prediction, Predictor, evenly
 from evaluation.results import Wanted, corpus_name, keep, show, write_report
@@ -97,7 +98,8 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         for text, guess, true in zip(texts, labels, gold, strict=True)
     ]
     scores = losses | _additional_scores(task, labels, gold)
-    result = keep(wanted, scores, LOSSES[task.kind], lines)
+    examples = [_example(*x) for x in zip(texts, labels, gold, strict=True)]
+    result = keep(wanted, scores, LOSSES[task.kind], lines, examples)
     show(result, _samples(task, wanted.split, labels, gold, 3))
     if "word" not in texts[0]:
         _draw(task, wanted, predicted)
@@ -106,6 +108,13 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         terms = {"examples": "Labeled sentences", "source": "Words and predicted labels"}
         examples = [_for_page(*x) for x in itertools.islice(shown, wanted.page)]
         write_report(wanted, result, title, terms, examples)
+
+
+def _example(text: dict[str, Any], labels: Sequence[str], gold: Sequence[str]) -> Example:
+    """Return the entry of a sequence in examples.jsonl."""
+    right = sum(label == true for label, true in zip(labels, gold, strict=True))
+    statistics = {"accuracy": [float(right), float(len(gold))]}
+    return Example(" ".join(text.get("word", [])), [" ".join(gold)], " ".join(labels), statistics)
 
 
 def _samples(

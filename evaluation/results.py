@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from configs.base import Config
 from evaluation.alignment import LinkSettings
+from evaluation.examples import Example, write_examples
 from evaluation.explorer import opening_example
 from evaluation.metrics import describe_scores, print_scores
 from evaluation.page import ReportPage, inline_picture, write_report_page
@@ -55,12 +56,18 @@ def corpus_name(data: Config) -> str:
 
 
 def keep(
-    wanted: Wanted, scores: dict[str, float], loss: str, predictions: Sequence[str], **more: Any
+    wanted: Wanted,
+    scores: dict[str, float],
+    loss: str,
+    predictions: Sequence[str],
+    examples: Sequence[Example] = (),
+    **more: Any,
 ) -> dict[str, Any]:
-    """Write scores.json and predictions.txt, and remove the files of an earlier report.
+    """Write scores.json, predictions.txt and examples.jsonl; remove files of an earlier report.
 
     `loss` is a short description of the loss, such as "−log p of the class", which report.html
-    shows. `more` contains additional entries of scores.json. Return the content of scores.json.
+    shows. Without `examples`, examples.jsonl is not written. `more` contains additional entries of
+    scores.json. Return the content of scores.json.
     """
     folder = wanted.folder
     for pattern in ("attention-*.png", "prediction-*.png", "report.html"):
@@ -72,6 +79,7 @@ def keep(
     }  # fmt: skip
     write_json(folder / "scores.json", result)
     write_text(folder / "predictions.txt", "".join(f"{p}\n" for p in predictions))
+    write_examples(folder, examples)
     return result
 
 

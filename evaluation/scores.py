@@ -76,12 +76,19 @@ def token_error_rate(
     If a sentence has several references, the closest one is used. This score is the word error rate
     if tokens are words, and the phoneme error rate if tokens are phonemes.
     """
-    edits = length = 0
+    counts = token_errors(hypotheses, references)
+    return sum(edits for edits, _ in counts) / max(1, sum(length for _, length in counts))
+
+
+def token_errors(
+    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
+) -> list[tuple[int, int]]:
+    """Return, for each hypothesis, the edits to its closest reference, and the reference length."""
+    found = []
     for hypothesis, several in zip(hypotheses, references, strict=True):
         counts = [(Levenshtein.distance(hypothesis, one), len(one)) for one in several]
-        closest = min(counts, key=lambda c: c[0] / max(1, c[1]))
-        edits, length = edits + closest[0], length + closest[1]
-    return edits / max(1, length)
+        found.append(min(counts, key=lambda c: c[0] / max(1, c[1])))
+    return found
 
 
 def signatures(lowercase: bool = False, references: int = 1) -> dict[str, str]:
@@ -136,9 +143,13 @@ def _streams(references: References) -> Any:
 
 
 def _metrics(lowercase: bool) -> dict[str, Metric]:
+    return {"bleu": detokenized_bleu(lowercase), "chrf": sacrebleu.CHRF(lowercase=lowercase)}
+
+
+def detokenized_bleu(lowercase: bool) -> sacrebleu.BLEU:
+    """Return sacreBLEU's BLEU, which tokenizes the texts itself."""
     # `force` disables sacreBLEU's warning about tokenized text, which is intended here.
-    bleu = sacrebleu.BLEU(lowercase, force=True)
-    return {"bleu": bleu, "chrf": sacrebleu.CHRF(lowercase=lowercase)}
+    return sacrebleu.BLEU(lowercase, force=True)
 
 
 TOKENIZED = sacrebleu.BLEU(lowercase=True, tokenize="none", force=True, smooth_method="none")

@@ -25,7 +25,9 @@ from evaluation.evaluator import (
     sample,
     score,
     translate_split,
+    translated_examples,
 )
+from evaluation.examples import write_examples
 from evaluation.explorer import focus_token, opening_example
 from evaluation.forced_attention import ForcedAttention, readable
 from evaluation.links import Aligner, hypothesis_bitext, make_aligner
@@ -92,7 +94,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     if wanted.against:
         result["against"] = compare_runs(task, translated, others, wanted.against)
     folder = wanted.folder
-    _keep(folder, result, translated)
+    _keep(task, folder, result, translated)
     _keep_links(task, wanted, translated, links, aligner)
     _print(task, translated, result)
     # Delete an earlier report, whose pictures and page would not match the new scores.
@@ -130,7 +132,7 @@ def report_ensemble(
     parts, scores = lengths(task, translated), all_scores(task, translated, wanted.ter)
     links = forced.links(aligner.reverse if aligner else None)
     result = _result(task, wanted, translated, scores, forced, parts, links)
-    _keep(wanted.folder, result, translated)
+    _keep(task, wanted.folder, result, translated)
     _keep_links(task, wanted, translated, links, aligner)
 
 
@@ -168,11 +170,14 @@ def _result(
     return result
 
 
-def _keep(folder: Path, result: dict[str, Any], translated: list[Translated]) -> None:
-    """Write `result` to scores.json and the best hypotheses to hypotheses.txt."""
+def _keep(
+    task: Translation, folder: Path, result: dict[str, Any], translated: list[Translated]
+) -> None:
+    """Write `result` to scores.json, the best hypotheses to hypotheses.txt, and examples.jsonl."""
     write_json(folder / "scores.json", result)
     lines = "".join(t.best.text.replace("\n", " ") + "\n" for t in translated)
     write_text(folder / "hypotheses.txt", lines)
+    write_examples(folder, translated_examples(task, translated))
 
 
 def _keep_links(

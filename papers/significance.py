@@ -7,16 +7,15 @@ seeds, which needs at least two seeds and has little power with few seeds.
 
 import math
 
-import numpy as np
-from scipy import stats
-
 from evaluation.bootstrap import (
     ExampleStatistics,
     bleu_score,
     bleu_statistics,
+    format_p,
     mean_score,
     mean_statistics,
     paired_bootstrap_p,
+    welch,
 )
 from evaluation.comparison import read_hypotheses
 from evaluation.evaluator import references
@@ -60,15 +59,11 @@ def significance(plan: Plan, reports: Reports) -> dict[str, str]:
             continue
         if score is not None:
             p = paired_bootstrap_p(examples[row.name], examples[above.name], score)
-            found[row.name] = _format(p)
+            found[row.name] = format_p(p)
         else:
             p = welch(*(values(reports, r, MEASURES[name]) for r in (above, row)))
-            found[row.name] = "–" if math.isnan(p) else f"{_format(p)} (t)"
+            found[row.name] = "–" if math.isnan(p) else f"{format_p(p)} (t)"
     return found
-
-
-def _format(p: float) -> str:
-    return "<.001" if p < 0.001 else f"{p:.3f}".lstrip("0") if p < 1 else "1"
 
 
 def _translations(
@@ -104,13 +99,3 @@ def _answers(plan: Plan, reports: Reports, row: Row) -> list[ExampleStatistics]:
         with reading(file):
             found.append(mean_statistics([answer == gold for answer, _, gold, *_ in rows]))
     return found
-
-
-def welch(first: list[float], second: list[float]) -> float:
-    """Return the two-sided p-value of Welch's t-test.
-
-    The p-value is NaN if either sample has fewer than two values, or if all values are equal.
-    """
-    if min(len(first), len(second)) < 2 or np.ptp([*first, *second]) == 0:
-        return math.nan
-    return float(stats.ttest_ind(first, second, equal_var=False).pvalue)  # pyright: ignore

@@ -9,10 +9,11 @@ import pytest
 
 from data.labelling import LabellingCorpus
 from errors import UserError
+from evaluation.bootstrap import welch
 from papers.page import _cost, _facts, comparisons, legend, mean_and_deviation, order, write_page
 from papers.plan import Plan, facts
 from papers.scoring import read_reports
-from papers.significance import significance, welch
+from papers.significance import significance
 from papers.table import Row, Table
 
 ROWS = (
