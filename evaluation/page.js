@@ -1,22 +1,5 @@
-"use strict";
-// Build the page from the content that evaluation/page.py has written into it. All text is inserted
-// with textContent, so that no sentence is interpreted as HTML.
+// Build the report of eval.py. elements.js defines the functions that all pages share.
 
-const byId = id => document.getElementById(id);
-const content = JSON.parse(byId("data").textContent);
-
-// Append a new element to `parent` and return it. `properties` are DOM properties.
-function add(parent, tag, text = "", properties = {}) {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.textContent = text;
-  parent.append(node);
-  return node;
-}
-
-const round = value => (value ?? 0).toFixed(2).replace("-", "−");
-const weightText = weight => weight > 0 && weight < .01 ? weight.toFixed(4) : round(weight);
-// Math.max(...values) would fail for long lists, because the number of arguments is limited.
-const largestOf = values => values.reduce((largest, value) => Math.max(largest, value ?? 0), 1e-9);
 const MOST_CELLS = 40000;  // of a heat map whose cells are elements; larger ones are pictures
 
 
@@ -133,14 +116,13 @@ function buildTokens() {
   byId("target-title").hidden = byId("target").hidden = Boolean(gold) || !tokens.length;
   for (const side of ["source", "target"]) byId(side).classList.toggle("plain", !mapNames().length);
   if (gold) {
-    buildLabels(tokens, gold);
+    byId("source").replaceChildren();
+    addLabels(byId("source"), example().source, tokens, gold);
   } else {
     fillTokens("source", example().source);
     fillTokens("target", tokens);
   }
 }
-
-const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 
 function fillTokens(side, tokens) {
   const box = byId(side);
@@ -163,18 +145,6 @@ function fillTokens(side, tokens) {
         event.preventDefault();
       }
     };
-  });
-}
-
-// Show each word above its predicted label; a wrong label is followed by the gold label.
-function buildLabels(labels, gold) {
-  const box = byId("source");
-  box.replaceChildren();
-  example().source.forEach((word, i) => {
-    const wrong = labels[i] !== gold[i];
-    const node = add(box, "span", "", { className: wrong ? "token labeled wrong" : "token labeled" });
-    add(node, "bdi", word);
-    add(node, "small", wrong ? `${labels[i]}, gold ${gold[i]}` : labels[i]);
   });
 }
 
@@ -278,18 +248,6 @@ function addHead(row, name, largest, perLayer) {
   };
 }
 
-function paintCanvas(canvas, rows, largest) {
-  canvas.width = rows[0].length;
-  canvas.height = rows.length;
-  const pen = canvas.getContext("2d");
-  pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--heat");
-  rows.forEach((row, t) => row.forEach((weight, s) => {
-    if (!weight) return;
-    pen.globalAlpha = weight / largest;
-    pen.fillRect(s, t, 1, 1);
-  }));
-}
-
 function showMap(name) {
   state.map = name;
   buildHeatMap();
@@ -368,20 +326,6 @@ function describe(rows, row, column) {
 
 
 // ---- Tables and charts -------------------------------------------------------------------------
-
-// Fill a table. A cell is a text, or [text, note] to show a note below the text.
-function fillTable(table, head, rows) {
-  const top = add(table, "tr");
-  head.forEach(name => add(top, "th", name));
-  for (const row of rows) {
-    const line = add(table, "tr");
-    for (const cell of row) {
-      const [text, note] = [cell].flat();
-      const node = add(line, "td", text);
-      if (note) add(node, "small", note);
-    }
-  }
-}
 
 function buildScores() {
   const withUnit = ({ value, unit }) => unit === "%" ? `${value} %` : value;
@@ -479,12 +423,6 @@ function buildConfusion() {
 
 function buildPictures() {
   content.pictures.forEach(([name, source]) => add(byId("pictures"), "img", "", { src: source, alt: name }));
-}
-
-// Build a part of the page, or remove its section if the content has no such part.
-function buildPart(section, present, build) {
-  if (present) build();
-  else byId(section).remove();
 }
 
 byId("title").textContent = document.title = content.title;

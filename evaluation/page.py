@@ -2,16 +2,19 @@
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from reading import matching, read_text, reading
 from terminal import clean
 from writing import to_json, write_text
 
 _FOLDER = Path(__file__).parent
+_DATA = '<script id="data" type="application/json">'
 # Limits of the number of attention weights, so that browsers can open a page with long texts. A
 # weight takes four to six bytes in the file.
 MOST_WEIGHTS = 5_000_000  # of a page
@@ -69,17 +72,29 @@ TOO_LARGE = "The attention weights are left out, because the page would be too l
 
 
 def write_report_page(path: Path, page: ReportPage) -> None:
-    """Fill the template page.html with content, style and script; write the page to `path`."""
+    """Write report.html to `path`."""
     # Show the path of the report folder, to distinguish the pages of several runs.
     content = page._asdict() | {"about": f"{page.about} · {clean(str(path.parent))}"}
+    write_html(path, _FOLDER / "page.html", content)
+
+
+def write_html(path: Path, template: Path, content: Mapping[str, Any]) -> None:
+    """Fill a template with content, styles and scripts; write the page to `path`.
+
+    The style sheet and the script of the template have its name and the suffixes .css and .js. They
+    follow page.css and elements.js of this folder, which all pages share.
+    """
     data = to_json(content, compact=True)
     data = data.encode("utf-8", "replace").decode()  # file names may contain lone surrogates
     data = data.replace("<", "\\u003c")  # a "<" could end the <script> or open a comment
-    text = (_FOLDER / "page.html").read_text("utf-8")
-    script = (_FOLDER / "page.js").read_text("utf-8")
+    text = template.read_text("utf-8")
+    styles = dict.fromkeys((_FOLDER / "page.css", template.with_suffix(".css")))
+    style = "\n".join(file.read_text("utf-8") for file in styles)
+    scripts = (_FOLDER / "elements.js", template.with_suffix(".js"))
+    script = "\n".join(file.read_text("utf-8") for file in scripts)
     # The data is inserted last, so that no sentence is mistaken for a template placeholder.
     for name, part in (
-        ("STYLE", (_FOLDER / "page.css").read_text("utf-8")),
+        ("STYLE", style),
         ("SCRIPT", script),
         # Browsers run only the script with this digest, and no other script or event handler.
         ("DIGEST", base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()),
@@ -87,6 +102,15 @@ def write_report_page(path: Path, page: ReportPage) -> None:
     ):
         text = text.replace(f"/*{name}*/", part)
     write_text(path, text)
+
+
+def read_page_content(path: Path, remedy: str) -> dict[str, Any]:
+    """Return the content that `write_html` has written into a page; errors end in `remedy`."""
+    _, found, rest = read_text(path, remedy).partition(_DATA)
+    with reading(path, remedy):
+        if not found:
+            raise ValueError("it contains no data")
+        return matching(json.loads(rest.partition("</script>")[0]), dict)
 
 
 def inline_picture(picture: Path) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from configs.datasets import reverse_dataset
 from errors import UserError
 from papers.table import Row, Table
 from reading import matching, read_json, reading
-from sweeping.log import REMOVE, read_log
+from sweeping.log import REMOVE, elapsed, read_log
 from sweeping.points import Base, Point, label
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -187,7 +187,7 @@ class Facts(NamedTuple):
 
 def facts(run: Path) -> Facts:
     """Read the facts about a run from its log.jsonl and run.json."""
-    parameters, count, seconds, before = 0, 0.0, 0.0, 0.0
+    parameters, count = 0, 0.0
     path = run / "log.jsonl"
     lines, problem = read_log(path)
     if problem:
@@ -196,8 +196,10 @@ def facts(run: Path) -> Facts:
         matching(lines, [{"time": float}])
     for line in lines:
         parameters, count = line.get("parameters", parameters), line.get("count", count)
-        if line["kind"] != "run":  # a "run" line starts a new attempt: exclude the time before it
-            seconds += line["time"] - before
-        before = line["time"]
-    *_, last = read_json(run / "run.json", [{"commit": str, "devices": [str]}], REMOVE)
+    seconds = elapsed(lines)[-1] if lines else 0.0
+    starts = read_json(run / "run.json", [{"commit": str, "devices": [str]}], REMOVE)
+    with reading(run / "run.json", REMOVE):
+        if not starts or not starts[-1]["devices"]:
+            raise ValueError("it names no device")
+    last = starts[-1]
     return Facts(parameters, count, seconds, last["commit"], last["devices"][0])

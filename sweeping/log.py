@@ -1,6 +1,7 @@
-"""Read the lines of a run's log.jsonl, and check the types of their values."""
+"""Read the lines of a run's log.jsonl, check the types of their values, and sum up the costs."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ Entry = dict[str, Any]
 REMOVE = "remove the folder of the run to train it again"
 _NUMBER = int | float | None  # null stands for NaN and infinity
 # The types of values in lines of the kinds "run" and "train" that sweeps and reproductions use.
-_TYPES = {"step": int, "time": float, "parameters": int, "count": float, "count_per_second": float}
+_TYPES = {
+    "step": int, "time": float, "parameters": int, "count": float, "count_per_second": float,
+    "teraflops": float,
+}  # fmt: skip
 
 
 def read_log(path: Path) -> tuple[list[Entry], str]:
@@ -42,3 +46,31 @@ def _parse(line: bytes, number: int) -> Entry:
         scores = {name: value for name, value in entry.items() if name != "kind"}
         matching(scores, {str: _NUMBER}, place)
     return entry
+
+
+def elapsed(lines: Sequence[Entry]) -> list[float]:
+    """Return, for every line of a log, the seconds of training, compilation and evaluation so far.
+
+    The time between two attempts, of which the later one begins with a line of the kind "run", does
+    not count.
+    """
+    seconds, found = 0.0, []
+    for line, before in zip(lines, [None, *lines], strict=False):
+        start = line["time"] if before is None or line["kind"] == "run" else before["time"]
+        seconds += line["time"] - start
+        found.append(seconds)
+    return found
+
+
+def operations(lines: Sequence[Entry]) -> float | None:
+    """Return the operations of all training steps in TFLOP; None if the log does not have them.
+
+    A line has the number of operations and of loss terms (such as tokens) per second, and the
+    number of loss terms so far.
+    """
+    total, before, known = 0.0, 0.0, False
+    for line in lines:
+        if line.get("count_per_second") and "teraflops" in line and "count" in line:
+            total += line["teraflops"] * (line["count"] - before) / line["count_per_second"]
+            before, known = line["count"], True
+    return total if known else None

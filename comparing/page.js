@@ -1,0 +1,386 @@
+// Build the comparison of compare.py. elements.js defines the functions that all pages share.
+
+const COLORS = 8;  // --system-0 to --system-7 in page.css; further systems repeat them with dashes
+const MOST_COLUMNS = 60;  // of a heat map; longer texts are shown as shaded words
+const MOST_CARDS = 4;  // runs that are shown side by side at first
+const colorOf = system => `var(--system-${system % COLORS})`;
+const dashesOf = system => ["", "6 3", "2 3", "8 3 2 3"][Math.floor(system / COLORS) % 4];
+const hidden = new Set();  // systems whose curves are hidden
+
+function addSwatch(parent, system) {
+  add(parent, "span", "", { className: "swatch" }).style.setProperty("--color", colorOf(system));
+}
+
+function buildSystems() {
+  content.systems.forEach(({ name, seeds }, i) => {
+    const button = add(add(byId("systems"), "li"), "button", "", { type: "button" });
+    addSwatch(button, i);
+    add(button, "span", name);
+    add(button, "small", ` seed${seeds.includes(",") ? "s" : ""} ${seeds}`);
+    button.setAttribute("aria-pressed", true);
+    button.onclick = () => {
+      if (!hidden.delete(i)) hidden.add(i);
+      button.setAttribute("aria-pressed", !hidden.has(i));
+      drawCharts();
+    };
+  });
+}
+
+
+// ---- Tables ------------------------------------------------------------------------------------
+
+const TESTS = {
+  bootstrap: "p is that of a paired bootstrap over the examples (1,000 samples).",
+  t: "(t) marks the p-values of Welch's t-test over seeds.",
+};
+
+function buildScores() {
+  const used = new Set(content.scores.flatMap(({ contrasts }) => contrasts.flat().map(x => x?.test)));
+  byId("tests").textContent = Object.keys(TESTS).filter(test => used.has(test)).map(test => TESTS[test]).join(" ");
+  content.systems.forEach(({ name }, i) => add(byId("baseline"), "option", name, { value: i }));
+  byId("baseline").parentNode.hidden = content.systems.length < 2;
+  byId("baseline").onchange = fillScores;
+  fillScores();
+}
+
+function fillScores() {
+  const table = byId("scores"), baseline = Number(byId("baseline").value);
+  table.replaceChildren();
+  const top = add(table, "tr");
+  add(top, "th", "System");
+  for (const { name, unit, direction, note } of content.scores) {
+    const head = add(top, "th", `${name}${unit === "%" ? " (%)" : ""}`, { title: [unit, note].filter(Boolean).join(": ") });
+    add(head, "small", direction.replace(" is better", "") && direction.split(" ")[0]);
+  }
+  content.systems.forEach(({ name }, i) => {
+    const line = add(table, "tr");
+    const first = add(line, "td");
+    addSwatch(first, i);
+    add(first, "span", name);
+    for (const { cells, contrasts } of content.scores) {
+      const cell = add(line, "td", cells[i].text), contrast = contrasts[i][baseline];
+      cell.classList.toggle("best", cells[i].best);
+      if (!contrast) continue;
+      const p = contrast.p && `, p ${/^</.test(contrast.p) ? contrast.p : `= ${contrast.p}`}`;
+      add(cell, "small", `${contrast.difference}${p}${contrast.test === "t" ? " (t)" : ""}`);
+      cell.classList.toggle("significant", /^<|^\.0[0-4]/.test(contrast.p));
+    }
+  });
+}
+
+function buildDifferences() {
+  fillTable(
+    byId("differences"),
+    ["Field", ...content.systems.map(({ name }) => name)],
+    content.differences.map(({ name, values }) => [name, ...values]),
+  );
+}
+
+function buildCost() {
+  const { head, rows } = content.cost;
+  fillTable(byId("cost"), head, rows);
+  rows.forEach((_, i) => {
+    const cell = byId("cost").rows[i + 1].cells[0], name = cell.textContent;
+    cell.textContent = "";
+    addSwatch(cell, i);
+    add(cell, "span", name);
+  });
+}
+
+
+// ---- Learning curves ---------------------------------------------------------------------------
+
+const SIZE = { width: 560, height: 290, left: 62, right: 12, top: 10, bottom: 34 };
+const SVG = byId("svg-space").namespaceURI;  // of an element of the template
+const charts = [];  // functions that draw the charts again
+
+function addSvg(parent, tag, attributes, text = "") {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.textContent = text;
+  parent.append(node);
+  return node;
+}
+
+function buildCurves() {
+  const loss = content.curves.findIndex(({ label }) => label === "Training loss");
+  for (const first of new Set([0, loss > 0 ? loss : Math.min(1, content.curves.length - 1)])) addChart(first);
+  byId("axis").onchange = drawCharts;
+  drawCharts();
+}
+
+function drawCharts() {
+  charts.forEach(draw => draw());
+}
+
+function addChart(first) {
+  const box = add(byId("charts"), "div", "", { className: "line-chart" });
+  const select = add(box, "select", "", { ariaLabel: "Value of the chart" });
+  content.curves.forEach(({ label }, i) => add(select, "option", label, { value: i, selected: i === first }));
+  const svg = addSvg(box, "svg", { viewBox: `0 0 ${SIZE.width} ${SIZE.height}`, role: "img" });
+  const values = add(box, "p", "", { className: "values" });
+  const draw = () => drawChart(svg, values, content.curves[Number(select.value)]);
+  select.onchange = draw;
+  charts.push(draw);
+}
+
+// Return about `count` round numbers from `low` to `high`.
+function ticks(low, high, count) {
+  const rough = (high - low) / count || 1, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find(factor => factor * power >= rough);
+  const found = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) found.push(i * step);
+  return found;
+}
+
+const numberText = value => Number(value.toPrecision(4)).toLocaleString("en-US", { maximumSignificantDigits: 4 }).replace("-", "−");
+
+function drawChart(svg, values, { label, curves }) {
+  const axis = byId("axis").value;
+  const shown = curves.map((curve, run) => ({ ...curve, run, system: content.runs[run].system }))
+    .filter(({ values, system }) => values && !hidden.has(system));
+  svg.replaceChildren();
+  values.replaceChildren();
+  svg.setAttribute("aria-label", `${label} by ${axis === "steps" ? "training step" : "minutes"}`);
+  if (!shown.length) return;
+  const range = numbers => [numbers.reduce((a, b) => Math.min(a, b)), numbers.reduce((a, b) => Math.max(a, b))];
+  const [left, right] = range(shown.flatMap(curve => curve[axis])), [low, high] = range(shown.flatMap(curve => curve.values));
+  const { width, height } = SIZE;
+  const x = value => SIZE.left + (value - left) / (right - left || 1) * (width - SIZE.left - SIZE.right);
+  const y = value => height - SIZE.bottom - (value - low) / (high - low || 1) * (height - SIZE.top - SIZE.bottom);
+  for (const tick of ticks(low, high, 5)) {
+    addSvg(svg, "line", { class: "grid", x1: SIZE.left, x2: width - SIZE.right, y1: y(tick), y2: y(tick) });
+    addSvg(svg, "text", { x: SIZE.left - 8, y: y(tick) + 4, "text-anchor": "end" }, numberText(tick));
+  }
+  for (const tick of ticks(left, right, 6))
+    addSvg(svg, "text", { x: x(tick), y: height - SIZE.bottom + 18, "text-anchor": "middle" }, numberText(tick));
+  addSvg(svg, "text", { x: (SIZE.left + width - SIZE.right) / 2, y: height - 2, "text-anchor": "middle" }, axis === "steps" ? "training step" : "minutes");
+  for (const curve of shown) {
+    const points = curve.values.map((value, i) => `${x(curve[axis][i]).toFixed(1)},${y(value).toFixed(1)}`);
+    const line = addSvg(svg, "polyline", { class: "curve", points: points.join(" "), "stroke-dasharray": dashesOf(curve.system) });
+    line.style.stroke = colorOf(curve.system);
+    addSvg(line, "title", {}, content.runs[curve.run].name);
+  }
+  const cursor = addSvg(svg, "line", { class: "cursor", y1: SIZE.top, y2: height - SIZE.bottom, visibility: "hidden" });
+  svg.onmousemove = event => {
+    const place = event.offsetX / svg.clientWidth * width;
+    const at = left + (place - SIZE.left) / (width - SIZE.left - SIZE.right) * (right - left);
+    if (at < left || at > right) return;
+    cursor.setAttribute("x1", place);
+    cursor.setAttribute("x2", place);
+    cursor.setAttribute("visibility", "visible");
+    showValues(values, shown, axis, at);
+  };
+}
+
+// List the value of every curve at the last logged position before `at`.
+function showValues(box, shown, axis, at) {
+  box.replaceChildren();
+  add(box, "span", `${axis === "steps" ? "step" : "minutes"} ${numberText(axis === "steps" ? Math.round(at) : at)}`);
+  for (const curve of shown) {
+    const last = curve[axis].findLastIndex(value => value <= at);
+    if (last < 0) continue;
+    const line = add(box, "span");
+    addSwatch(line, curve.system);
+    add(line, "span", `${content.runs[curve.run].name} ${numberText(curve.values[last])}`);
+  }
+}
+
+
+// ---- Examples ----------------------------------------------------------------------------------
+
+const ORDERS = {
+  disagreement: { label: "disagreement of predictions", key: x => [x.disagreement, x.attention], text: x => percent(x.disagreement) },
+  attention: { label: "disagreement of attention", key: x => [x.attention, x.disagreement], text: x => percent(x.attention) },
+  number: { label: "order in the corpus", key: x => [-x.number], text: x => `${x.number}` },
+  length: { label: "length of the source", key: x => [x.length], text: x => `${x.length}` },
+};
+const percent = value => value === null ? "–" : `${(100 * value).toFixed(0)} %`;
+const shownRuns = new Set();
+let current = null;  // the example that is shown
+
+// Compare two lists of numbers, the largest first; null comes last.
+function compareKeys(a, b) {
+  for (let i = 0; i < a.length; i++) {
+    const difference = (b[i] ?? -1e9) - (a[i] ?? -1e9);
+    if (difference) return difference;
+  }
+  return 0;
+}
+
+function buildExamples() {
+  byId("examples-title").textContent = `${content.terms.examples ?? "Examples"} side by side`;
+  byId("examples-about").textContent =
+    "The disagreement of an example is the mean distance between the predictions, or between the attention weights, "
+    + "of two runs of different systems: 0 % if they are equal, and at most 100 %.";
+  const attended = content.examples.some(x => x.attention !== null);
+  for (const [name, { label }] of Object.entries(ORDERS))
+    if (attended || name !== "attention") add(byId("order"), "option", label, { value: name });
+  byId("order").onchange = () => fillList(true);
+  byId("find").oninput = () => fillList(false);
+  byId("list").onkeydown = moveInList;
+  buildChoice();
+  fillList(true);
+}
+
+// One run of every system is shown at first, as far as the screen allows.
+function buildChoice() {
+  const known = content.runs.map((_, i) => content.examples.some(x => x.runs[i].prediction !== null));
+  content.systems.slice(0, MOST_CARDS).forEach((_, system) => {
+    const first = content.runs.findIndex((run, i) => run.system === system && known[i]);
+    if (first >= 0) shownRuns.add(first);
+  });
+  if (shownRuns.size === 1)
+    content.runs.forEach((_, i) => { if (known[i] && shownRuns.size < MOST_CARDS) shownRuns.add(i); });
+  content.runs.forEach(({ name, system }, i) => {
+    if (!known[i]) return;
+    const label = add(byId("chosen"), "label");
+    const box = add(label, "input", "", { type: "checkbox", checked: shownRuns.has(i) });
+    box.onchange = () => {
+      if (box.checked) shownRuns.add(i);
+      else shownRuns.delete(i);
+      showExample(current);
+    };
+    add(label, "span", " ");
+    addSwatch(label, system);
+    add(label, "span", name);
+  });
+}
+
+function fillList(reset) {
+  const list = byId("list"), wanted = byId("find").value.toLowerCase();
+  const order = ORDERS[byId("order").value];
+  const sorted = content.examples.map(example => [order.key(example), example]).sort((a, b) => compareKeys(a[0], b[0]) || a[1].number - b[1].number);
+  const matches = ({ text, reference, runs }) =>
+    [text, reference, ...runs.map(run => run.prediction ?? "")].some(x => x.toLowerCase().includes(wanted));
+  list.replaceChildren();
+  for (const [, example] of sorted) {
+    if (!matches(example)) continue;
+    const line = add(list, "li", "", { id: `example-${example.number}`, title: example.text });
+    line.setAttribute("role", "option");
+    add(line, "span", example.text || example.reference, { dir: "auto" });
+    add(line, "small", order.text(example));
+    line.onclick = () => showExample(example);
+  }
+  list.scrollTop = 0;
+  if (reset && list.firstChild) list.firstChild.click();
+  else markInList();
+}
+
+function markInList() {
+  const list = byId("list"), chosen = current && byId(`example-${current.number}`);
+  for (const line of list.children) line.setAttribute("aria-selected", line === chosen);
+  list.setAttribute("aria-activedescendant", chosen ? chosen.id : "");
+  if (!chosen) return;
+  // Scroll the list only: scrollIntoView would also scroll the page.
+  const top = chosen.offsetTop - list.scrollTop, bottom = top + chosen.offsetHeight;
+  if (top < 0 || bottom > list.clientHeight) list.scrollTop += top - list.clientHeight / 2;
+}
+
+function moveInList(event) {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step || !current) return;
+  const lines = [...byId("list").children];
+  const next = lines[lines.findIndex(line => line.id === `example-${current.number}`) + step];
+  if (next) next.click();
+  event.preventDefault();
+}
+
+function showExample(example) {
+  current = example;
+  markInList();
+  byId("readout").textContent = "";
+  byId("texts").replaceChildren();
+  const line = (term, value) => {
+    add(byId("texts"), "dt", term);
+    add(byId("texts"), "dd", value, { dir: "auto" });
+  };
+  if (example.text) line(content.terms.text ?? (content.task === "translation" ? "Source" : "Text"), example.text);
+  if (content.task !== "labelling") line(content.terms.reference ?? "Reference", example.reference);
+  line("Disagreement", `predictions ${percent(example.disagreement)}, attention ${percent(example.attention)}`);
+  byId("cards").replaceChildren();
+  [...shownRuns].sort((a, b) => a - b).forEach(run => addCard(example, run));
+}
+
+function addCard(example, run) {
+  const { prediction, tokens, gold, attention, source, note } = example.runs[run];
+  if (prediction === null) return;
+  const { name, system } = content.runs[run];
+  const card = add(byId("cards"), "div", "", { className: "card" });
+  card.style.setProperty("--color", colorOf(system));
+  add(card, "h3", name);
+  const correct = example.reference.split(" | ").includes(prediction);
+  const words = example.sources[source] ?? [], rows = attention?.attention;
+  const line = add(card, "p", "");
+  add(line, "span", correct ? "✓" : "✗", { className: correct ? "mark" : "mark wrong", title: correct ? "correct" : "differs from the reference" });
+  if (gold) {
+    add(line, "span", `${tokens.filter((label, i) => label === gold[i]).length} of ${gold.length} labels correct`);
+    addLabels(add(card, "div", "", { className: "tokens plain" }), words, tokens, gold);
+  } else {
+    add(line, "span", prediction, { dir: "auto" });
+  }
+  if (rows?.length) {
+    if (content.task === "translation" && words.length <= MOST_COLUMNS) addHeatMap(card, words, tokens, rows);
+    else addShadedText(card, words, tokens, rows);
+  }
+  if (note) add(card, "p", note, { className: "muted" });
+  else if (!tokens) add(card, "p", "This example is not in the run's report.html, which has the attention weights.", { className: "muted" });
+}
+
+function addHeatMap(card, words, tokens, rows) {
+  const heat = add(add(card, "div", "", { className: "scroll" }), "div", "", { className: "heat" });
+  const largest = largestOf(rows.flat());
+  heat.style.setProperty("--cell", "1.35rem");
+  heat.style.gridTemplateColumns = `max-content repeat(${words.length}, var(--cell))`;
+  add(heat, "span", "", { className: "corner" });
+  words.forEach((word, s) => { add(heat, "bdi", word, { className: "column-label", title: word }).dataset.source = s; });
+  tokens.forEach((token, t) => {
+    add(heat, "bdi", token, { className: "row-label", title: token });
+    rows[t].forEach((weight, s) => {
+      const cell = add(heat, "span", "", { className: "cell" });
+      cell.style.setProperty("--shade", (100 * weight / largest).toFixed(1));
+      cell.onmouseenter = () => {
+        byId("readout").textContent = `“${token}” gives the weight ${weightText(weight)} to “${words[s]}”.`;
+        markColumn(s);
+      };
+    });
+  });
+  heat.onmouseleave = () => markColumn(null);
+}
+
+// Mark the same source token in the heat maps of all runs.
+function markColumn(chosen) {
+  byId("cards").querySelectorAll(".column-label").forEach(node => {
+    node.classList.toggle("marked", chosen !== null && Number(node.dataset.source) === chosen);
+  });
+}
+
+// Show a text whose words are shaded by one row of weights, such as those of an attention hop.
+function addShadedText(card, words, names, rows) {
+  const select = add(card, "select", "", { ariaLabel: "Row of attention weights" });
+  names.forEach((name, i) => add(select, "option", name, { value: i }));
+  select.hidden = names.length < 2;
+  const box = add(card, "div", "", { className: "tokens", dir: RIGHT_TO_LEFT.test(words.join("")) ? "rtl" : "ltr" });
+  const show = () => {
+    const values = rows[Number(select.value)], largest = largestOf(values);
+    box.replaceChildren();
+    words.forEach((word, i) => {
+      const node = add(box, "span", "", { className: "token" });
+      node.style.setProperty("--shade", (100 * (values[i] ?? 0) / largest).toFixed(1));
+      add(node, "bdi", word);
+      add(node, "small", values[i] < .005 ? "" : round(values[i]));
+    });
+  };
+  select.onchange = show;
+  show();
+}
+
+byId("title").textContent = document.title = content.title;
+byId("about").textContent = content.about;
+buildSystems();
+buildPart("notes-section", content.notes.length, () => content.notes.forEach(note => add(byId("notes"), "li", note)));
+buildPart("scores-section", content.scores.length, buildScores);
+buildPart("differences-section", content.differences.length, buildDifferences);
+buildPart("curves-section", content.curves.length, buildCurves);
+buildCost();
+buildPart("examples-section", content.examples.length, buildExamples);

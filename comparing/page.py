@@ -1,0 +1,97 @@
+"""Write the comparison of runs as a single HTML page that needs no network access."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from comparing.curves import learning_curves
+from comparing.examples import compared_examples, same_examples
+from comparing.runs import ComparedRun, check_comparable, load_run
+from comparing.scores import cost_table, score_table
+from comparing.systems import System, differences, group_runs, run_names
+from configs.registry import TASKS, resolve
+from evaluation.page import write_html
+from terminal import clean
+
+_TEMPLATE = Path(__file__).parent / "page.html"
+OTHER_EXAMPLES = (
+    "The reports have different examples, so the page does not show any, and p-values are those of "
+    "Welch's t-test over seeds: to compare examples, score all runs on the same split of the same "
+    "corpus, or on the same test set (eval.py --test)."
+)
+
+
+def write_comparison(folders: Sequence[Path], split: str, sentences: int, path: Path) -> list[str]:
+    """Compare runs on a split or test set; write the page to `path`.
+
+    The page has at most `sentences` examples. Return messages about what is missing on it.
+    """
+    runs = [load_run(folder, split) for folder in folders]
+    check_comparable(runs)
+    systems = group_runs(runs)
+    notes = [problem for system in systems for run in system.runs for problem in run.problems]
+    content = _content(systems, split, sentences)
+    if content["different"]:
+        notes.append(OTHER_EXAMPLES)
+    write_html(path, _TEMPLATE, _cleaned(content | {"notes": notes}))
+    return notes
+
+
+def _content(systems: Sequence[System], split: str, sentences: int) -> dict[str, Any]:
+    """Return the content of the page, except its notes."""
+    runs = [run for system in systems for run in system.runs]
+    task = runs[0].config.task
+    comparable, examples = same_examples(runs), []
+    if comparable:
+        examples = compared_examples(systems, sentences, task == "translation", task == "labelling")
+    unit = resolve(TASKS[task].task).counted
+    terms = next((run.terms for run in runs if run.terms), {})
+    return {
+        "title": f"Comparison of {len(runs)} runs",
+        "about": _about(systems, runs, split),
+        "task": task,
+        "terms": terms,
+        "systems": [_system(system) for system in systems],
+        "runs": [
+            {"name": name, "system": i, "seed": str(run.fields["seed"])}
+            for name, (i, run) in zip(run_names(runs), _numbered(systems), strict=True)
+        ],
+        "differences": [difference._asdict() for difference in differences(systems)],
+        "scores": score_table(systems, comparable),
+        "curves": learning_curves(runs),
+        "cost": cost_table(systems, unit),
+        "examples": examples,
+        "different": not comparable and any(run.examples for run in runs),
+    }
+
+
+def _numbered(systems: Sequence[System]) -> list[tuple[int, ComparedRun]]:
+    """Return all runs with the indices of their systems."""
+    return [(i, run) for i, system in enumerate(systems) for run in system.runs]
+
+
+def _system(system: System) -> dict[str, str]:
+    return {"name": system.name, "seeds": system.seeds}
+
+
+def _about(systems: Sequence[System], runs: Sequence[ComparedRun], split: str) -> str:
+    """Describe the comparison in one line."""
+    count = max((len(run.examples) for run in runs), default=0)
+    parts = [
+        runs[0].config.task,
+        f"{len(systems)} {'system' if len(systems) == 1 else 'systems'}",
+        f"report of {split}",
+        *([f"{count:,} examples"] if count else []),
+    ]
+    return " · ".join(parts)
+
+
+def _cleaned(value: Any) -> Any:
+    """Remove control characters from all texts of the page."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(str(name)): _cleaned(x) for name, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(x) for x in value]
+    return value

@@ -1,0 +1,179 @@
+"""Read the runs that are compared: configs, logs and reports.
+
+Nothing in a workdir chooses which files are read: all paths are those of the files that train.py
+and eval.py write. This module does not import JAX.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from configs.base import Config
+from errors import UserError
+from evaluation.examples import EXAMPLES_FILE, Example, read_examples
+from evaluation.page import read_page_content
+from papers.plan import Facts, facts
+from reading import matching, read_json, reading
+from sweeping.log import REMOVE, Entry, read_log
+from training.workdir import flat, load_config, starts
+
+AGAIN = "score the run again with eval.py"
+_REPORT = {
+    "scores": {str: float | None}, "signatures?": {str: str}, "checkpoints?": list,
+    "decode?": dict,
+}  # fmt: skip
+_HYPOTHESIS = {"text": str, "tokens": [str], "attention": dict, "gold?": [str]}
+_PAGE = {
+    "terms": {str: str},
+    "examples": [{"text": str, "source": [str], "hypotheses": [_HYPOTHESIS]}],
+}
+
+
+class ShownExample(NamedTuple):
+    """The prediction of one example on report.html, with its attention weights."""
+
+    text: str
+    source: list[str]  # tokens
+    target: list[str]  # tokens, or names of rows of attention weights, or predicted labels
+    gold: list[str] | None  # labelling: one gold label per word
+    weights: np.ndarray | None  # attention weights [target, source]
+
+
+class ComparedRun(NamedTuple):
+    """What compare.py knows about a run; `report` and everything below it may be missing."""
+
+    folder: Path
+    config: Config
+    fields: dict[str, object]  # the config as a flat dictionary
+    corpus: str  # identifies the content of the corpus
+    log: list[Entry]
+    facts: Facts
+    report: dict[str, Any] | None  # scores.json
+    examples: list[Example]  # of the whole split
+    shown: list[ShownExample]  # the first examples of the split
+    terms: dict[str, str]  # the labels of report.html, such as "source"
+    problems: list[str]  # what is missing, and what to do about it
+
+
+def parse_runs(text: str) -> list[Path]:
+    """Return the folders of runs that --runs lists, separated by commas.
+
+    An entry may be a pattern such as sweeps/a/runs/*/seed0. The names of folders may contain
+    commas themselves: an entry ends at the first comma at which it names a run.
+    """
+    parts = [part for part in text.split(",") if part]
+    found: dict[Path, Path] = {}
+    first = 0
+    while first < len(parts):
+        for end in range(first + 1, len(parts) + 1):
+            folders = _runs(",".join(parts[first:end]))
+            if folders:
+                break
+        else:
+            raise UserError(
+                f"--runs: {parts[first]} is not the folder of a run, because it has no "
+                "config.json: list folders that train.py created, separated by commas"
+            )
+        found |= {folder.resolve(): folder for folder in folders if folder.resolve() not in found}
+        first = end
+    if len(found) < 2:
+        raise UserError(
+            "--runs needs at least two runs: list their folders, such as --runs=runs/a,runs/b"
+        )
+    return list(found.values())
+
+
+def _runs(entry: str) -> list[Path]:
+    """Return the runs that an entry of --runs names; [] if there are none."""
+    path = Path(entry)
+    if (path / "config.json").exists():
+        return [path]
+    if not re.search(r"[*?\[]", entry):
+        return []
+    root, pattern = (Path("/"), entry.lstrip("/")) if path.is_absolute() else (Path(), entry)
+    return sorted(
+        folder for folder in root.glob(pattern.rstrip("/")) if (folder / "config.json").exists()
+    )
+
+
+def load_run(folder: Path, split: str) -> ComparedRun:
+    """Read a run and its report of a split or a test set."""
+    config = load_config(folder, "--runs")
+    log, problem = read_log(folder / "log.jsonl")
+    if problem:
+        raise UserError(problem)
+    with reading(folder / "log.jsonl", REMOVE):
+        matching(log, [{"step": int, "time": float}])
+    started = starts(folder)
+    run = ComparedRun(
+        folder, config, flat(config), started[0]["data"] if started else "", log, facts(folder),
+        report=None, examples=[], shown=[], terms={}, problems=[],
+    )  # fmt: skip
+    return _with_report(run, folder / "eval" / split, split)
+
+
+def _with_report(run: ComparedRun, folder: Path, split: str) -> ComparedRun:
+    """Add the report in `folder` to a run, or the command that writes what is missing."""
+    test = f"--split={split}" if split in ("valid", "test") else f"--test={split}=FILES"
+    command = f"python eval.py {shlex.quote(f'--workdir={run.folder}')} {test}"
+    if not (folder / "scores.json").exists():
+        problem = f"{run.folder} has no report of {split}, so its scores and examples are missing"
+        return run._replace(problems=[f"{problem}: {command}"])
+    report = read_json(folder / "scores.json", _REPORT, AGAIN)
+    examples, shown, terms = [], [], {}
+    problems = []
+    if (folder / EXAMPLES_FILE).exists():
+        examples = read_examples(folder, AGAIN)
+    elif run.config.task != "labelling":
+        problems.append(f"{folder} has no {EXAMPLES_FILE}, so its examples are missing: {command}")
+    if (folder / "report.html").exists():
+        terms, shown = _read_page(folder / "report.html")
+    elif examples:
+        problems.append(
+            f"{folder} has no report.html, so its attention weights are missing: {command}"
+        )
+    return run._replace(
+        report=report, examples=examples, shown=shown, terms=terms, problems=problems
+    )
+
+
+def _read_page(path: Path) -> tuple[dict[str, str], list[ShownExample]]:
+    """Return the labels of a report page, and its examples with their best hypotheses."""
+    content = read_page_content(path, AGAIN)
+    with reading(path, AGAIN):
+        matching(content, _PAGE)
+        shown = [_shown(example) for example in content["examples"] if example["hypotheses"]]
+    return content["terms"], shown
+
+
+def _shown(example: dict[str, Any]) -> ShownExample:
+    """Return an example of a report page; raise ValueError if its weights have another shape."""
+    best, source = example["hypotheses"][0], example["source"]
+    weights = None
+    rows = best["attention"].get("attention")
+    if rows:
+        try:
+            weights = np.nan_to_num(np.array(rows, np.float32))  # null becomes NaN
+        except TypeError:
+            raise ValueError("its attention weights are not numbers") from None
+        if weights.shape != (len(best["tokens"]), len(source)):
+            raise ValueError("its attention weights do not fit its tokens")
+    gold = best.get("gold")
+    if gold is not None and not len(gold) == len(best["tokens"]) == len(source):
+        raise ValueError("its labels do not fit its words")
+    return ShownExample(example["text"], source, best["tokens"], gold, weights)
+
+
+def check_comparable(runs: Sequence[ComparedRun]) -> None:
+    """Raise UserError if the runs have different tasks."""
+    first = runs[0]
+    for run in runs:
+        if run.config.task != first.config.task:
+            raise UserError(
+                f"{first.folder} is a {first.config.task} run, but {run.folder} is a "
+                f"{run.config.task} run: compare runs of one task"
+            )

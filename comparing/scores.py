@@ -1,0 +1,164 @@
+"""Scores and costs of systems: mean and standard deviation over seeds, and significance tests."""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from comparing.runs import ComparedRun
+from comparing.systems import System
+from evaluation.bootstrap import EXAMPLE_SCORES, bootstrap_means, bootstrap_p, format_p, welch
+from evaluation.metrics import Metric, metric_of
+from sweeping.log import operations
+
+
+class ScoreCell(NamedTuple):
+    """One score of a system."""
+
+    text: str  # mean ± standard deviation over seeds; "–" if there is none
+    mean: float | None
+    best: bool  # whether no other system has a better mean
+
+
+class Contrast(NamedTuple):
+    """The difference between the mean scores of two systems."""
+
+    difference: str
+    p: str  # two-sided p-value; "" if there is no test
+    test: str  # "bootstrap", "t" (Welch's t-test over seeds) or ""
+
+
+def score_table(systems: Sequence[System], comparable: bool) -> list[dict[str, Any]]:
+    """Return one entry per score, with its name, its direction and the results of all systems.
+
+    "contrasts"[i][j] compares system i with system j; it is None if one of them has no score. The
+    bootstrap is used if the runs are `comparable`, which means that they predict the same examples.
+    """
+    reports = [run.report for system in systems for run in system.runs if run.report]
+    keys = dict.fromkeys(key for report in reports for key in report["scores"])
+    return [_entry(key, systems, comparable, reports) for key in keys]
+
+
+def _entry(
+    key: str, systems: Sequence[System], comparable: bool, reports: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    metric, measured = metric_of(key), [_values(system, key) for system in systems]
+    notes = {report.get("signatures", {}).get(key, metric.note) for report in reports}
+    return {
+        "name": metric.name, "unit": metric.unit, "direction": metric.direction,
+        "note": "; ".join(sorted(notes)),
+        "cells": [cell._asdict() for cell in _cells(metric, measured)],
+        "contrasts": _contrasts(key, metric, systems, measured, comparable),
+    }  # fmt: skip
+
+
+def _values(system: System, key: str) -> list[float]:
+    """Return the known values of a score, one per run."""
+    found = (run.report["scores"].get(key) for run in system.runs if run.report)
+    return [float(value) for value in found if value is not None]
+
+
+def _cells(metric: Metric, measured: Sequence[Sequence[float]]) -> list[ScoreCell]:
+    means = [statistics.mean(values) if values else None for values in measured]
+    known = [mean for mean in means if mean is not None]
+    best = None
+    if len(known) > 1 and metric.higher_is_better is not None:
+        best = (max if metric.higher_is_better else min)(known)
+    return [
+        ScoreCell(mean_text(values, metric.text), mean, mean is not None and mean == best)
+        for values, mean in zip(measured, means, strict=True)
+    ]
+
+
+def mean_text(values: Sequence[float], form: Callable[[float], str]) -> str:
+    """Format mean ± standard deviation, or the value itself if there is only one."""
+    if not values:
+        return "–"
+    deviation = f" ± {form(statistics.stdev(values))}" if len(values) > 1 else ""
+    return form(statistics.mean(values)) + deviation
+
+
+def _contrasts(
+    key: str,
+    metric: Metric,
+    systems: Sequence[System],
+    measured: Sequence[Sequence[float]],
+    comparable: bool,
+) -> list[list[dict[str, str] | None]]:
+    means = [_sampled(key, system) if comparable else None for system in systems]
+
+    def contrast(i: int, j: int) -> dict[str, str] | None:
+        if i == j or not measured[i] or not measured[j]:
+            return None
+        gap = statistics.mean(measured[i]) - statistics.mean(measured[j])
+        difference = f"{'+' if gap >= 0 else '−'}{metric.text(abs(gap))}"
+        first, second = means[i], means[j]
+        if first is not None and second is not None:
+            found = Contrast(difference, format_p(bootstrap_p(first, second)), "bootstrap")
+        else:
+            p = welch(measured[i], measured[j])
+            known = not math.isnan(p)
+            found = Contrast(difference, format_p(p) if known else "", "t" if known else "")
+        return found._asdict()
+
+    return [[contrast(i, j) for j in range(len(systems))] for i in range(len(systems))]
+
+
+def _sampled(key: str, system: System) -> np.ndarray | None:
+    """Return the bootstrap means of a score; None if an example of a run has no statistics."""
+    if key not in EXAMPLE_SCORES or not all(run.examples for run in system.runs):
+        return None
+    runs = []
+    for run in system.runs:
+        rows = [example.statistics.get(key) for example in run.examples]
+        if any(row is None for row in rows):
+            return None
+        runs.append(np.array(rows, float))
+    return bootstrap_means(runs, EXAMPLE_SCORES[key].score)
+
+
+def cost_table(systems: Sequence[System], unit: str) -> dict[str, Any]:
+    """Return the head and the rows of the cost table: means over the seeds of every system.
+
+    `unit` is the plural name of the units that the loss is averaged over, such as "tokens".
+    """
+    head = [
+        "System", "Seeds", "Parameters", "Training steps", f"Training {unit}", "Minutes",
+        f"{unit.capitalize()} per second", "Operations (TFLOP)", "Device", "Commit",
+    ]  # fmt: skip
+    return {"head": head, "rows": [_cost(system) for system in systems]}
+
+
+def _cost(system: System) -> list[str]:
+    runs = system.runs
+
+    def mean(of: Callable[[ComparedRun], float | None], form: str) -> str:
+        values = [value for run in runs if (value := of(run)) is not None]
+        return mean_text(values, lambda value: format(value, form))
+
+    texts = {
+        "parameters": sorted({f"{run.facts.parameters:,}" for run in runs}),
+        "device": sorted({run.facts.device for run in runs}),
+        "commit": sorted({run.facts.commit[:9] + run.facts.commit[40:] or "–" for run in runs}),
+    }
+    return [
+        system.name, system.seeds, ", ".join(texts["parameters"]),
+        mean(_steps, ",.0f"),
+        mean(lambda run: run.facts.count or None, ",.0f"),
+        mean(lambda run: run.facts.seconds / 60, ",.1f"),
+        mean(_speed, ",.0f"),
+        mean(lambda run: operations(run.log), ",.4g"),
+        ", ".join(texts["device"]), ", ".join(texts["commit"]),
+    ]  # fmt: skip
+
+
+def _steps(run: ComparedRun) -> float | None:
+    return max((line["step"] for line in run.log), default=None)
+
+
+def _speed(run: ComparedRun) -> float | None:
+    """Return the median speed of a run, in units of the loss per second."""
+    speeds = [line["count_per_second"] for line in run.log if "count_per_second" in line]
+    return statistics.median(speeds) if speeds else None

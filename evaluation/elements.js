@@ -1,0 +1,64 @@
+"use strict";
+// Functions that all pages share. The content of a page is the JSON text that the program has written
+// into it. All text is inserted with textContent, so that no sentence is interpreted as HTML.
+
+const byId = id => document.getElementById(id);
+const content = JSON.parse(byId("data").textContent);
+
+// Append a new element to `parent` and return it. `properties` are DOM properties.
+function add(parent, tag, text = "", properties = {}) {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.textContent = text;
+  parent.append(node);
+  return node;
+}
+
+const round = value => (value ?? 0).toFixed(2).replace("-", "−");
+const weightText = weight => weight > 0 && weight < .01 ? weight.toFixed(4) : round(weight);
+// Math.max(...values) would fail for long lists, because the number of arguments is limited.
+const largestOf = values => values.reduce((largest, value) => Math.max(largest, value ?? 0), 1e-9);
+
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
+
+// Fill a table. A cell is a text, or [text, note] to show a note below the text.
+function fillTable(table, head, rows) {
+  const top = add(table, "tr");
+  head.forEach(name => add(top, "th", name));
+  for (const row of rows) {
+    const line = add(table, "tr");
+    for (const cell of row) {
+      const [text, note] = [cell].flat();
+      const node = add(line, "td", text);
+      if (note) add(node, "small", note);
+    }
+  }
+}
+
+// Show each word above its predicted label; a wrong label is followed by the gold label.
+function addLabels(box, words, labels, gold) {
+  words.forEach((word, i) => {
+    const wrong = labels[i] !== gold[i];
+    const node = add(box, "span", "", { className: wrong ? "token labeled wrong" : "token labeled" });
+    add(node, "bdi", word);
+    add(node, "small", wrong ? `${labels[i]}, gold ${gold[i]}` : labels[i]);
+  });
+}
+
+// Draw attention weights with one pixel per weight.
+function paintCanvas(canvas, rows, largest) {
+  canvas.width = rows[0].length;
+  canvas.height = rows.length;
+  const pen = canvas.getContext("2d");
+  pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--heat");
+  rows.forEach((row, t) => row.forEach((weight, s) => {
+    if (!weight) return;
+    pen.globalAlpha = weight / largest;
+    pen.fillRect(s, t, 1, 1);
+  }));
+}
+
+// Build a part of the page, or remove its section if the content has no such part.
+function buildPart(section, present, build) {
+  if (present) build();
+  else byId(section).remove();
+}
