@@ -174,7 +174,7 @@ def _submit(workdir: Path) -> None:
 
 def _work(study: "Study", base: Base, workdir: Path, task: str) -> None:
     """Train all runs of the sweep, then write and print the leaderboard."""
-    from sweeping.leaderboard import make_standings, write_leaderboard
+    from sweeping.leaderboard import compare_command, make_standings, write_leaderboard
     from sweeping.pictures import draw
     from sweeping.watch import work
 
@@ -191,10 +191,11 @@ def _work(study: "Study", base: Base, workdir: Path, task: str) -> None:
     print(text)
     best = standings[0]
     if best.scores:
-        equal = sum(standing.mean == best.mean for standing in standings[1:])
+        equal = sum((s.mean, s.loss) == (best.mean, best.loss) for s in standings[1:])
         which = f"one of {equal + 1} equally good points" if equal else "the best point"
         print(f"wrote {workdir}/leaderboard.md, .csv, .json and plots; to evaluate {which}:")
         print(f"python eval.py --workdir={shlex.quote(str(workdir / best.run / 'seed0'))}")
+        print(f"to compare all runs on one page:\n{compare_command(workdir)}")
     errors = [error for standing in standings for error in standing.errors]
     if errors:
         raise UserError(

@@ -30,12 +30,16 @@ function buildSystems() {
 // ---- Tables ------------------------------------------------------------------------------------
 
 const TESTS = {
+  "": "Below a score is its difference from that of the chosen system, with its two-sided p-value.",
   bootstrap: "p is that of a paired bootstrap over the examples (1,000 samples).",
   t: "(t) marks the p-values of Welch's t-test over seeds.",
 };
 
 function buildScores() {
-  const used = new Set(content.scores.flatMap(({ contrasts }) => contrasts.flat().map(x => x?.test)));
+  if (content.validation) byId("scores-title").textContent = "Best validation scores during training";
+  const found = content.scores.flatMap(({ contrasts }) => contrasts.flat()).filter(Boolean);
+  const used = new Set(found.map(({ test }) => test));
+  if (found.length) used.add("");
   byId("tests").textContent = Object.keys(TESTS).filter(test => used.has(test)).map(test => TESTS[test]).join(" ");
   content.systems.forEach(({ name }, i) => add(byId("baseline"), "option", name, { value: i }));
   byId("baseline").parentNode.hidden = content.systems.length < 2;
@@ -90,7 +94,7 @@ function buildCost() {
 
 // ---- Learning curves ---------------------------------------------------------------------------
 
-const SIZE = { width: 560, height: 290, left: 62, right: 12, top: 10, bottom: 34 };
+const SIZE = { width: 560, height: 290, left: 62, right: 18, top: 10, bottom: 40 };
 const SVG = byId("svg-space").namespaceURI;  // of an element of the template
 const charts = [];  // functions that draw the charts again
 
@@ -124,12 +128,15 @@ function addChart(first) {
   charts.push(draw);
 }
 
-// Return about `count` round numbers from `low` to `high`.
+// Return about `count` round numbers; the first is at most `low` and the last at least `high`.
 function ticks(low, high, count) {
-  const rough = (high - low) / count || 1, power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find(factor => factor * power >= rough);
+  const rough = (high - low) / count || Math.abs(high) || 1, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find(factor => factor * power >= rough * .999);
   const found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) found.push(i * step);
+  for (let i = Math.floor(low / step + 1e-9); !found.length || found.at(-1) < high - 1e-9 * step; i++) {
+    found.push(i * step);
+    if (found.length > 3 * count) break;  // rounding errors of huge numbers
+  }
   return found;
 }
 
@@ -144,17 +151,18 @@ function drawChart(svg, values, { label, curves }) {
   svg.setAttribute("aria-label", `${label} by ${axis === "steps" ? "training step" : "minutes"}`);
   if (!shown.length) return;
   const range = numbers => [numbers.reduce((a, b) => Math.min(a, b)), numbers.reduce((a, b) => Math.max(a, b))];
-  const [left, right] = range(shown.flatMap(curve => curve[axis])), [low, high] = range(shown.flatMap(curve => curve.values));
+  const across = ticks(...range(shown.flatMap(curve => curve[axis]).concat(0)), 6), up = ticks(...range(shown.flatMap(curve => curve.values)), 5);
+  const [left, right] = range(across), [low, high] = range(up);
   const { width, height } = SIZE;
   const x = value => SIZE.left + (value - left) / (right - left || 1) * (width - SIZE.left - SIZE.right);
   const y = value => height - SIZE.bottom - (value - low) / (high - low || 1) * (height - SIZE.top - SIZE.bottom);
-  for (const tick of ticks(low, high, 5)) {
+  for (const tick of up) {
     addSvg(svg, "line", { class: "grid", x1: SIZE.left, x2: width - SIZE.right, y1: y(tick), y2: y(tick) });
     addSvg(svg, "text", { x: SIZE.left - 8, y: y(tick) + 4, "text-anchor": "end" }, numberText(tick));
   }
-  for (const tick of ticks(left, right, 6))
+  for (const tick of across)
     addSvg(svg, "text", { x: x(tick), y: height - SIZE.bottom + 18, "text-anchor": "middle" }, numberText(tick));
-  addSvg(svg, "text", { x: (SIZE.left + width - SIZE.right) / 2, y: height - 2, "text-anchor": "middle" }, axis === "steps" ? "training step" : "minutes");
+  addSvg(svg, "text", { x: (SIZE.left + width - SIZE.right) / 2, y: height - 4, "text-anchor": "middle" }, axis === "steps" ? "training step" : "minutes");
   for (const curve of shown) {
     const points = curve.values.map((value, i) => `${x(curve[axis][i]).toFixed(1)},${y(value).toFixed(1)}`);
     const line = addSvg(svg, "polyline", { class: "curve", points: points.join(" "), "stroke-dasharray": dashesOf(curve.system) });

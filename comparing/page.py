@@ -7,13 +7,14 @@ from typing import Any
 from comparing.curves import learning_curves
 from comparing.examples import compared_examples, same_examples
 from comparing.runs import ComparedRun, check_comparable, load_run
-from comparing.scores import cost_table, score_table
+from comparing.scores import cost_table, score_table, validation_report
 from comparing.systems import System, differences, group_runs, run_names
 from configs.registry import TASKS, resolve
 from evaluation.page import write_html
 from terminal import clean
 
 _TEMPLATE = Path(__file__).parent / "page.html"
+MOST_PROBLEMS = 5  # messages about runs that are shown
 OTHER_EXAMPLES = (
     "The reports have different examples, so the page does not show any, and p-values are those of "
     "Welch's t-test over seeds: to compare examples, score all runs on the same split of the same "
@@ -28,13 +29,25 @@ def write_comparison(folders: Sequence[Path], split: str, sentences: int, path: 
     """
     runs = [load_run(folder, split) for folder in folders]
     check_comparable(runs)
+    validation = not any(run.report for run in runs)
+    if validation:
+        runs = [run._replace(report=validation_report(run)) for run in runs]
     systems = group_runs(runs)
-    notes = [problem for system in systems for run in system.runs for problem in run.problems]
+    notes = _shortened([problem for run in runs for problem in run.problems])
     content = _content(systems, split, sentences)
     if content["different"]:
         notes.append(OTHER_EXAMPLES)
-    write_html(path, _TEMPLATE, _cleaned(content | {"notes": notes}))
+    content |= {"notes": notes, "validation": validation}
+    write_html(path, _TEMPLATE, _cleaned(content))
     return notes
+
+
+def _shortened(problems: list[str]) -> list[str]:
+    """Return at most MOST_PROBLEMS messages, and how many there are in addition."""
+    more = len(problems) - MOST_PROBLEMS
+    if more <= 0:
+        return problems
+    return [*problems[:MOST_PROBLEMS], f"The same is true for {more} more runs."]
 
 
 def _content(systems: Sequence[System], split: str, sentences: int) -> dict[str, Any]:

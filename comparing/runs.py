@@ -113,7 +113,16 @@ def load_run(folder: Path, split: str) -> ComparedRun:
         folder, config, flat(config), started[0]["data"] if started else "", log, facts(folder),
         report=None, examples=[], shown=[], terms={}, problems=[],
     )  # fmt: skip
-    return _with_report(run, folder / "eval" / split, split)
+    return _with_report(run, _report_folder(folder, split), split)
+
+
+def _report_folder(run: Path, split: str) -> Path:
+    """Return the folder of a run's report: that of eval.py, or the first one of reproduce.py."""
+    folder = run / "eval" / split
+    if split != "test" or folder.exists():
+        return folder
+    reports = sorted(path.parent for path in run.glob("reports/*/scores.json"))
+    return reports[0] if reports else folder
 
 
 def _with_report(run: ComparedRun, folder: Path, split: str) -> ComparedRun:

@@ -30,6 +30,21 @@ class Contrast(NamedTuple):
     test: str  # "bootstrap", "t" (Welch's t-test over seeds) or ""
 
 
+def validation_report(run: ComparedRun) -> dict[str, Any] | None:
+    """Return the scores of the best evaluation during training, in the form of scores.json.
+
+    Return None if the run has not been evaluated yet.
+    """
+    metric = run.config.train.eval_metric
+    sign = 1 if metric == "loss" else -1
+    lines = [x for x in run.log if x["kind"] == "valid" and x.get(metric) is not None]
+    if not lines:
+        return None
+    best = min(lines, key=lambda line: sign * line[metric])
+    names = [name for name in best if name not in ("step", "kind", "time")]
+    return {"scores": {name: best[name] for name in names}}
+
+
 def score_table(systems: Sequence[System], comparable: bool) -> list[dict[str, Any]]:
     """Return one entry per score, with its name, its direction and the results of all systems.
 
@@ -67,17 +82,20 @@ def _cells(metric: Metric, measured: Sequence[Sequence[float]]) -> list[ScoreCel
     if len(known) > 1 and metric.higher_is_better is not None:
         best = (max if metric.higher_is_better else min)(known)
     return [
-        ScoreCell(mean_text(values, metric.text), mean, mean is not None and mean == best)
+        ScoreCell(_mean_text(values, metric), mean, mean is not None and mean == best)
         for values, mean in zip(measured, means, strict=True)
     ]
 
 
-def mean_text(values: Sequence[float], form: Callable[[float], str]) -> str:
+def _mean_text(values: Sequence[float], metric: Metric) -> str:
     """Format mean ± standard deviation, or the value itself if there is only one."""
     if not values:
         return "–"
-    deviation = f" ± {form(statistics.stdev(values))}" if len(values) > 1 else ""
-    return form(statistics.mean(values)) + deviation
+    text = metric.text(statistics.mean(values))
+    if len(values) == 1:
+        return text
+    form = ".2g" if metric.form.endswith("g") else metric.form
+    return f"{text} ± {metric._replace(form=form).text(statistics.stdev(values))}"
 
 
 def _contrasts(
@@ -136,7 +154,7 @@ def _cost(system: System) -> list[str]:
 
     def mean(of: Callable[[ComparedRun], float | None], form: str) -> str:
         values = [value for run in runs if (value := of(run)) is not None]
-        return mean_text(values, lambda value: format(value, form))
+        return format(statistics.mean(values), form) if values else "–"
 
     texts = {
         "parameters": sorted({f"{run.facts.parameters:,}" for run in runs}),

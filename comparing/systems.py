@@ -90,7 +90,10 @@ def differences(systems: Sequence[System]) -> list[Difference]:
             found.append(Difference(name, values))
     decode = [_decode_settings(system) for system in systems]
     for name in dict.fromkeys(name for settings in decode for name in settings):
-        reported = [_text(settings.get(name, ABSENT)) for settings in decode]
+        reported = [
+            _text(settings.get(name, system.runs[0].fields.get(name, ABSENT)))
+            for system, settings in zip(systems, decode, strict=True)
+        ]
         found.append(Difference(f"{name} (report)", reported))
     found.append(Difference("corpus", [system.runs[0].corpus for system in systems]))
     return [difference for difference in found if len(set(difference.values)) > 1]

@@ -6,6 +6,7 @@ scores of several seeds, so it also applies to scores that have no example stati
 
 import functools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -56,13 +57,15 @@ def bootstrap_p(first: np.ndarray, second: np.ndarray) -> float:
 def welch(first: Sequence[float], second: Sequence[float]) -> float:
     """Return the two-sided p-value of Welch's t-test.
 
-    The p-value is NaN if either sample has fewer than two values, or if all values are equal.
+    The p-value is NaN if either sample has fewer than two values, or if neither sample varies.
     """
-    if min(len(first), len(second)) < 2 or np.ptp([*first, *second]) == 0:
+    if min(len(first), len(second)) < 2 or np.ptp(first) == np.ptp(second) == 0:
         return math.nan
     from scipy import stats  # imported late, because this import is slow
 
-    return float(stats.ttest_ind(first, second, equal_var=False).pvalue)  # pyright: ignore
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SciPy warns if the values of one sample are equal
+        return float(stats.ttest_ind(first, second, equal_var=False).pvalue)  # pyright: ignore
 
 
 def format_p(p: float) -> str:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
     parts = [
         f"# {escape(t.title)}", _provenance(plan, command, list(itertools.chain(*costs.values()))),
         published(plan), _table(plan, reports, p, costs), legend(plan, reports, p),
-        order(plan, reports), _signatures(plan, reports),
+        order(plan, reports), _signatures(plan, reports), _compare_command(plan, reports),
         *(FIGURES[name](plan, reports) for name in t.figures if reports),
     ]  # fmt: skip
     path = plan.page_folder / "page.md"
@@ -323,6 +324,17 @@ def _signatures(plan: Plan, reports: Reports) -> str:
         if name in plan.table.measures
     }
     return "".join(f"- {MEASURES[name].name}: {code(text)}\n" for name, text in sorted(found))
+
+
+def _compare_command(plan: Plan, reports: Reports) -> str:
+    """Name the command that compares the runs of the table with compare.py."""
+    rows = [row for row in plan.table.rows if row.trained and row.name in reports]
+    names = dict.fromkeys(plan.run_name(row) for row in rows)
+    if len(names) < 2:
+        return ""
+    runs = ",".join(f"{plan.folder}/runs/{name}/seed*" for name in names)
+    command = f"python compare.py {shlex.quote(f'--runs={runs}')}"
+    return f"To compare configs, learning curves and predictions of these runs: {code(command)}"
 
 
 def _content(

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import shlex
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from optuna.trial import TrialState
 
-from markup import table
+from markup import code, table
 from sweeping.points import Point, changes, label, run_name, short_names
 from sweeping.settings import LOSS_UNIT
 from sweeping.study import Record
@@ -30,6 +31,8 @@ class Standing(NamedTuple):
     count: float | None  # mean number of training tokens (or other loss terms) of a complete run
     seconds: float | None  # mean duration of a complete run with all its attempts
     run: str  # folder of the point's runs, relative to the sweep's folder
+    # Means over the complete runs of all validation metrics, at the evaluation with the best score.
+    metrics: dict[str, float] = {}
 
     @property
     def mean(self) -> float | None:
@@ -41,9 +44,14 @@ class Standing(NamedTuple):
         """Standard deviation of `scores` over seeds; None with fewer than two complete runs."""
         return statistics.stdev(self.scores) if len(self.scores) > 1 else None
 
+    @property
+    def loss(self) -> float:
+        """Mean loss at the evaluations with the best scores; infinity if it is not known."""
+        return self.metrics.get("loss", math.inf)
+
 
 def make_standings(records: Iterable[Record], lower_is_better: bool) -> list[Standing]:
-    """Group trials by point and sort the points by their mean score.
+    """Group trials by point and sort the points by their mean score, and equal scores by loss.
 
     Points without pruned or failed runs come first. Points with some pruned or failed runs follow,
     because the mean over their remaining seeds is biased. Next are points without a complete run,
@@ -54,11 +62,13 @@ def make_standings(records: Iterable[Record], lower_is_better: bool) -> list[Sta
         by_key.setdefault(record.key, []).append(record)
     sign = 1 if lower_is_better else -1
 
-    def rank(standing: Standing) -> tuple[int, float]:
+    def rank(standing: Standing) -> tuple[int, float, float]:
         if standing.scores:
             incomplete = bool(standing.pruned or standing.errors)
-            return incomplete, sign * statistics.mean(standing.scores)
-        return (2, sign * statistics.mean(standing.pruned)) if standing.pruned else (3, 0.0)
+            return incomplete, sign * statistics.mean(standing.scores), standing.loss
+        if standing.pruned:
+            return 2, sign * statistics.mean(standing.pruned), standing.loss
+        return 3, 0.0, standing.loss
 
     return sorted(map(_standing, by_key.values()), key=rank)
 
@@ -84,7 +94,16 @@ def _standing(records: Sequence[Record]) -> Standing:
         count=mean("count"),
         seconds=mean("seconds"),
         run=f"runs/{run_name(records[0].key, records[0].point)}",
+        metrics=_mean_metrics(in_state(TrialState.COMPLETE)),
     )  # fmt: skip
+
+
+def _mean_metrics(records: Sequence[Record]) -> dict[str, float]:
+    """Return the means of the metrics that all records have; the loss is the first one."""
+    every = [record.facts.get("metrics", {}) for record in records]
+    names = [name for name in (every[0] if every else ()) if all(name in one for one in every)]
+    names.sort(key=lambda name: name != "loss")
+    return {name: statistics.mean(one[name] for one in every) for name in names}
 
 
 def write_leaderboard(
@@ -92,18 +111,24 @@ def write_leaderboard(
 ) -> str:
     """Write leaderboard.md, .csv and .json; return the Markdown.
 
-    `unit` is the plural name of the units that the loss is averaged over, such as "tokens".
+    All validation metrics follow the score by which the points are sorted. `unit` is the plural
+    name of the units that the loss is averaged over, such as "tokens".
     """
     fields = list(dict.fromkeys(name for s in standings for name in changes(s.point)))
     named = any("name" in s.point for s in standings)
     columns = {"name": "name"} if named else {}
     columns |= short_names(fields)
-    figures = [metric, "standard deviation", "seeds", "parameters", f"training {unit}", "seconds"]
+    others = list(dict.fromkeys(name for s in standings for name in s.metrics if name != metric))
+    figures = [
+        metric, "standard deviation", "seeds", *others, "parameters", f"training {unit}", "seconds",
+    ]  # fmt: skip
     rows = [
-        [*(_value(s.point, name) for name in columns), *_figures(s), _remarks(s) or " "]
+        [*(_value(s.point, name) for name in columns), *_figures(s, others), _remarks(s) or " "]
         for s in standings
     ]
     text = table([*columns.values(), *figures, "remarks"], rows, words=len(columns), remarks=1)
+    if sum(len(s.scores) for s in standings) > 1:
+        text += f"\nTo compare the runs on one page: {code(compare_command(folder))}\n"
     write_text(folder / "leaderboard.md", text)
     csv_text = io.StringIO(newline="")
     writer = csv.writer(csv_text)
@@ -112,7 +137,8 @@ def write_leaderboard(
         values = [label(s.point) if n == "name" else s.point.get(n, "") for n in columns]
         means = [s.mean, s.deviation, len(s.scores)]
         costs = [s.parameters, s.count, s.seconds]
-        row = [*values, *means, *costs, s.run, _remarks(s)]
+        further = [s.metrics.get(name) for name in others]
+        row = [*values, *means, *further, *costs, s.run, _remarks(s)]
         writer.writerow([clean(x) if isinstance(x, str) else x for x in row])
     write_text(folder / "leaderboard.csv", csv_text.getvalue())
     entries = [
@@ -123,14 +149,20 @@ def write_leaderboard(
     return text
 
 
+def compare_command(folder: Path) -> str:
+    """Return the command that compares all runs of the sweep in `folder`."""
+    return f"python compare.py {shlex.quote(f'--runs={folder}/runs/*/*')}"
+
+
 def _value(point: Point, name: str) -> str:
     value = label(point) if name == "name" else point.get(name, "–")
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _figures(standing: Standing) -> list[str]:
+def _figures(standing: Standing, others: Sequence[str]) -> list[str]:
     return [
         number(standing.mean), number(standing.deviation), str(len(standing.scores)),
+        *(number(standing.metrics.get(name)) for name in others),
         f"{standing.parameters:,}" if standing.parameters else "–",
         f"{standing.count:,.0f}" if standing.count else "–",
         f"{standing.seconds:,.0f}" if standing.seconds else "–",

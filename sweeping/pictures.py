@@ -52,8 +52,9 @@ class Axis(NamedTuple):
 def draw(records: Sequence[Record], metric: str, lower_is_better: bool, folder: Path) -> None:
     """Plot the scores of the complete runs as PNG files in `folder`.
 
-    Nothing is drawn if the complete runs do not differ in any field. Fields with more than
-    MOST_TICKS categorical values, and fields after the first MOST_FIELDS, are not drawn.
+    Nothing is drawn if the complete runs do not differ in any field. If all scores are equal, there
+    is no plot of importances, and no plot of parallel coordinates. Fields with more than MOST_TICKS
+    categorical values, and fields after the first MOST_FIELDS, are not drawn.
     """
     complete = [record for record in records if record.state == TrialState.COMPLETE]
     scores = np.array([record.score for record in complete], float)
@@ -69,9 +70,18 @@ def draw(records: Sequence[Record], metric: str, lower_is_better: bool, folder: 
     if not fields:
         return
     _history(scores, metric, lower_is_better, folder / "history.png")
-    _importance(fields, scores, metric, lower_is_better, folder / "importance.png")
     _slices(fields, scores, metric, folder / "slices.png")
-    _parallel(fields, scores, metric, lower_is_better, folder / "parallel.png")
+    ranking = (folder / "importance.png", folder / "parallel.png")
+    if np.ptp(scores) == 0:  # no field has an effect on the score, so there is nothing to rank
+        logger.info(
+            f"{metric} is {scores[0]:.4g} in every complete run, so {ranking[0].name} and "
+            f"{ranking[1].name} are not drawn"
+        )
+        for path in ranking:
+            path.unlink(missing_ok=True)  # an interrupted sweep may have drawn them before
+        return
+    _importance(fields, scores, metric, lower_is_better, ranking[0])
+    _parallel(fields, scores, metric, lower_is_better, ranking[1])
 
 
 def _axes(records: Sequence[Record]) -> list[Axis]:

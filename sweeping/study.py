@@ -61,7 +61,7 @@ class Record(NamedTuple):
     point: Point  # empty if the point has not been drawn from the search space yet
     state: TrialState
     score: float | None
-    facts: dict[str, Any]  # facts about the run: "parameters", "count", "seconds", "error", ...
+    facts: dict[str, Any]  # facts about the run: "parameters", "metrics", "seconds", "error", ...
 
     @property
     def interrupted(self) -> bool:
@@ -294,7 +294,10 @@ def _identity(trial: FrozenTrial) -> tuple[str, int]:
 
 
 # The types of facts that a trial need not have.
-_FACTS = {"point": dict, "parameters": int, "count": float, "seconds": float, "error": str}
+_FACTS = {
+    "point": dict, "parameters": int, "count": float, "seconds": float, "error": str,
+    "metrics": {str: float},
+}  # fmt: skip
 
 
 def example_point(sweep: Sweep) -> Point:

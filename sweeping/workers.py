@@ -239,7 +239,20 @@ class TrialProcess:
         for line in self.lines:
             names = {"run": ["parameters"], "train": ["count", "step"]}.get(line["kind"], [])
             facts |= {name: line[name] for name in names if name in line}
-        return facts
+        metrics = self._best_metrics()
+        return facts | {"metrics": metrics} if metrics else facts
+
+    def _best_metrics(self) -> dict[str, float]:
+        """Return all finite metrics of the evaluation with the best score."""
+        lines = [line for line in self.lines if line["kind"] == "valid"]
+        known = [(score, i) for i, score in enumerate(self.scores) if math.isfinite(score)]
+        if not known:
+            return {}
+        sign = 1 if self.study.lower_is_better else -1
+        _, best = min(known, key=lambda pair: sign * pair[0])
+        skipped = ("step", "kind", "time")
+        found = ((n, value) for n, value in lines[best].items() if n not in skipped)
+        return {name: value for name, value in found if value is not None}
 
     def progress(self) -> tuple[str, ...]:
         """Return point, seed, training step, last score, units per second and duration as text."""

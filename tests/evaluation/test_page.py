@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +10,15 @@ import pytest
 from evaluation import classification, cloze, labelling, page
 from evaluation.page import AttentionBudget, ReportPage, write_report_page
 from evaluation.results import Wanted, write_report
-
-DRIVER, BROWSER = shutil.which("chromedriver"), shutil.which("chromium")
-needs_browser = pytest.mark.skipif(
-    not (DRIVER and BROWSER), reason="no chromium and chromedriver on this machine"
+from tests.browser import (
+    contrast,
+    needs_browser,
+    open_file,
+    point_at,
+    script_errors,
+    start_browser,
 )
+
 WEIGHTS = [[0.7, 0.2, 0.1], [0.0, 0.05, 0.95]]
 HOSTILE = "the </script> <!--<script> <img src=x onerror=fail()> cat"
 
@@ -95,19 +98,7 @@ def test_the_page_contains_no_number_that_json_lacks(tmp_path):
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    profile = tmp_path_factory.mktemp("profile")
-    for flag in (
-        "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync",
-        f"--user-data-dir={profile}",
-    ):  # fmt: skip
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver = start_browser(tmp_path_factory.mktemp("profile"))
     yield driver
     driver.quit()
 
@@ -117,17 +108,12 @@ def show(driver, tmp_path):
     """Return a function that opens a page, or report.html of this test, with a given width."""
 
     def open_page(page=None, width=1400, scheme="light"):
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
         if not isinstance(page, Path):
             write_report_page(tmp_path / "report.html", page or make_page())
-        driver.get((tmp_path / "report.html").as_uri())
-        return driver
+        return open_file(driver, tmp_path / "report.html", width, scheme)
 
     yield open_page
-    assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert script_errors(driver) == []
 
 
 def tokens(browser, side):
@@ -147,12 +133,6 @@ def marked(browser, selector):
     """Return the indices of the marked elements among those that match the selector."""
     found = browser.find_elements("css selector", selector)
     return [i for i, node in enumerate(found) if "marked" in node.get_attribute("class").split()]
-
-
-def point_at(browser, element):
-    from selenium.webdriver import ActionChains
-
-    ActionChains(browser).move_to_element(element).perform()
 
 
 @needs_browser
@@ -256,28 +236,6 @@ def test_the_page_is_readable(show, width, scheme):
     for part in ("33.30 ± 1.00", "+3.30", "0.012", "higher is better", "50.00 %", "chrF 60.0",
                  "Exact match is 0.00 % in every bucket."):  # fmt: skip
         assert part in text
-
-
-# Return the luminance of an element's background and of its text. Colors may be translucent, so all
-# backgrounds from the page to the element are drawn on top of one another.
-CONTRAST = """
-const node = document.querySelector(arguments[0]), stack = [];
-for (let n = node; n; n = n.parentElement) stack.unshift(getComputedStyle(n).backgroundColor);
-const pen = new OffscreenCanvas(1, 1).getContext("2d");
-const luminance = colors => {
-  for (const color of colors) { pen.fillStyle = color; pen.fillRect(0, 0, 1, 1); }
-  const [r, g, b] = [...pen.getImageData(0, 0, 1, 1).data].map(
-    x => (x /= 255) <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
-  return .2126 * r + .7152 * g + .0722 * b;
-};
-return [luminance(stack), luminance([...stack, getComputedStyle(node).color])];
-"""
-
-
-def contrast(browser, selector):
-    """Return the contrast ratio of an element's text, as WCAG defines it."""
-    low, high = sorted(browser.execute_script(CONTRAST, selector))
-    return (high + 0.05) / (low + 0.05)
 
 
 @needs_browser

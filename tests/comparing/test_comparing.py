@@ -1,0 +1,252 @@
+"""Tests of the parts of a comparison: runs, systems, scores, curves and disagreement."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from comparing.curves import learning_curves
+from comparing.examples import compared_examples, same_examples
+from comparing.page import write_comparison
+from comparing.runs import check_comparable, load_run, parse_runs
+from comparing.scores import cost_table, score_table
+from comparing.systems import differences, group_runs
+from errors import UserError
+from evaluation.bootstrap import format_p, mean_score, mean_statistics, paired_bootstrap_p
+from evaluation.page import read_page_content
+from tests.comparing.runs import GOLD, SOURCES, write_report, write_run
+
+WRONG = ["3. Mai 2020", "eine Woche", "4. Juli 1999"]
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Five runs of two systems; those of the second make one mistake."""
+    folders = [write_run(tmp_path / f"dot/seed{s}", s) for s in range(3)]
+    changes = {"model__attention__score": "dot"}
+    folders += [write_run(tmp_path / f"a,b/seed{s}", s, WRONG, **changes) for s in range(2)]
+    return folders
+
+
+@pytest.fixture
+def systems(runs):
+    return group_runs([load_run(folder, "test") for folder in runs])
+
+
+def test_runs_are_listed_by_folders_and_patterns(runs, tmp_path):
+    """Names may contain commas, and a run that is named twice counts once."""
+    assert parse_runs(f"{runs[0]},{runs[3]},{runs[1]}") == [runs[0], runs[3], runs[1]]
+    assert parse_runs(f"{tmp_path}/a,b/seed*,{runs[0]},{runs[3]}/../seed0") == [
+        runs[3], runs[4], runs[0],
+    ]  # fmt: skip
+    assert parse_runs(f"{tmp_path}/*/seed0") == [runs[3], runs[0]]
+    for text, fact in (
+        (f"{runs[0]},{tmp_path}/nothing", f"{tmp_path}/nothing is not the folder of a run"),
+        (f"{tmp_path}/*/seed7", "is not the folder of a run"),
+        (str(runs[0]), "at least two runs"),
+    ):
+        with pytest.raises(UserError, match=fact.replace("*", ".")):
+            parse_runs(text)
+
+
+def test_runs_that_differ_only_in_the_seed_are_one_system(systems, tmp_path):
+    assert [(system.name, system.seeds) for system in systems] == [("dot", "0, 1, 2"),
+                                                                   ("a,b", "0, 1")]  # fmt: skip
+    found = differences(systems)
+    assert [tuple(x) for x in found] == [("model.attention.score", ["general", "dot"])]
+    other = load_run(write_run(tmp_path / "moved", data__cache="elsewhere"), "test")
+    assert len(group_runs([*systems[0].runs, other])) == 1  # the place of the cache has no effect
+    changed = json.loads((tmp_path / "moved" / "run.json").read_text())
+    changed[0]["data"] = "dates-2"
+    (tmp_path / "moved" / "run.json").write_text(json.dumps(changed))
+    groups = group_runs([*systems[0].runs, load_run(tmp_path / "moved", "test")])
+    assert [tuple(x) for x in differences(groups)] == [("corpus", ["dates-1", "dates-2"])]
+    assert [group.name for group in groups] == ["dot", "moved"]
+
+
+def test_systems_have_names_without_a_common_beginning(tmp_path):
+    folders = [write_run(tmp_path / "x", 0), write_run(tmp_path / "y", 1)]
+    (system,) = group_runs([load_run(folder, "test") for folder in folders])
+    assert system.name == "x, y"
+
+
+def test_decode_settings_of_reports_are_differences(systems):
+    run = systems[0].runs[0]
+    beam = run.fields["decode.beam"]
+    changed = run._replace(report=run.report | {"decode": {"beam": beam + 4}})
+    found = differences([systems[0]._replace(runs=[changed]), systems[0]])
+    assert [tuple(x) for x in found] == [("decode.beam (report)", [str(beam + 4), str(beam)])]
+
+
+def test_scores_have_means_deviations_and_significance(systems):
+    loss, exact = score_table(systems, comparable=True)
+    assert [cell["text"] for cell in loss["cells"]] == ["0.6 ± 0.1", "0.55 ± 0.071"]
+    assert [cell["best"] for cell in loss["cells"]] == [False, True]
+    assert [cell["text"] for cell in exact["cells"]] == ["100.00 ± 0.00", "66.67 ± 0.00"]
+    assert exact["contrasts"][0][0] is None and loss["note"] == "−log p"
+    right, wrong = ([mean_statistics([1, 1, last])] * 2 for last in (1, 0))
+    p = format_p(paired_bootstrap_p(right, wrong, mean_score))
+    assert exact["contrasts"][1][0] == {"difference": "−33.33", "p": p, "test": "bootstrap"}
+    # The loss has no example statistics, so that the seeds are compared.
+    assert loss["contrasts"][0][1]["test"] == "t" and loss["contrasts"][0][1]["p"]
+    # No test is possible if the seeds of both systems have equal scores.
+    assert score_table(systems, comparable=False)[1]["contrasts"][0][1]["test"] == ""
+    single = [systems[0]._replace(runs=systems[0].runs[:1]), systems[1]]
+    assert score_table(single, True)[0]["contrasts"][0][1]["p"] == ""
+
+
+def test_costs_are_means_over_seeds(systems):
+    table = cost_table(systems, "tokens")
+    costs = dict(zip(table["head"], table["rows"][0], strict=True))
+    assert costs["Parameters"] == "1,234" and costs["Training tokens"] == "240"
+    # 240 tokens at 40 tokens per second take 6 seconds, at .5 TFLOP per second.
+    assert costs["Operations (TFLOP)"] == "3" and costs["Minutes"] == "0.5"
+    assert costs["Device"] == "cpu" and costs["Training steps"] == "30"
+
+
+def test_curves_begin_with_the_metric_that_selects_checkpoints(systems, tmp_path):
+    run = systems[0].runs[0]
+    found = learning_curves([run])
+    assert run.config.train.eval_metric == "exact"
+    labels = [entry["label"] for entry in found]
+    assert labels == ["Validation exact match (%)", "Validation loss", "Validation BLEU",
+                      "Training loss", "Training number of units"]  # fmt: skip
+    (exact,) = found[0]["curves"]
+    assert exact["values"] == [25, 50, 75] and exact["steps"] == [10, 20, 30]
+    assert exact["minutes"] == [pytest.approx((1 + step) / 60) for step in (10, 20, 30)]
+    many = [{"step": i, "kind": "train", "time": 1.0, "loss": 1 / (1 + i)} for i in range(5000)]
+    (curve,) = learning_curves([run._replace(log=many)])[0]["curves"]
+    assert len(curve["values"]) <= 400 and curve["steps"][-1] == 4999
+    bad = [{"step": 1, "kind": "train", "time": 1.0, "loss": "x", "b": True, "c": math.nan}]
+    assert learning_curves([run._replace(log=bad)]) == []
+
+
+def shown(systems, *weights):
+    """Give the first example of each system's first run these weights of its one target token."""
+    found = []
+    for system, rows in zip(systems, weights, strict=True):
+        run = system.runs[0]
+        first = run.shown[0]._replace(target=["Mai", "."], weights=np.array(rows, float))
+        found.append(system._replace(runs=[run._replace(shown=[first])]))
+    return found
+
+
+def test_disagreement_is_the_mean_distance_of_different_systems(systems):
+    examples = compared_examples(systems, 10, translation=True, labelling=False)
+    assert [example["number"] for example in examples] == [1, 2, 3]
+    # "4. Juni 1999" and "4. Juli 1999" differ in one of twelve characters.
+    assert [x["disagreement"] for x in examples] == [0, 0, pytest.approx(1 / 12)]
+    (worst,) = compared_examples(systems, 1, translation=True, labelling=False)
+    assert worst["text"] == SOURCES[2] and len(worst["runs"]) == 5
+    one = [systems[0]._replace(runs=[systems[0].runs[0], systems[1].runs[0]])]
+    assert compared_examples(one, 1, True, False)[0]["disagreement"] == pytest.approx(1 / 12)
+    classes = compared_examples(systems, 1, translation=False, labelling=False)
+    assert classes[0]["disagreement"] == 1
+    labels = compared_examples(systems, 1, translation=False, labelling=True)
+    assert labels[0]["disagreement"] == pytest.approx(1 / 3)  # one of three labels
+
+
+def test_disagreement_of_attention_is_total_variation(systems):
+    """Rows are compared after normalization; a row of zeros is compared as it is."""
+    width = len(systems[0].runs[0].shown[0].source)
+    first, last = np.eye(width)[0], np.eye(width)[-1]
+    pair = shown(systems, [first * 3, last], [first / 2 + last / 2, last])
+    found = compared_examples(pair, 3, translation=True, labelling=False)[0]
+    assert found["attention"] == pytest.approx(0.25)  # the mean of ½ and 0
+    document = compared_examples(pair, 3, translation=False, labelling=False)[0]
+    assert document["attention"] == pytest.approx(0.5)  # only the first row counts
+    longer = (
+        pair[1].runs[0].shown[0]._replace(target=["der", "Mai"], weights=np.stack([last, first]))
+    )
+    pair[1] = pair[1]._replace(runs=[pair[1].runs[0]._replace(shown=[longer])])
+    found = compared_examples(pair, 3, translation=True, labelling=False)[0]
+    assert found["attention"] == 0  # "Mai" is the only token of both translations
+    other = longer._replace(source=["x"] * width)
+    pair[1] = pair[1]._replace(runs=[pair[1].runs[0]._replace(shown=[other])])
+    assert compared_examples(pair, 3, True, False)[0]["attention"] is None
+
+
+def test_runs_without_a_report_are_compared_by_their_logs(tmp_path):
+    folders = [write_run(tmp_path / name, report=False, train__steps=n)
+               for n, name in enumerate("ab", 5)]  # fmt: skip
+    notes = write_comparison(folders, "test", 10, tmp_path / "page.html")
+    assert [note.partition(": ")[2] for note in notes] == [
+        f"python eval.py --workdir={folder} --split=test" for folder in folders
+    ]
+    content = read_page_content(tmp_path / "page.html", "")
+    assert content["validation"] and content["scores"][0]["cells"][0]["text"] == "0.1333"
+    assert content["examples"] == [] and content["curves"] and content["notes"] == notes
+    write_report(folders[0] / "eval" / "test", "translation", GOLD)
+    (folders[0] / "eval" / "test" / "report.html").unlink()
+    notes = write_comparison(folders, "test", 10, tmp_path / "page.html")
+    assert "no report.html" in notes[0] and "no report of test" in notes[1]
+    content = read_page_content(tmp_path / "page.html", "")
+    assert not content["validation"] and content["examples"][0]["runs"][1]["prediction"] is None
+    many = [write_run(tmp_path / f"run{i}", i, report=False) for i in range(8)]
+    notes = write_comparison(many, "news", 10, tmp_path / "page.html")
+    assert len(notes) == 6 and "--test=news=FILES" in notes[0] and "3 more runs" in notes[-1]
+
+
+def test_reports_of_reproduce_are_found(tmp_path):
+    folder = write_run(tmp_path / "a", report=False)
+    write_report(folder / "reports" / "checkpoint=best", "translation", WRONG)
+    assert load_run(folder, "test").examples[2].prediction == WRONG[2]
+    assert load_run(folder, "valid").report is None
+
+
+def test_other_examples_are_not_shown_side_by_side(runs, tmp_path):
+    other = write_run(tmp_path / "other", report=False)
+    write_report(other / "eval" / "test", "translation", GOLD, sources=["a", "b", "c"])
+    notes = write_comparison([runs[0], other], "test", 10, tmp_path / "page.html")
+    assert "different examples" in notes[-1]
+    assert read_page_content(tmp_path / "page.html", "")["examples"] == []
+    loaded = load_run(runs[0], "test")
+    spaced = [x._replace(text=x.text.upper().replace(" ", "  ")) for x in loaded.examples]
+    assert same_examples([loaded, loaded._replace(examples=spaced)])
+
+
+def test_runs_of_different_tasks_are_refused(runs, tmp_path):
+    other = write_run(tmp_path / "labels", task="labelling", predictions=["N V N N", "N V", "N"],
+                      report=False)  # fmt: skip
+    with pytest.raises(UserError, match=r"is a translation run, but .* is a labelling run"):
+        check_comparable([load_run(runs[0], "test"), load_run(other, "test")])
+
+
+DAMAGES = {
+    "examples.jsonl": [
+        "{}\n", "no json\n", '{"text": 1}\n', "[" * 5000 + "\n",
+        '{"text": "", "references": [], "prediction": "", "statistics": {"exact": [1]}}\n',
+        '{"text": "", "references": [], "prediction": "", "statistics": {"huge": [1, 1]}}\n',
+    ],
+    "report.html": ["", '<script id="data" type="application/json">{}</script>'],
+    "scores.json": ["[]", '{"scores": {"bleu": "high"}}'],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damaged_reports_are_one_message(name, tmp_path):
+    path = write_run(tmp_path / "a") / "eval" / "test" / name
+    for content in DAMAGES[name]:
+        path.write_text(content)
+        with pytest.raises(UserError, match=f"{name} is corrupt"):
+            load_run(tmp_path / "a", "test")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tokens": ["one"]},
+        {"attention": {"attention": [[1.0, 2.0], [3.0]]}},
+        {"attention": {"attention": [[{}]]}},
+        {"gold": ["N"]},
+    ],
+    ids=str,
+)
+def test_weights_that_do_not_fit_are_one_message(change, tmp_path):
+    path = write_run(tmp_path / "a") / "eval" / "test" / "report.html"
+    content = read_page_content(path, "")
+    content["examples"][0]["hypotheses"][0] |= change
+    path.write_text(f'<script id="data" type="application/json">{json.dumps(content)}</script>')
+    with pytest.raises(UserError, match=r"report.html is corrupt"):
+        load_run(tmp_path / "a", "test")

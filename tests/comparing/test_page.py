@@ -1,0 +1,231 @@
+"""Tests of the comparison page in a real browser, used as a person would use it."""
+
+import json
+import re
+
+import pytest
+
+from comparing.page import write_comparison
+from tests.browser import (
+    contrast,
+    needs_browser,
+    open_file,
+    point_at,
+    script_errors,
+    start_browser,
+)
+from tests.comparing.runs import GOLD, SOURCES, write_report, write_run
+from tests.programs import call
+
+ATTACK = "</script><script>fail()</script><img src=x onerror=fail()>\x1b[2J\u2028/*DATA*/__proto__"
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    driver = start_browser(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def show(driver, tmp_path):
+    """Return a function that compares runs and opens the page."""
+
+    def open_page(folders, width=1400, scheme="light"):
+        write_comparison(folders, "test", 500, tmp_path / "page.html")
+        return open_file(driver, tmp_path / "page.html", width, scheme)
+
+    yield open_page
+    assert script_errors(driver) == []
+
+
+def two_systems(folder):
+    folders = [write_run(folder / f"general/seed{s}", s) for s in range(2)]
+    predictions = ["3. Mai 2020", "ein Tag", "4. Juni 1990"]
+    dot = {"model__attention__score": "dot"}
+    return [*folders, *(write_run(folder / f"dot/seed{s}", s, predictions, **dot) for s in (0, 1))]
+
+
+def find(browser, selector):
+    return browser.find_elements("css selector", selector)
+
+
+def texts(browser, selector):
+    return [node.text for node in find(browser, selector)]
+
+
+def choose(browser, name, text):
+    from selenium.webdriver.support.ui import Select
+
+    Select(browser.find_element("id", name)).select_by_visible_text(text)
+
+
+@needs_browser
+def test_examples_can_be_sorted_searched_and_chosen(show, tmp_path):
+    from selenium.webdriver import Keys
+
+    browser = show(two_systems(tmp_path))
+    by_disagreement = ["one week", "June 4 , 1999", "May 3 , 2020"]
+    assert texts(browser, "#list li span") == by_disagreement
+    assert texts(browser, ".card h3") == ["general/seed0", "dot/seed0"]
+    assert texts(browser, ".card p") == ["✓ eine Woche", "✗ ein Tag"]
+    choose(browser, "order", "order in the corpus")
+    assert texts(browser, "#list li span") == SOURCES
+    assert texts(browser, ".card p") == ["✓ 3. Mai 2020", "✓ 3. Mai 2020"]
+    choose(browser, "order", "disagreement of attention")
+    shown = [float(text.split()[0]) for text in texts(browser, "#list li small")]
+    assert shown == sorted(shown, reverse=True) and shown[0] > 0
+    choose(browser, "order", "length of the source")
+    assert texts(browser, "#list li small") == ["4", "4", "2"]
+    browser.find_element("id", "list").send_keys(Keys.ARROW_DOWN)
+    assert find(browser, "#list li")[1].get_attribute("aria-selected") == "true"
+    find(browser, "#chosen input")[3].click()
+    assert texts(browser, ".card h3") == ["general/seed0", "dot/seed0", "dot/seed1"]
+    find(browser, "#chosen input")[0].click()
+    assert texts(browser, ".card h3") == ["dot/seed0", "dot/seed1"]
+    browser.find_element("id", "find").send_keys("ein tag")
+    assert texts(browser, "#list li span") == ["one week"]
+
+
+@needs_browser
+def test_pointing_at_a_weight_marks_its_source_token_in_all_runs(show, tmp_path):
+    browser = show(two_systems(tmp_path))
+    cells = find(browser, ".card:last-child .cell")
+    assert len(cells) == 4  # two tokens of each language
+    point_at(browser, cells[1])
+    readout = browser.find_element("id", "readout").text
+    assert re.fullmatch(r"“ein” gives the weight 0\.\d+ to “week”\.", readout)
+    assert texts(browser, ".column-label.marked") == ["week"] * 2
+
+
+@needs_browser
+def test_scores_are_compared_with_any_system(show, tmp_path):
+    browser = show(two_systems(tmp_path))
+    rows = [line.split("\n") for line in texts(browser, "#scores tr")][1:]
+    assert "general" in rows[0][0] and not any("p =" in cell for cell in rows[0])
+    assert any(re.fullmatch(r"−66\.67, p = \.\d+", cell) for cell in rows[1])
+    choose(browser, "baseline", "dot")
+    rows = [line.split("\n") for line in texts(browser, "#scores tr")][1:]
+    assert any(cell.startswith("+66.67") for cell in rows[0])
+    assert texts(browser, "#scores td.best")[0].startswith("100.00 ± 0.00")
+    assert texts(browser, "#differences td") == ["model.attention.score", "general", "dot"]
+    assert "3" in texts(browser, "#cost td")[7]
+
+
+@needs_browser
+def test_every_logged_value_can_be_drawn(show, tmp_path):
+    from selenium.webdriver.support.ui import Select
+
+    browser = show(two_systems(tmp_path))
+    charts = [Select(node) for node in find(browser, ".line-chart select")]
+    first, second = (chart.first_selected_option.text for chart in charts)
+    assert (first, second) == ("Validation exact match (%)", "Training loss")
+    assert len(find(browser, ".line-chart:first-child .curve")) == 4
+
+    def points():
+        return find(browser, ".line-chart:first-child .curve")[0].get_attribute("points")
+
+    before = points()
+    charts[0].select_by_visible_text("Validation BLEU")
+    assert points() != before
+    before = points()
+    choose(browser, "axis", "minutes")
+    assert points() != before
+    point_at(browser, find(browser, ".line-chart svg")[0])
+    assert "general/seed1 " in texts(browser, ".values")[0]
+    find(browser, "#systems button")[0].click()
+    assert len(find(browser, ".line-chart:first-child .curve")) == 2
+    find(browser, "#systems button")[0].click()
+    assert len(find(browser, ".line-chart:first-child .curve")) == 4
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
+def test_the_page_is_readable(show, tmp_path, width, scheme):
+    browser = show(two_systems(tmp_path), width, scheme)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    for selector in ("body", ".muted", "#list small", ".row-label", "th", "legend", ".key small"):
+        assert contrast(browser, selector) >= 4.5, selector  # WCAG AA requires a contrast of 4.5
+
+
+# The gold predictions of each task, and the predictions of a hostile run.
+TASKS = {
+    "translation": (GOLD, [f"{ATTACK} 2020", ATTACK, "x"]),
+    "classification": (["good", "bad", ATTACK], [ATTACK, "__proto__", "constructor"]),
+    "cloze": (["a", "b", ATTACK], [ATTACK, "b", "c"]),
+    "labelling": (["N V O O", "N O", "N V O O"], ["N <img/src=x> O O", "N __proto__", "N V O N"]),
+}
+
+
+@needs_browser
+@pytest.mark.parametrize("task", TASKS)
+def test_no_task_has_a_page_that_runs_text(task, show, tmp_path):
+    """Sentences, tokens, names of folders, labels and logged values are shown as texts."""
+    gold, hostile = TASKS[task]
+    folders = []
+    for name, predictions in (("a", gold), ("<img src=x onerror=fail()>", hostile)):
+        folder = write_run(tmp_path / name, task=task, report=False, train__steps=len(name))
+        sources = [SOURCES[0], SOURCES[1], f"{ATTACK.replace(' ', '_')} 3 , 20"]
+        write_report(folder / "eval" / "test", task, predictions, sources=sources, gold=gold)
+        scores = folder / "eval" / "test" / "scores.json"
+        content = json.loads(scores.read_text())
+        content |= {"scores": content["scores"] | {ATTACK: 1.0}, "signatures": {ATTACK: ATTACK}}
+        scores.write_text(json.dumps(content))
+        with (folder / "log.jsonl").open("a") as log:
+            line = {"step": 40, "kind": "train", "time": 200.0, ATTACK: 1.0, "__proto__": 5}
+            log.write("".join(json.dumps(line | {"step": s, ATTACK: s}) + "\n" for s in (40, 50)))
+        folders.append(folder)
+    # The fixture checks that the browser has reported no error, such as a call of fail().
+    browser = show(folders)
+    for line in find(browser, "#list li"):
+        line.click()
+        assert len(find(browser, ".card")) == 2
+    shown = browser.execute_script(
+        "return [document.scripts.length, document.images.length, Object.keys({}).length]"
+    )
+    assert shown == [2, 0, 0]
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert page.count("</script>") == 2 and "://" not in page and "\x1b" not in page
+    body = browser.execute_script("return document.body.textContent")
+    assert "<img src=x onerror=fail()>" in body and "Training </script>" in body
+    if task == "labelling":
+        assert "<img/src=x>, gold V" in body
+    if task in ("classification", "cloze"):
+        assert len(find(browser, ".card select option")) == 4  # two rows of weights of each run
+
+
+@needs_browser
+def test_hundreds_of_examples_are_quick(show, tmp_path):
+    gold = [f"Satz {i} hat viele Tokens " * 4 for i in range(400)]
+    folders = []
+    for name in "ab":
+        folder = write_run(tmp_path / name, report=False, train__steps=ord(name))
+        predictions = [text if name == "a" or i % 3 else "nichts" for i, text in enumerate(gold)]
+        sources = [f"sentence {i} has many tokens " * 4 for i in range(400)]
+        write_report(folder / "eval" / "test", "translation", predictions, 0, sources, gold)
+        folders.append(folder)
+    browser = show(folders)
+    assert len(find(browser, "#list li")) == 400
+    milliseconds = browser.execute_script(
+        "const start = performance.now();"
+        "for (const order of ['number', 'attention', 'length', 'disagreement']) {"
+        "  document.getElementById('order').value = order;"
+        "  document.getElementById('order').onchange();"
+        "} return performance.now() - start"
+    )
+    assert milliseconds < 4000  # four orders; less than a tenth of this on an idle machine
+
+
+def test_the_program_writes_the_page_or_one_message(tmp_path):
+    folders = two_systems(tmp_path)
+    runs = ",".join(map(str, folders))
+    page = tmp_path / "new" / "page.html"
+    done = call("compare.py", f"--runs={runs}", f"--out={page}")
+    assert done.stdout == f"Comparison of 4 runs: {page}\n" and page.stat().st_size > 10_000
+    for flags, fact in (
+        ((), "--runs is missing"),
+        ((f"--runs={runs}", "--split=../x"), "is not the name of a report"),
+        ((f"--runs={runs}", f"--out={tmp_path}"), "is a folder: name a file"),
+    ):
+        done = call("compare.py", *flags, check=False)
+        assert done.returncode == 1 and fact in done.stderr and "Traceback" not in done.stderr
