@@ -320,7 +320,7 @@ function addCard(example, run) {
   const correct = example.reference.split(" | ").includes(prediction);
   const words = example.sources[source] ?? [], rows = attention?.attention;
   const line = add(card, "p", "");
-  add(line, "span", correct ? "✓" : "✗", { className: correct ? "mark" : "mark wrong", title: correct ? "correct" : "differs from the reference" });
+  add(line, "span", correct ? "✓ " : "✗ ", { className: correct ? "mark" : "mark wrong", title: correct ? "correct" : "differs from the reference" });
   if (gold) {
     add(line, "span", `${tokens.filter((label, i) => label === gold[i]).length} of ${gold.length} labels correct`);
     addLabels(add(card, "div", "", { className: "tokens plain" }), words, tokens, gold);

@@ -19,7 +19,7 @@ class ScoreCell(NamedTuple):
 
     text: str  # mean ± standard deviation over seeds; "–" if there is none
     mean: float | None
-    best: bool  # whether no other system has a better mean
+    best: bool  # whether no other system has a better mean; False if all means are equal
 
 
 class Contrast(NamedTuple):
@@ -79,7 +79,7 @@ def _cells(metric: Metric, measured: Sequence[Sequence[float]]) -> list[ScoreCel
     means = [statistics.mean(values) if values else None for values in measured]
     known = [mean for mean in means if mean is not None]
     best = None
-    if len(known) > 1 and metric.higher_is_better is not None:
+    if len(set(known)) > 1 and metric.higher_is_better is not None:
         best = (max if metric.higher_is_better else min)(known)
     return [
         ScoreCell(_mean_text(values, metric), mean, mean is not None and mean == best)

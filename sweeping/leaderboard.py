@@ -109,7 +109,7 @@ def _mean_metrics(records: Sequence[Record]) -> dict[str, float]:
 def write_leaderboard(
     standings: Sequence[Standing], metric: str, folder: Path, unit: str = LOSS_UNIT
 ) -> str:
-    """Write leaderboard.md, .csv and .json; return the Markdown.
+    """Write leaderboard.md, .csv and .json; return the table in Markdown.
 
     All validation metrics follow the score by which the points are sorted. `unit` is the plural
     name of the units that the loss is averaged over, such as "tokens".
@@ -127,9 +127,9 @@ def write_leaderboard(
         for s in standings
     ]
     text = table([*columns.values(), *figures, "remarks"], rows, words=len(columns), remarks=1)
-    if sum(len(s.scores) for s in standings) > 1:
-        text += f"\nTo compare the runs on one page: {code(compare_command(folder))}\n"
-    write_text(folder / "leaderboard.md", text)
+    several = sum(len(s.scores) for s in standings) > 1
+    note = f"\nTo compare the runs on one page: {code(compare_command(folder))}\n"
+    write_text(folder / "leaderboard.md", text + note * several)
     csv_text = io.StringIO(newline="")
     writer = csv.writer(csv_text)
     writer.writerow([*columns, *figures, "run", "remarks"])

@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).parent.parent
-PROGRAMS = ("train.py", "eval.py", "predict.py", "sweep.py", "reproduce.py", "export.py")
+PROGRAMS = (
+    "train.py", "eval.py", "predict.py", "sweep.py", "reproduce.py", "export.py", "compare.py",
+)  # fmt: skip
 SECONDS = 60
 
 
@@ -65,6 +67,8 @@ def replace_work(program: str) -> None:
             "summarize_run": accept,
         },
         "exporting.run": {"export_run": accept},
+        "comparing.page": {"write_comparison": accept},
+        "comparing.runs": {"parse_runs": lambda text: [Path(name) for name in text.split(",")]},
         "training.devices": {"make_mesh": make_mesh},
         "training.hosts": {"connect": lambda *_, **__: None, "first": lambda: True},
         "decoding.translator": {"Translator": None},

@@ -68,14 +68,17 @@ def write_report(folder: Path, task, predictions, seed=0, sources=SOURCES, gold=
 
 def _shown(task, example, seed):
     """Return the entry of an example in report.html."""
-    source = example.text.split()
-    labels = {"labelling": example.prediction.split(), "translation": example.prediction.split()}
+    source = example.text.split(" ")
+    labels = {
+        "labelling": example.prediction.split(" "),
+        "translation": example.prediction.split(" "),
+    }
     target = labels.get(task, ["mean of hops", "hop 1"])
     rng = np.random.default_rng(seed + len(example.text))
     weights = rng.dirichlet(np.ones(len(source)), len(target)).round(3).tolist()
     best = {"text": example.prediction, "tokens": target, "score": -1.0, "note": "", "focus": 0,
             "attention": {"attention": weights}}  # fmt: skip
     if task == "labelling":
-        best |= {"attention": {}, "gold": example.references[0].split()}
+        best |= {"attention": {}, "gold": example.references[0].split(" ")}
     return {"text": example.text, "reference": example.references[0], "correct": False,
             "source": source, "hypotheses": [best]}  # fmt: skip

@@ -213,7 +213,7 @@ def test_hundreds_of_examples_are_quick(show, tmp_path):
         "  document.getElementById('order').onchange();"
         "} return performance.now() - start"
     )
-    assert milliseconds < 4000  # four orders; less than a tenth of this on an idle machine
+    assert milliseconds < 20_000  # of four orders; on an idle machine, they take less than a second
 
 
 def test_the_program_writes_the_page_or_one_message(tmp_path):

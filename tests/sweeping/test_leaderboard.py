@@ -4,6 +4,7 @@ import csv
 import json
 import logging
 
+import pytest
 from markdown_it import MarkdownIt
 from matplotlib.pyplot import imread
 from optuna.trial import TrialState
@@ -55,7 +56,9 @@ def test_points_with_pruned_seeds_rank_below_complete_points():
 def test_the_leaderboard_is_written_as_markdown_csv_and_json(tmp_path):
     rows = make_standings(RECORDS, lower_is_better=False)
     text = write_leaderboard(rows, "bleu", tmp_path, "tokens")
-    assert text == (tmp_path / "leaderboard.md").read_text()
+    written = (tmp_path / "leaderboard.md").read_text()
+    assert written.startswith(text)
+    assert written.endswith(f"`python compare.py '--runs={tmp_path}/runs/*/*'`\n")
     lines = text.splitlines()
     assert lines[0].startswith(
         "| align | D | bleu | standard deviation | seeds | parameters | training tokens |"
@@ -114,6 +117,33 @@ def test_fields_with_many_numbers_get_a_numeric_axis(tmp_path):
     records = [record(p, 0, TrialState.COMPLETE, float(i)) for i, p in enumerate(points)]
     draw(records, "loss", True, tmp_path)
     assert (tmp_path / "slices.png").stat().st_size > 10_000
+
+
+def test_nothing_is_ranked_if_all_scores_are_equal(tmp_path, caplog):
+    """Plots of importances and parallel coordinates of an earlier attempt are deleted."""
+    records = [record({"a.b": i}, 0, TrialState.COMPLETE, float(i)) for i in range(4)]
+    draw(records, "exact", False, tmp_path)
+    with caplog.at_level(logging.INFO, "alignax"):
+        draw([r._replace(score=1.0) for r in records], "exact", False, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["history.png", "slices.png"]
+    assert "exact is 1 in every complete run" in caplog.text
+
+
+def test_equal_scores_are_ranked_by_loss_and_all_metrics_are_shown(tmp_path):
+    losses = {"a": [0.3, 0.5], "b": [0.2, 0.4], "c": [0.1]}
+    records = [
+        record({"name": name}, seed, TrialState.COMPLETE, 1.0 - (name == "c"),
+               metrics={"exact": 1.0, "chrf": 90.0 + seed, "loss": loss})
+        for name, several in losses.items() for seed, loss in enumerate(several)
+    ]  # fmt: skip
+    rows = make_standings(records, lower_is_better=False)
+    assert [row.point["name"] for row in rows] == ["b", "a", "c"]
+    assert [row.loss for row in rows] == [pytest.approx(x) for x in (0.3, 0.4, 0.1)]
+    lines = write_leaderboard(rows, "exact", tmp_path).splitlines()
+    assert lines[0].startswith("| name | exact | standard deviation | seeds | loss | chrf |")
+    assert lines[2].startswith("| b | 1.000 | 0.000 | 2 | 0.3000 | 90.50 |")
+    table = list(csv.DictReader((tmp_path / "leaderboard.csv").read_text().splitlines()))
+    assert float(table[0]["loss"]) == pytest.approx(0.3) and table[2]["chrf"] == "90.0"
 
 
 def test_a_single_point_is_not_plotted(tmp_path):
