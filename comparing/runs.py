@@ -14,7 +14,7 @@ import numpy as np
 
 from configs.base import Config
 from errors import UserError
-from evaluation.examples import EXAMPLES_FILE, Example, read_examples
+from evaluation.examples import EXAMPLES_FILE, ScoredExample, read_examples
 from evaluation.page import read_page_content
 from papers.plan import Facts, facts
 from reading import matching, read_json, reading
@@ -53,7 +53,7 @@ class ComparedRun(NamedTuple):
     log: list[Entry]
     facts: Facts
     report: dict[str, Any] | None  # scores.json
-    examples: list[Example]  # of the whole split
+    examples: list[ScoredExample]  # of the whole split
     shown: list[ShownExample]  # the first examples of the split
     terms: dict[str, str]  # the labels of report.html, such as "source"
     problems: list[str]  # what is missing, and what to do about it

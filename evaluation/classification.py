@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from evaluation import predictions
 from evaluation.canvas import Picture
-from evaluation.examples import Example
+from evaluation.examples import ScoredExample
 from evaluation.page import AttentionBudget
 from evaluation.pictures import highlighted, over_text
 from evaluation.predictions import Prediction, Predictor, evenly
@@ -51,7 +51,7 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
         "−log p of the class",
         lines,
         [
-            Example(_joined(text), [true], label, {"accuracy": [float(label == true), 1.0]})
+            ScoredExample(_joined(text), [true], label, {"accuracy": [float(label == true), 1.0]})
             for text, label, true in zip(texts, labels, gold, strict=True)
         ],
         confusion=confusion(labels, gold, task.labels.names)

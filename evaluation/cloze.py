@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from evaluation import predictions
 from evaluation.canvas import Picture
-from evaluation.examples import Example
+from evaluation.examples import ScoredExample
 from evaluation.page import AttentionBudget
 from evaluation.pictures import over_passage
 from evaluation.predictions import Prediction, Predictor, evenly
@@ -64,11 +64,11 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         write_report(wanted, result, title, terms, [_for_page(*x, budget) for x in shown])
 
 
-def _example(question: ShownQuestion, predicted: str) -> Example:
+def _example(question: ShownQuestion, predicted: str) -> ScoredExample:
     """Return the entry of a question in examples.jsonl."""
     right = predicted == question["answer"]
     query = " ".join(question["query"])
-    return Example(query, [question["answer"]], predicted, {"accuracy": [float(right), 1.0]})
+    return ScoredExample(query, [question["answer"]], predicted, {"accuracy": [float(right), 1.0]})
 
 
 def most_frequent(questions: list[ShownQuestion]) -> float:

@@ -14,7 +14,7 @@ from data.pair import Pair
 from data.vocabulary import PAD
 from decoding.translator import Hypothesis, Translator
 from evaluation.bootstrap import bleu_statistics, mean_statistics, text_bleu_statistics
-from evaluation.examples import Example
+from evaluation.examples import ScoredExample
 from evaluation.predictions import compile_for_split, mean_losses, split_batches
 from evaluation.scores import detokenized_bleu, exact_matches, text_scores, token_errors
 from tasks.task import Params
@@ -159,7 +159,7 @@ def sample(task: Translation, t: Translated) -> dict[str, str]:
     return {"source": source, "hypothesis": t.best.text, "reference": " | ".join(t.references)}
 
 
-def translated_examples(task: Translation, translated: list[Translated]) -> list[Example]:
+def translated_examples(task: Translation, translated: list[Translated]) -> list[ScoredExample]:
     """Return the sentences of a split with their best hypotheses, for examples.jsonl."""
     texts, references = [t.best.text for t in translated], [t.references for t in translated]
     words = [task.scored_words(text) for text in texts]
@@ -173,7 +173,7 @@ def translated_examples(task: Translation, translated: list[Translated]) -> list
         "token_error": token_errors(words, reference_words),
     }
     return [
-        Example(
+        ScoredExample(
             task.source.surface(t.pair.source), t.references, t.best.text,
             {name: rows[i] for name, rows in statistics.items()},
         )

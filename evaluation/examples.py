@@ -17,7 +17,7 @@ EXAMPLES_FILE = "examples.jsonl"
 _EXAMPLE = {"text": str, "references": [str], "prediction": str, "statistics": {str: [float]}}
 
 
-class Example(NamedTuple):
+class ScoredExample(NamedTuple):
     """One example of a split."""
 
     text: str  # the source sentence, the text, the words of a sentence or the query
@@ -28,7 +28,7 @@ class Example(NamedTuple):
     statistics: Mapping[str, Sequence[float]]
 
 
-def write_examples(folder: Path, examples: Iterable[Example]) -> None:
+def write_examples(folder: Path, examples: Iterable[ScoredExample]) -> None:
     """Write examples.jsonl to a report; an earlier file is deleted if there are no examples."""
     lines = [to_json(example._asdict()) for example in examples]
     path = folder / EXAMPLES_FILE
@@ -37,7 +37,7 @@ def write_examples(folder: Path, examples: Iterable[Example]) -> None:
         write_text(path, "".join(f"{line}\n" for line in lines))
 
 
-def read_examples(folder: Path, remedy: str) -> list[Example]:
+def read_examples(folder: Path, remedy: str) -> list[ScoredExample]:
     """Read examples.jsonl of a report; errors end in `remedy`."""
     path = folder / EXAMPLES_FILE
     found = []
@@ -48,5 +48,5 @@ def read_examples(folder: Path, remedy: str) -> list[Example]:
                 width = EXAMPLE_SCORES[name].width if name in EXAMPLE_SCORES else 0
                 if len(numbers) != width:
                     raise ValueError(f"line {number} has no valid statistics of {name!r}")
-            found.append(Example(**{name: entry[name] for name in Example._fields}))
+            found.append(ScoredExample(**{name: entry[name] for name in ScoredExample._fields}))
     return found

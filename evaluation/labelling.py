@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 
 from errors import require_packages
 from evaluation import predictions
-from evaluation.examples import Example
+from evaluation.examples import ScoredExample
 from evaluation.pictures import piano_rolls, two_series
 from evaluation.predictions import Prediction, Predictor, evenly
 from evaluation.results import Wanted, corpus_name, keep, show, write_report
@@ -110,11 +110,13 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         write_report(wanted, result, title, terms, examples)
 
 
-def _example(text: dict[str, Any], labels: Sequence[str], gold: Sequence[str]) -> Example:
+def _example(text: dict[str, Any], labels: Sequence[str], gold: Sequence[str]) -> ScoredExample:
     """Return the entry of a sequence in examples.jsonl."""
     right = sum(label == true for label, true in zip(labels, gold, strict=True))
     statistics = {"accuracy": [float(right), float(len(gold))]}
-    return Example(" ".join(text.get("word", [])), [" ".join(gold)], " ".join(labels), statistics)
+    return ScoredExample(
+        " ".join(text.get("word", [])), [" ".join(gold)], " ".join(labels), statistics
+    )
 
 
 def _samples(

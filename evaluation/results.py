@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from configs.base import Config
 from evaluation.alignment import LinkSettings
-from evaluation.examples import Example, write_examples
+from evaluation.examples import ScoredExample, write_examples
 from evaluation.explorer import opening_example
 from evaluation.metrics import describe_scores, print_scores
 from evaluation.page import ReportPage, inline_picture, write_report_page
@@ -60,7 +60,7 @@ def keep(
     scores: dict[str, float],
     loss: str,
     predictions: Sequence[str],
-    examples: Sequence[Example] = (),
+    examples: Sequence[ScoredExample] = (),
     **more: Any,
 ) -> dict[str, Any]:
     """Write scores.json, predictions.txt and examples.jsonl; remove files of an earlier report.

@@ -7,7 +7,7 @@ import numpy as np
 
 from configs.load import load_config_file
 from evaluation.bootstrap import mean_statistics
-from evaluation.examples import Example, write_examples
+from evaluation.examples import ScoredExample, write_examples
 from evaluation.page import ReportPage, write_report_page
 
 SOURCES = ["May 3 , 2020", "one week", "June 4 , 1999"]
@@ -56,7 +56,7 @@ def write_report(folder: Path, task, predictions, seed=0, sources=SOURCES, gold=
     (folder / "scores.json").write_text(json.dumps(content))
     rows = mean_statistics(right).tolist()
     examples = [
-        Example(text, [true], prediction, {key: row})
+        ScoredExample(text, [true], prediction, {key: row})
         for text, true, prediction, row in zip(sources, gold, predictions, rows, strict=True)
     ]
     write_examples(folder, examples)

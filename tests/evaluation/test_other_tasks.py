@@ -12,6 +12,7 @@ import pytest
 from configs.registry import TASKS, resolve
 from errors import UserError
 from evaluation.classification import confusion, macro_f1
+from evaluation.examples import read_examples
 from evaluation.labelling import chunk_scores
 from evaluation.metrics import METRICS
 from evaluation.predictions import Predictor, mean_losses
@@ -76,6 +77,12 @@ def test_a_run_from_corpus_to_page(name, tmp_path, alone):
     written = (workdir / "predictions.txt").read_text().removesuffix("\n").split("\n")
     count = len(task.prepared.split("test"))
     assert (written.count("") if config.task == "labelling" else len(written)) == count
+    if "accuracy" in scores:
+        examples = read_examples(workdir, "score again")
+        right, total = np.sum([x.statistics["accuracy"] for x in examples], axis=0)
+        assert len(examples) == count and right / total == pytest.approx(scores["accuracy"])
+    else:
+        assert not (workdir / "examples.jsonl").exists()
     page = content(workdir / "report.html")
     # Only these two tasks have pictures on the page, which draws the examples of other tasks.
     pictured = name in ("series", "music")

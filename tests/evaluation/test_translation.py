@@ -9,7 +9,9 @@ import pytest
 from data.tokenizers import TOKENIZERS, make_tokenizer
 from data.vocabulary import EOS, WordVocabulary
 from evaluation import forced_attention, translation
+from evaluation.bootstrap import EXAMPLE_SCORES
 from evaluation.evaluator import Evaluator
+from evaluation.examples import read_examples
 from evaluation.forced_attention import ForcedAttention
 from evaluation.results import Wanted
 from evaluation.scores import text_scores
@@ -133,7 +135,14 @@ def test_a_report_contains_all_scores_and_comparisons(params, tiny_task, mesh, t
     assert all(row["other"] == "Mai" != row["this"] for row in against["sentences"])
     assert [part["label"] for part in kept["curves"]["beam width"]] == ["1", "2"]
     assert sum(part["sentences"] for part in kept["curves"]["source length"]) == 12
-    assert (tmp_path / "hypotheses.txt").read_text().count("\n") == 12
+    hypotheses = (tmp_path / "hypotheses.txt").read_text().splitlines()
+    examples = read_examples(tmp_path, "score again")
+    assert len(hypotheses) == 12 and [x.prediction for x in examples] == hypotheses
+    for name in ("bleu", "tokenized_bleu", "exact", "token_error"):
+        sums = np.sum([x.statistics[name] for x in examples], axis=0)
+        # Without any correct n-gram of some order, sacreBLEU smooths BLEU.
+        expected = 0 if name == "bleu" and 0 in sums[:4] else kept["scores"][name]
+        assert EXAMPLE_SCORES[name].score(sums) == pytest.approx(expected, rel=1e-4), name
     assert (tmp_path / "attention-0.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "report.html").read_text("utf-8")
     assert str(other) in page and "Scores by beam width" in page
