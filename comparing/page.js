@@ -2,6 +2,7 @@
 
 const COLORS = 8;  // --system-0 to --system-7 in page.css; further systems repeat them with dashes
 const MOST_COLUMNS = 60;  // of a heat map; longer texts are shown as shaded words
+const MOST_SYSTEM_COLUMNS = 6;  // of the table of scores
 const MOST_CARDS = 4;  // runs that are shown side by side at first
 const colorOf = system => `var(--system-${system % COLORS})`;
 const dashesOf = system => ["", "6 3", "2 3", "8 3 2 3"][Math.floor(system / COLORS) % 4];
@@ -47,29 +48,42 @@ function buildScores() {
   fillScores();
 }
 
+// Few systems are columns, because there are many scores; many systems are rows.
 function fillScores() {
   const table = byId("scores"), baseline = Number(byId("baseline").value);
+  const wide = content.systems.length > MOST_SYSTEM_COLUMNS;
+  const heads = content.scores.map(score => cell => addScoreName(cell, score));
+  const names = content.systems.map(({ name }, i) => cell => addSystemName(cell, i, name));
+  const value = (i, k) => cell => addScore(cell, content.scores[k].cells[i], content.scores[k].contrasts[i][baseline]);
   table.replaceChildren();
   const top = add(table, "tr");
-  add(top, "th", "System");
-  for (const { name, unit, direction, note } of content.scores) {
-    const head = add(top, "th", `${name}${unit === "%" ? " (%)" : ""}`, { title: [unit, note].filter(Boolean).join(": ") });
-    add(head, "small", direction.replace(" is better", "") && direction.split(" ")[0]);
-  }
-  content.systems.forEach(({ name }, i) => {
+  add(top, "th", wide ? "System" : "Score");
+  for (const fill of wide ? heads : names) fill(add(top, "th"));
+  (wide ? names : heads).forEach((fill, row) => {
     const line = add(table, "tr");
-    const first = add(line, "td");
-    addSwatch(first, i);
-    add(first, "span", name);
-    for (const { cells, contrasts } of content.scores) {
-      const cell = add(line, "td", cells[i].text), contrast = contrasts[i][baseline];
-      cell.classList.toggle("best", cells[i].best);
-      if (!contrast) continue;
-      const p = contrast.p && `, p ${/^</.test(contrast.p) ? contrast.p : `= ${contrast.p}`}`;
-      add(cell, "small", `${contrast.difference}${p}${contrast.test === "t" ? " (t)" : ""}`);
-      cell.classList.toggle("significant", /^<|^\.0[0-4]/.test(contrast.p));
-    }
+    fill(add(line, "td"));
+    (wide ? heads : names).forEach((_, column) => (wide ? value(row, column) : value(column, row))(add(line, "td")));
   });
+}
+
+function addSystemName(cell, system, name) {
+  addSwatch(cell, system);
+  add(cell, "span", name);
+}
+
+function addScoreName(cell, { name, unit, direction, note }) {
+  add(cell, "span", `${name}${unit === "%" ? " (%)" : ""}`);
+  cell.title = [unit, note].filter(Boolean).join(": ");
+  add(cell, "small", direction);
+}
+
+function addScore(cell, { text, best }, contrast) {
+  cell.textContent = text;
+  cell.classList.toggle("best", best);
+  if (!contrast) return;
+  const p = contrast.p && `, p ${/^</.test(contrast.p) ? contrast.p : `= ${contrast.p}`}`;
+  add(cell, "small", `${contrast.difference}${p}${contrast.test === "t" ? " (t)" : ""}`);
+  cell.classList.toggle("significant", /^<|^\.0[0-4]/.test(contrast.p));
 }
 
 function buildDifferences() {
@@ -86,8 +100,7 @@ function buildCost() {
   rows.forEach((_, i) => {
     const cell = byId("cost").rows[i + 1].cells[0], name = cell.textContent;
     cell.textContent = "";
-    addSwatch(cell, i);
-    add(cell, "span", name);
+    addSystemName(cell, i, name);
   });
 }
 

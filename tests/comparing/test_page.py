@@ -102,12 +102,17 @@ def test_pointing_at_a_weight_marks_its_source_token_in_all_runs(show, tmp_path)
 @needs_browser
 def test_scores_are_compared_with_any_system(show, tmp_path):
     browser = show(two_systems(tmp_path))
-    rows = [line.split("\n") for line in texts(browser, "#scores tr")][1:]
-    assert "general" in rows[0][0] and not any("p =" in cell for cell in rows[0])
-    assert any(re.fullmatch(r"−66\.67, p = \.\d+", cell) for cell in rows[1])
+    assert texts(browser, "#scores th") == ["Score", "general", "dot"]
+
+    def exact():
+        """Return the cells of the exact match, one list of lines per system."""
+        return [text.split("\n") for text in texts(browser, "#scores tr:nth-child(3) td")]
+
+    name, general, dot = exact()
+    assert name == ["Exact match (%)", "higher is better"] and general == ["100.00 ± 0.00"]
+    assert dot[0] == "33.33 ± 0.00" and re.fullmatch(r"−66\.67, p = \.\d+", dot[1])
     choose(browser, "baseline", "dot")
-    rows = [line.split("\n") for line in texts(browser, "#scores tr")][1:]
-    assert any(cell.startswith("+66.67") for cell in rows[0])
+    assert exact()[1][1].startswith("+66.67, p = ") and exact()[2] == ["33.33 ± 0.00"]
     assert texts(browser, "#scores td.best")[0].startswith("100.00 ± 0.00")
     assert texts(browser, "#differences td") == ["model.attention.score", "general", "dot"]
     assert "3" in texts(browser, "#cost td")[7]
