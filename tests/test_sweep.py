@@ -3,6 +3,7 @@
 import collections
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -66,6 +67,10 @@ def test_a_killed_sweep_continues_and_completes_every_point_once(flags):
     assert (run / "eval" / "test" / "scores.json").exists()
     again = call("sweep.py", *flags)
     assert "1/3" not in again.stderr and "| learning_rate |" in again.stdout
+    # The last line of the output is the command that compares all runs.
+    command = shlex.split(again.stdout.splitlines()[-1])[1:]
+    page = call(*command, f"--out={folder}/page.html")
+    assert "has no report of test" in page.stderr and (folder / "page.html").exists()
 
 
 def test_a_stopped_sweep_saves_a_checkpoint_of_its_runs(flags, tmp_path):

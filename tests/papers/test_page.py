@@ -160,6 +160,8 @@ def test_a_page_shows_missing_values_as_dashes(tmp_path):
     text = path.read_text()
     assert re.search(r"\| worst \| 9.600 ± 0.141 \| 9.000 \| \+0.600 \| – \| 7 \|", text)
     assert "| best | – | 8.000 | – | – | – | – | – |" in text and "`python a.py`" in text
+    runs = ",".join(f"{tmp_path}/runs/{plan.run_name(row)}/seed*" for row in ROWS[:2])
+    assert f"`python compare.py '--runs={runs}'`" in text
     assert "(fewer for middle: 1; best: 0)" in text and "at commit abc on a chip." in text
     kept = json.loads((plan.page_folder / "results.json").read_text())["rows"]
     assert (

@@ -75,8 +75,9 @@ def test_the_best_score_and_the_facts_of_a_run_are_recorded(sweep):
     first, second = sweep("""
         for step, bleu in ((10, 3.0), (20, 5.0), (30, None)):
             write("train", step, count=step * 7.0, count_per_second=1.0)
-            write("valid", step, bleu=bleu)
+            write("valid", step, bleu=bleu, loss=9.0 - step / 10, chrf=None)
     """)
+    assert first.facts["metrics"] == {"bleu": 5.0, "loss": 7.0}  # of the best evaluation
     assert (first.state, first.score) == (TrialState.COMPLETE, 5.0)
     assert (first.facts["parameters"], first.facts["count"]) == (11, 210.0)
     assert first.facts["seconds"] > 0 and second.point == {"model.attention.D": 2}
