@@ -140,7 +140,7 @@ def _with_report(run: ComparedRun, folder: Path, split: str) -> ComparedRun:
     elif run.config.task != "labelling":
         problems.append(f"{folder} has no {EXAMPLES_FILE}, so its examples are missing: {command}")
     if (folder / "report.html").exists():
-        terms, shown = _read_page(folder / "report.html")
+        terms, shown = read_report_examples(folder / "report.html")
     elif examples:
         problems.append(
             f"{folder} has no report.html, so its attention weights are missing: {command}"
@@ -150,7 +150,7 @@ def _with_report(run: ComparedRun, folder: Path, split: str) -> ComparedRun:
     )
 
 
-def _read_page(path: Path) -> tuple[dict[str, str], list[ShownExample]]:
+def read_report_examples(path: Path) -> tuple[dict[str, str], list[ShownExample]]:
     """Return the labels of a report page, and its examples with their best hypotheses."""
     content = read_page_content(path, AGAIN)
     with reading(path, AGAIN):

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from comparing.runs import read_report_examples
 from configs.registry import TASKS, resolve
 from errors import UserError
 from evaluation.classification import confusion, macro_f1
@@ -80,9 +81,10 @@ def test_a_run_from_corpus_to_page(name, tmp_path, alone):
     if "accuracy" in scores:
         examples = read_examples(workdir, "score again")
         right, total = np.sum([x.statistics["accuracy"] for x in examples], axis=0)
-        assert len(examples) == count and right / total == pytest.approx(
-            scores["accuracy"], rel=1e-4
-        )
+        assert len(examples) == count
+        assert right / total == pytest.approx(scores["accuracy"], rel=1e-4)
+        shown = read_report_examples(workdir / "report.html")[1]  # what compare.py reads
+        assert [x.text for x in shown] == [x.text for x in examples[:3]]
     else:
         assert not (workdir / "examples.jsonl").exists()
     page = content(workdir / "report.html")

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from comparing.runs import read_report_examples
 from data.tokenizers import TOKENIZERS, make_tokenizer
 from data.vocabulary import EOS, WordVocabulary
 from evaluation import forced_attention, translation
@@ -138,6 +139,9 @@ def test_a_report_contains_all_scores_and_comparisons(params, tiny_task, mesh, t
     hypotheses = (tmp_path / "hypotheses.txt").read_text().splitlines()
     examples = read_examples(tmp_path, "score again")
     assert len(hypotheses) == 12 and [x.prediction for x in examples] == hypotheses
+    shown = read_report_examples(tmp_path / "report.html")[1]  # what compare.py reads
+    assert [x.text for x in shown] == [x.text for x in examples[: len(shown)]]
+    assert all(x.weights is not None for x in shown)
     for name in ("bleu", "tokenized_bleu", "exact", "token_error"):
         sums = np.sum([x.statistics[name] for x in examples], axis=0)
         # Without any correct n-gram of some order, sacreBLEU smooths BLEU.
