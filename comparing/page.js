@@ -233,7 +233,7 @@ function buildExamples() {
   byId("examples-title").textContent = `${content.terms.examples ?? "Examples"} side by side`;
   byId("examples-about").textContent =
     "The disagreement of an example is the mean distance between the predictions, or between the attention weights, "
-    + "of two runs of different systems: 0 % if they are equal, and at most 100 %.";
+    + "of two runs of different systems: 0\u00a0% if they are equal, and at most 100\u00a0%.";
   const attended = content.examples.some(x => x.attention !== null);
   for (const [name, { label }] of Object.entries(ORDERS))
     if (attended || name !== "attention") add(byId("order"), "option", label, { value: name });
@@ -349,9 +349,9 @@ function addCard(example, run) {
 }
 
 function addHeatMap(card, words, tokens, rows) {
-  const heat = add(add(card, "div", "", { className: "scroll" }), "div", "", { className: "heat" });
+  const box = add(card, "div", "", { className: "scroll" });
+  const heat = add(box, "div", "", { className: "heat" });
   const largest = largestOf(rows.flat());
-  heat.style.setProperty("--cell", "1.35rem");
   heat.style.gridTemplateColumns = `max-content repeat(${words.length}, var(--cell))`;
   add(heat, "span", "", { className: "corner" });
   words.forEach((word, s) => { add(heat, "bdi", word, { className: "column-label", title: word }).dataset.source = s; });
@@ -367,6 +367,10 @@ function addHeatMap(card, words, tokens, rows) {
     });
   });
   heat.onmouseleave = () => markColumn(null);
+  // Make the cells as wide as the card allows, but wide enough for the labels; wider maps scroll.
+  const label = largestOf([...heat.querySelectorAll(".row-label")].map(node => node.offsetWidth));
+  const free = box.clientWidth - label - words.length - 2;
+  heat.style.setProperty("--cell", `${Math.max(13, Math.min(22, free / words.length)).toFixed(1)}px`);
 }
 
 // Mark the same source token in the heat maps of all runs.
