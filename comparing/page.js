@@ -321,6 +321,7 @@ function showExample(example) {
   line("Disagreement", `predictions ${percent(example.disagreement)}, attention ${percent(example.attention)}`);
   byId("cards").replaceChildren();
   [...shownRuns].sort((a, b) => a - b).forEach(run => addCard(example, run));
+  fitHeatMaps();
 }
 
 function addCard(example, run) {
@@ -349,8 +350,7 @@ function addCard(example, run) {
 }
 
 function addHeatMap(card, words, tokens, rows) {
-  const box = add(card, "div", "", { className: "scroll" });
-  const heat = add(box, "div", "", { className: "heat" });
+  const heat = add(add(card, "div", "", { className: "scroll" }), "div", "", { className: "heat" });
   const largest = largestOf(rows.flat());
   heat.style.gridTemplateColumns = `max-content repeat(${words.length}, var(--cell))`;
   add(heat, "span", "", { className: "corner" });
@@ -367,10 +367,17 @@ function addHeatMap(card, words, tokens, rows) {
     });
   });
   heat.onmouseleave = () => markColumn(null);
-  // Make the cells as wide as the card allows, but wide enough for the labels; wider maps scroll.
-  const label = largestOf([...heat.querySelectorAll(".row-label")].map(node => node.offsetWidth));
-  const free = box.clientWidth - label - words.length - 2;
-  heat.style.setProperty("--cell", `${Math.max(13, Math.min(22, free / words.length)).toFixed(1)}px`);
+}
+
+// Make cells as wide as the cards allow, but wide enough for the labels; wider heat maps scroll. The
+// width of a card depends on the number of cards, so all of them must exist.
+function fitHeatMaps() {
+  for (const heat of byId("cards").querySelectorAll(".heat")) {
+    const columns = heat.querySelectorAll(".column-label").length;
+    const label = largestOf([...heat.querySelectorAll(".row-label")].map(node => node.offsetWidth));
+    const free = heat.parentNode.clientWidth - label - columns - 2;
+    heat.style.setProperty("--cell", `${Math.max(13, Math.min(22, free / columns)).toFixed(1)}px`);
+  }
 }
 
 // Mark the same source token in the heat maps of all runs.
@@ -409,3 +416,4 @@ buildPart("differences-section", content.differences.length, buildDifferences);
 buildPart("curves-section", content.curves.length, buildCurves);
 buildCost();
 buildPart("examples-section", content.examples.length, buildExamples);
+window.addEventListener("resize", () => content.examples.length && fitHeatMaps());
