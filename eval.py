@@ -28,6 +28,9 @@ chunks, error rate and macro F1 of classes, and, for cloze questions, the accura
 most frequent candidate. predictions.txt has one line per text (prediction, its probability, gold
 label), one line per question (the same and the query), or one line per time step (word, gold label
 and prediction, or the predicted values) with a blank line between sequences.
+
+--faithfulness measures whether the attention of a model explains its predictions
+(docs/faithfulness.md), for 200 examples or --faithfulness_examples.
 """
 
 if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
@@ -84,6 +87,18 @@ _PICTURES = flags.DEFINE_integer(
 _REPORT = flags.DEFINE_boolean("report", True, "Write report.html.")
 _SENTENCES = flags.DEFINE_integer(
     "sentences", 50, "Number of examples in report.html.", lower_bound=1
+)
+_FAITHFULNESS = flags.DEFINE_boolean(
+    "faithfulness",
+    False,
+    "Measure whether attention explains the predictions: remove source tokens, and replace the "
+    "attention weights (docs/faithfulness.md).",
+)
+_FAITHFULNESS_EXAMPLES = flags.DEFINE_integer(
+    "faithfulness_examples",
+    200,
+    "Number of examples that --faithfulness measures, evenly spaced in the split.",
+    lower_bound=1,
 )
 _BEAMS = flags.DEFINE_list(
     "beams", [], "Translation: beam widths to compare, such as --beams=1,2,5,12."
@@ -145,6 +160,10 @@ def _wanted(config: Config, workdir: Path) -> "Wanted":
                 f"--{given[0]} needs a translation run, but this is a {config.task} run: leave it "
                 "out"
             )
+    if flags.FLAGS["faithfulness_examples"].present and not _FAITHFULNESS.value:
+        raise UserError(
+            "--faithfulness_examples has no effect without --faithfulness: add --faithfulness"
+        )
     split = "" if _TEST.value else _SPLIT.value  # each test set becomes a split with its name
     other = Path(_AGAINST.value) if _AGAINST.value else None
     return Wanted(
@@ -152,6 +171,7 @@ def _wanted(config: Config, workdir: Path) -> "Wanted":
         folder=Path(_OUT.value) if _OUT.value else workdir / "eval" / split,
         pictures=_PICTURES.value,
         page=_SENTENCES.value if _REPORT.value else 0,
+        faithfulness=_FAITHFULNESS_EXAMPLES.value if _FAITHFULNESS.value else 0,
         decode=program.decode_settings(config),
         beams=_widths(),
         against=report_folder(other, split) if other and split else other,

@@ -2,6 +2,7 @@
 
 The paired bootstrap (Koehn 2004) resamples the examples of a test set. Welch's t-test compares the
 scores of several seeds, so it also applies to scores that have no example statistics.
+The confidence interval of a single score is also found by resampling examples.
 """
 
 import functools
@@ -71,6 +72,15 @@ def welch(first: Sequence[float], second: Sequence[float]) -> float:
 def format_p(p: float) -> str:
     """Format a p-value as in papers, such as ".032" or "<.001"."""
     return "<.001" if p < 0.001 else f"{p:.3f}".lstrip("0") if p < 1 else "1"
+
+
+def confidence_interval(
+    statistics: ExampleStatistics, score: ScoreFunction, samples: int = 1000, seed: int = 12345
+) -> tuple[float, float, float]:
+    """Return a score and the limits of its 95 % confidence interval (percentile bootstrap)."""
+    observed, *sampled = score(_sample_counts(len(statistics), samples, seed) @ statistics)
+    low, high = np.percentile(sampled, [2.5, 97.5])
+    return float(observed), float(low), float(high)
 
 
 @functools.lru_cache(maxsize=1)  # cache one large array, which all rows of a results table use

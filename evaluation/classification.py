@@ -12,6 +12,7 @@ from jaxtyping import Float
 from evaluation import predictions
 from evaluation.canvas import Picture
 from evaluation.examples import ScoredExample
+from evaluation.faithfulness_report import explain_predictions
 from evaluation.page import AttentionBudget
 from evaluation.pictures import highlighted, over_text
 from evaluation.predictions import Prediction, Predictor, evenly
@@ -45,6 +46,7 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
         for label, p, true in zip(labels, predicted, gold, strict=True)
     ]
     scores = losses | {"error": 1 - losses["accuracy"], "macro_f1": macro_f1(labels, gold)}
+    faithfulness = explain_predictions(task, params, mesh, wanted.split, wanted.faithfulness)
     result = keep(
         wanted,
         scores,
@@ -54,6 +56,7 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
             ScoredExample(_joined(text), [true], label, {"accuracy": [float(label == true), 1.0]})
             for text, label, true in zip(texts, labels, gold, strict=True)
         ],
+        **faithfulness,
         confusion=confusion(labels, gold, task.labels.names)
         if len(task.labels.names) <= MOST_CLASSES
         else {},

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from evaluation import predictions
 from evaluation.canvas import Picture
 from evaluation.examples import ScoredExample
+from evaluation.faithfulness_report import explain_predictions
 from evaluation.page import AttentionBudget
 from evaluation.pictures import over_passage
 from evaluation.predictions import Prediction, Predictor, evenly
@@ -40,13 +41,10 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         f"{answer(q, p)}\t{p['p']:.4f}\t{q['answer']}\t{' '.join(q['query'])}"
         for q, p in zip(questions, predicted, strict=True)
     ]
-    result = keep(
-        wanted,
-        losses | {"most_frequent": most_frequent(questions)},
-        "−log p of the answer",
-        lines,
-        [_example(q, answer(q, p)) for q, p in zip(questions, predicted, strict=True)],
-    )
+    scores = losses | {"most_frequent": most_frequent(questions)}
+    faithfulness = explain_predictions(task, params, mesh, wanted.split, wanted.faithfulness)
+    scored = [_example(q, answer(q, p)) for q, p in zip(questions, predicted, strict=True)]
+    result = keep(wanted, scores, "−log p of the answer", lines, scored, **faithfulness)
     show(result, _samples(questions, predicted, 3))
     for number, (q, p) in enumerate(zip(questions, predicted, strict=True)):
         if number < wanted.pictures:

@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from errors import require_packages
 from evaluation import predictions
 from evaluation.examples import ScoredExample
+from evaluation.faithfulness_report import no_attention
 from evaluation.pictures import piano_rolls, two_series
 from evaluation.predictions import Prediction, Predictor, evenly
 from evaluation.results import Wanted, corpus_name, keep, show, write_report
@@ -78,6 +79,8 @@ def chunk_scores(gold: LabelNames, labels: LabelNames, types: list[str]) -> dict
 
 def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     """Score a split, print the scores, and write the report."""
+    if wanted.faithfulness:
+        raise no_attention()
     losses, predicted = Predictor(task, mesh)(params, wanted.split)
     model = task.config.model
     title = f"{model.network} {model.cell}: {corpus_name(task.config.data)}"

@@ -408,6 +408,16 @@ function buildAttention() {
   if (content.positions) addColumns(byId("positions"), content.positions);
 }
 
+function buildFaithfulness() {
+  fillTable(
+    byId("faithfulness"),
+    ["Measure", "Value", "95 % confidence interval", "Unit"],
+    content.faithfulness.map(row => [
+      [row.name, row.note], row.value, `${row.low} to ${row.high}`, row.unit,
+    ]),
+  );
+}
+
 function buildConfusion() {
   const names = Object.keys(content.confusion), table = byId("confusion");
   fillTable(table, ["", ...names], names.map(gold => [gold, ...Object.values(content.confusion[gold]).map(String)]));
@@ -432,6 +442,7 @@ buildPart("scores-section", content.scores.length, buildScores);
 buildPart("comparison-section", content.comparison, buildComparison);
 content.chart_groups.forEach(buildChartGroup);
 buildPart("attention-section", content.attention.length, buildAttention);
+buildPart("faithfulness-section", content.faithfulness.length, buildFaithfulness);
 buildPart("confusion-section", Object.keys(content.confusion).length, buildConfusion);
 buildPart("pictures-section", content.pictures.length, buildPictures);
 window.addEventListener("resize", () => content.examples.length && weights() && fitCells());

@@ -12,6 +12,7 @@ from configs.base import Config
 from evaluation.alignment import LinkSettings
 from evaluation.examples import ScoredExample, write_examples
 from evaluation.explorer import opening_example
+from evaluation.faithfulness_report import describe_faithfulness, print_faithfulness
 from evaluation.metrics import describe_scores, print_scores
 from evaluation.page import ReportPage, inline_picture, write_report_page
 from training.restore import RestoredRun
@@ -25,6 +26,7 @@ class Wanted(NamedTuple):
     folder: Path  # the report is written to this folder
     pictures: int  # number of examples whose attention or prediction is drawn as a PNG file
     page: int  # number of examples in report.html; 0: no page
+    faithfulness: int = 0  # number of examples whose faithfulness is measured
     # Training steps of the checkpoints that are averaged; for an ensemble, one list per member.
     checkpoints: Sequence[int] | Sequence[list[int]] = ()
     # The fields below are used only for translation.
@@ -89,6 +91,7 @@ def show(result: dict[str, Any], samples: Sequence[dict[str, str]]) -> None:
         print("\n".join(f"{name:>22}: {text}" for name, text in sample.items()), end="\n\n")
     print(f"{'checkpoint':>22}: {', '.join(map(str, result['checkpoints']))}")
     print_scores(result["scores"], result["signatures"])
+    print_faithfulness(result.get("faithfulness", {}))
 
 
 def write_report(
@@ -113,6 +116,7 @@ def write_report(
         examples=list(examples),
         opening=opening_example(examples),
         scores=describe_scores(result["scores"], result["signatures"]),
+        faithfulness=describe_faithfulness(result.get("faithfulness", {})),
         confusion=result.get("confusion", {}),
         pictures=[inline_picture(picture) for picture in pictures],
     )

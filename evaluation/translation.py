@@ -29,6 +29,12 @@ from evaluation.evaluator import (
 )
 from evaluation.examples import write_examples
 from evaluation.explorer import focus_token, opening_example
+from evaluation.faithfulness_report import (
+    check_translation,
+    describe_faithfulness,
+    explain_translations,
+    print_faithfulness,
+)
 from evaluation.forced_attention import ForcedAttention, readable
 from evaluation.links import Aligner, hypothesis_bitext, make_aligner
 from evaluation.metrics import METRICS, describe_scores, print_scores
@@ -81,6 +87,8 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     """Score a split, print the scores, and write the report."""
     evaluator = Evaluator(task, mesh, wanted.decode)
     others = other_hypotheses(task, wanted.split, wanted.against) if wanted.against else []
+    if wanted.faithfulness:
+        check_translation(task, params)
     aligner = _aligner(evaluator.translator, [params], wanted)
     translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
     scores = evaluator.losses(params, wanted.split) | all_scores(task, translated, wanted.ter)
@@ -91,6 +99,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     parts = lengths(task, translated) | beams(task, params, mesh, wanted)
     links = forced.links(aligner.reverse if aligner else None)
     result = _result(task, wanted, translated, scores, forced, parts, links)
+    result |= explain_translations(task, params, mesh, translated, wanted.faithfulness)
     if wanted.against:
         result["against"] = compare_runs(task, translated, others, wanted.against)
     folder = wanted.folder
@@ -264,6 +273,7 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
             f"source length {summary['source']:.1f}, largest weight {summary['largest']:.2f}, "
             f"{summary['small']:.0%} of the weights below 0.01 (means over target tokens)"
         )
+    print_faithfulness(result.get("faithfulness", {}))
     for row in comparison_rows(result["against"]) if "against" in result else []:
         print(
             f"{row['name']:>22}: {row['this']}, other run {row['other']}, difference "
@@ -377,4 +387,5 @@ def page_content(
         chart_groups=chart_groups(result["curves"]),
         attention=[{"name": name, **s} for name, s in result["attention"].items()],
         positions=position_chart(result["attention_by_position"]),
+        faithfulness=describe_faithfulness(result.get("faithfulness", {})),
     )  # fmt: skip

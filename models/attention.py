@@ -19,6 +19,7 @@ from configs.base import Config
 from configs.schema.seq2seq import memory_width
 from models.initializers import Initializers
 from models.output import log_weights
+from models.replacement import replaced
 from models.scores import SCORES, Score
 
 NamedWeights = dict[str, Array]  # attention weights by name
@@ -90,10 +91,16 @@ class Global(Alignment):
     a_t(s) = softmax_s(score(h_t, h̄_s)) (eq. 7), c_t = Σ_s a_t(s) h̄_s.
     """
 
-    def weights(self, query: Float[Array, "b t h"], source: Source) -> Float[Array, "b t s"]:
+    def weights(
+        self,
+        query: Float[Array, "b t h"],
+        source: Source,
+        target_positions: Int[Array, "b t"],
+    ) -> Float[Array, "b t s"]:
         """Return the attention weights over all source positions."""
-        positions = jnp.arange(source.mask.shape[1])[None, None]
-        return masked_softmax(self.score(query, source.keys, positions), source.mask[:, None])
+        positions, mask = jnp.arange(source.mask.shape[1])[None, None], source.mask[:, None]
+        weights = masked_softmax(self.score(query, source.keys, positions), mask)
+        return replaced(weights, mask, target_positions)
 
     def __call__(
         self,
@@ -102,7 +109,7 @@ class Global(Alignment):
         target_positions: Int[Array, "b t"],
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b t k"], Float[Array, "b t s"]]:
-        weights = self.weights(query, source)
+        weights = self.weights(query, source, target_positions)
         return _context(weights, source.values), weights
 
 
@@ -154,7 +161,7 @@ class Local(Alignment):
         inside = (jnp.abs(distance) <= self.D) & (positions >= 0) & (positions < length)
         keys, values = _gather(source.keys, positions), _gather(source.values, positions)
         weights = masked_softmax(self.score(query, keys, positions), inside)
-        weights = self.reweight(weights, distance)
+        weights = replaced(self.reweight(weights, distance), inside, target_positions)
         context = jnp.einsum("btw,btwk->btk", weights.astype(values.dtype), values)
         return context, _scatter(weights, positions, source.mask.shape[1])
 
@@ -266,7 +273,7 @@ class Hard(Global):
         target_positions: Int[Array, "b t"],
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b t *n k"], Float[Array, "b t s"]]:
-        alpha = self.weights(query, source)
+        alpha = self.weights(query, source, target_positions)
         if deterministic:
             return self._largest(alpha, source.values), alpha
         log_alpha = log_weights(alpha)
@@ -303,7 +310,7 @@ class Marginal(Global):
         target_positions: Int[Array, "b t"],
         deterministic: bool = True,
     ) -> tuple[Float[Array, "b 1 s k"], Float[Array, "b t s"]]:
-        return source.values[:, None], self.weights(query, source)
+        return source.values[:, None], self.weights(query, source, target_positions)
 
 
 ALIGNMENTS: dict[str, type[Alignment]] = {

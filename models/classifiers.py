@@ -13,6 +13,7 @@ from models.attention import NamedWeights, masked_softmax
 from models.embedding import Embed
 from models.initializers import XAVIER, Initializers, make_initializers
 from models.recurrent import Stack
+from models.replacement import replaced
 
 
 class SelfAttention(nn.Module):
@@ -37,6 +38,7 @@ class SelfAttention(nn.Module):
             jnp.tanh(hidden)
         )
         weights = masked_softmax(scores.swapaxes(1, 2).astype(jnp.float32), mask[:, None])
+        weights = replaced(weights, mask[:, None])
         return jnp.einsum("brt,bth->brh", weights.astype(states.dtype), states), weights
 
 
@@ -59,7 +61,7 @@ class ContextAttention(nn.Module):
             nn.Dense(self.features, dtype=self.dtype, kernel_init=init, name="W")(states)
         )
         scores = nn.Dense(1, False, self.dtype, kernel_init=init, name="u")(hidden)[..., 0]
-        weights = masked_softmax(scores.astype(jnp.float32), mask)
+        weights = replaced(masked_softmax(scores.astype(jnp.float32), mask), mask)
         return jnp.einsum("bt,bth->bh", weights.astype(states.dtype), states), weights
 
 

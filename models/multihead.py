@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from models.attention import masked_softmax
 from models.initializers import XAVIER
+from models.replacement import is_replacing, replaced
 
 KeysValues = tuple[Float[Array, "b s h k"], Float[Array, "b s h v"]]
 # Keys and values of all tokens in each of n beam slots; those of token t in slot i have the index
@@ -73,24 +74,29 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,
         weights: bool = False,
         deterministic: bool = True,
+        target_positions: Int[Array, "#b t"] | None = None,
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
         """Attend from each position of x to the first `lengths` source positions.
 
         With `causal`, a position attends only to itself and to earlier positions. The attention
         weights are returned if `weights` is set, and sown if the collection "attention" is mutable.
         Neither changes the output, because the weights are computed in addition to the fused
-        attention of `attend`, which is used unless attention dropout is applied.
+        attention of `attend`, which is used unless attention dropout is applied or the weights are
+        replaced (models/replacement.py). Only weights with `target_positions` can be replaced.
         """
         query, (keys, values) = self._heads(self.W_Q(x)), keys_values
         sown = self.is_mutable_collection("attention") and not self.is_initializing()
         drops = self.shape.attention_dropout > 0 and not deterministic
+        replaces = target_positions is not None and is_replacing()
         alpha = None
-        if weights or sown or drops:
+        if weights or sown or drops or replaces:
             alpha = attention_weights(query, keys, lengths, causal)
+        if alpha is not None and replaces:
+            alpha = replaced(alpha, _source_mask(keys, lengths), target_positions)
         if sown:
             self.sow("attention", "weights", alpha)
-        if drops:  # fused attention has no dropout, so multiply the weights here
-            kept = self.drop(alpha, deterministic=False).astype(values.dtype)
+        if drops or replaces:  # fused attention has neither, so multiply the weights here
+            kept = self.drop(alpha, deterministic=deterministic).astype(values.dtype)
             context = jnp.einsum("bhts,bshv->bthv", kept, values)
         else:
             context = attend(query, keys, values, lengths, causal)
@@ -171,7 +177,15 @@ def attention_weights(
     scores = jnp.einsum("bthk,bshk->bhts", query, keys, preferred_element_type=jnp.float32)
     t, s = scores.shape[-2:]
     mask = jnp.tri(t, s, dtype=bool) if causal else jnp.ones((t, s), bool)
-    mask = mask[None, None]
-    if lengths is not None:
-        mask = mask & (jnp.arange(s)[None] < lengths[:, None])[:, None, None]
+    mask = mask[None, None] & _source_mask(keys, lengths)
     return masked_softmax(scores / math.sqrt(keys.shape[-1]), mask)
+
+
+def _source_mask(
+    keys: Float[Array, "b s h k"], lengths: Int[Array, " b"] | None
+) -> Bool[Array, "#b 1 1 s"]:
+    """Return which source positions are within the lengths; all are if there are no lengths."""
+    positions = jnp.arange(keys.shape[1])[None, None, None]
+    if lengths is None:
+        return positions >= 0
+    return positions < lengths[:, None, None, None]

@@ -10,6 +10,7 @@ from models.attention import NamedWeights, masked_softmax
 from models.embedding import Embed
 from models.initializers import make_initializers
 from models.recurrent import Stack
+from models.replacement import replaced
 
 
 class Reader(nn.Module):
@@ -47,7 +48,7 @@ class AttentionSum(Reader):
         states, _ = self.read(passage, deterministic)
         _, query_states = self.read(query, deterministic)
         scores = jnp.einsum("bnh,bh->bn", states, query_states, preferred_element_type=jnp.float32)
-        return masked_softmax(scores, passage > 0), {}
+        return replaced(masked_softmax(scores, passage > 0), passage > 0), {}
 
 
 class AttentionOverAttention(Reader):
@@ -67,7 +68,7 @@ class AttentionOverAttention(Reader):
             "bnh,bmh->bmn", document, query_states, preferred_element_type=jnp.float32
         )
         real = (passage > 0)[:, None]
-        alpha = masked_softmax(scores, real)
+        alpha = replaced(masked_softmax(scores, real), real)
         query_weights = masked_softmax(scores.swapaxes(1, 2), (query > 0)[:, None])
         length = jnp.maximum(real.sum(axis=-1), 1)
         beta = jnp.sum(query_weights, axis=1, where=real.swapaxes(1, 2)) / length

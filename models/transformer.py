@@ -116,16 +116,18 @@ class DecoderLayer(nn.Module):
         and a mask of the cached tokens that belong to each hypothesis.
         """
         first, second, third = self.residuals
-        inner, cache = first.enter(x), None
+        inner, cache, target_positions = first.enter(x), None, None
         if cached is None:
+            target_positions = jnp.arange(x.shape[1])[None]
             keys_values = self.self_attention.keys_values(inner)
             y, _ = self.self_attention(inner, keys_values, causal=True, deterministic=deterministic)
         else:
             y, cache = self.self_attention.step(inner, *cached)
         x = first.leave(x, y, deterministic)
         y, weights = self.source_attention(
-            second.enter(x), source, lengths, weights=attention, deterministic=deterministic
-        )
+            second.enter(x), source, lengths, weights=attention, deterministic=deterministic,
+            target_positions=target_positions,
+        )  # fmt: skip
         x = second.leave(x, y, deterministic)
         x = third.leave(x, self.feed_forward(third.enter(x)), deterministic)
         return x, cache, weights

@@ -1,0 +1,260 @@
+"""What an attention explains, for each task: decisions, their probabilities and source tokens.
+
+A decision is one prediction of a model: a target token, a class or an answer. A translation has
+several decisions, and the decisions of the other tasks are one per example.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+from data.store import ArrayFields
+from data.vocabulary import EOS, PAD
+from evaluation.interventions import delete_token, scaled_embeddings
+from models.output import output_scores
+from tasks.losses import cross_entropy, mixture_cross_entropy
+from tasks.task import Params
+from tasks.translation import shift_right
+
+ArrayBatch = dict[str, Array]
+# Smallest probability whose logarithm is used. A reader gives the probability 0 to an answer that
+# no longer occurs in the passage.
+SMALLEST_P = 1e-6
+
+
+class Explained(NamedTuple):
+    """The decisions of a batch."""
+
+    log_p: Float[Array, "b t"]  # log-probability of what the model predicts, at least SMALLEST_P
+    attention: Float[Array, "b t s"]  # the attention weights that reports show
+
+
+class Explainer:
+    """Base class of the models of tasks, as evaluation/faithfulness.py uses them.
+
+    `s` counts the source tokens, those of a document through all of its sentences.
+    """
+
+    fields: ArrayFields  # the arrays of a batch
+
+    def output_size(self, lengths: Sequence[int]) -> int:
+        """Return the number of probabilities of a decision, given the lengths of all axes."""
+        raise NotImplementedError
+
+    def decide(self, params: Params, batch: ArrayBatch) -> ArrayBatch:
+        """Return the batch with the decisions of the model, which the other methods explain."""
+        raise NotImplementedError
+
+    def decisions(self, batch: ArrayBatch) -> Bool[Array, "b t"]:
+        """Return which decisions are no padding."""
+        raise NotImplementedError
+
+    def removable(self, batch: ArrayBatch) -> Bool[Array, "b s"]:
+        """Return which source tokens can be removed."""
+        raise NotImplementedError
+
+    def without(self, batch: ArrayBatch, position: Int[Array, " b"]) -> ArrayBatch:
+        """Return the batch without one source token of each example."""
+        raise NotImplementedError
+
+    def explain(self, params: Params, batch: ArrayBatch) -> Explained:
+        """Return the log-probabilities and the attention weights of the decisions."""
+        raise NotImplementedError
+
+    def gradient_input(
+        self, params: Params, batch: ArrayBatch, in_chunks: Callable[..., Any]
+    ) -> Float[Array, "b t s"]:
+        """Return gradient × input of every source token, for log p of every decision."""
+        raise NotImplementedError
+
+    def outputs(
+        self, params: Params, batch: ArrayBatch
+    ) -> Callable[[Int[Array, ""]], tuple[Float[Array, "b v"], Float[Array, "b s"]]]:
+        """Return a function of t that computes the probabilities and the weights of decision t.
+
+        Attention weights can be replaced while the function runs.
+        """
+        raise NotImplementedError
+
+
+class TranslationExplainer(Explainer):
+    """Explains each token of a translation by the source tokens without </s>."""
+
+    def __init__(self, task: Any):
+        self.task = task
+        self.fields = {name: task.prepared.fields[name] for name in ("source", "target")}
+
+    def output_size(self, lengths: Sequence[int]) -> int:
+        # Marginal attention has one distribution per source position.
+        marginal = self.task.config.model.get("attention", {}).get("align") == "marginal"
+        return len(self.task.target) * (lengths[0] if marginal else 1)
+
+    def decide(self, params: Params, batch: ArrayBatch) -> ArrayBatch:
+        return batch  # the targets are the hypotheses of the model
+
+    def decisions(self, batch: ArrayBatch) -> Bool[Array, "b t"]:
+        return batch["target"] != PAD
+
+    def removable(self, batch: ArrayBatch) -> Bool[Array, "b s"]:
+        return (batch["source"] != PAD) & (batch["source"] != EOS)
+
+    def without(self, batch: ArrayBatch, position: Int[Array, " b"]) -> ArrayBatch:
+        return batch | {"source": delete_token(batch["source"], position)}
+
+    def explain(self, params: Params, batch: ArrayBatch) -> Explained:
+        features, weights, kernel = self._decode(params, batch, self._encode(params, batch))
+        log_p, _ = _log_p(features, weights, kernel, batch["target"])
+        return Explained(_clipped(log_p), weights)
+
+    def gradient_input(
+        self, params: Params, batch: ArrayBatch, in_chunks: Callable[..., Any]
+    ) -> Float[Array, "b t s"]:
+        def features_of(scale: Array) -> tuple[Array, Array]:
+            with scaled_embeddings(scale):
+                memory = self._encode(params, batch)
+            return self._decode(params, batch, memory)[:2]
+
+        ones = jnp.ones(batch["source"].shape)
+        (features, weights), pull = jax.vjp(features_of, ones)
+        kernel = self._apply(params, lambda model: model.output_kernel())
+        # The features of a position determine log p of its token, so a single backward pass through
+        # the output layer is enough. The rest of the model needs one per target position.
+        gradients = jax.grad(lambda *x: _log_p(*x, kernel, batch["target"])[1], argnums=(0, 1))(
+            features, weights
+        )
+
+        def pull_position(t: Array) -> Array:
+            here = jnp.arange(weights.shape[1]) == t
+            return pull(tuple(jnp.where(_along(here, x), x, 0) for x in gradients))[0]
+
+        return jnp.moveaxis(in_chunks(pull_position, jnp.arange(weights.shape[1])), 0, 1)
+
+    def outputs(
+        self, params: Params, batch: ArrayBatch
+    ) -> Callable[[Int[Array, ""]], tuple[Float[Array, "b v"], Float[Array, "b s"]]]:
+        memory = self._encode(params, batch)
+
+        def decision(t: Array) -> tuple[Array, Array]:
+            features, weights, kernel = self._decode(params, batch, memory)
+            scores = output_scores(features[:, t], weights[:, t], kernel)
+            return nn.softmax(scores), weights[:, t]
+
+        return decision
+
+    def _apply(self, params: Params, function: Callable[[Any], Any]) -> Any:
+        return nn.apply(function, self.task.model)({"params": params})
+
+    def _encode(self, params: Params, batch: ArrayBatch) -> Any:
+        source = batch["source"]
+        return self._apply(params, lambda model: model.encode(source, source != PAD))
+
+    def _decode(
+        self, params: Params, batch: ArrayBatch, memory: Any
+    ) -> tuple[Float[Array, "b t *n d"], Float[Array, "b t s"], Float[Array, "d v"]]:
+        tokens = shift_right(batch["target"])
+        return self._apply(
+            params,
+            lambda model: (*model.decode(memory, tokens, attention=True), model.output_kernel()),
+        )
+
+
+def _log_p(
+    features: Float[Array, "b t *n d"],
+    weights: Float[Array, "b t s"],
+    kernel: Float[Array, "d v"],
+    target: Int[Array, "b t"],
+) -> tuple[Float[Array, "b t"], Float[Array, ""]]:
+    """Return log p of each target token, and their sum, which alone has a gradient."""
+    if features.ndim == 4:
+        nll, sums = mixture_cross_entropy(features, weights, kernel, target, smoothing=0.0)
+    else:
+        nll, sums = cross_entropy(features, kernel, target, smoothing=0.0)
+    return -nll, -sums["loss"]
+
+
+def _along(here: Bool[Array, " t"], x: Float[Array, "b t *n"]) -> Bool[Array, "..."]:
+    """Add axes to a mask of target positions, so that it can be broadcast to x."""
+    return here.reshape(1, -1, *[1] * (x.ndim - 2))
+
+
+def _clipped(log_p: Float[Array, "*b"]) -> Float[Array, "*b"]:
+    return jnp.maximum(log_p, jnp.log(SMALLEST_P))
+
+
+class PredictionExplainer(Explainer):
+    """Explains the class of a text by its words, or the answer to a question by the passage."""
+
+    def __init__(self, task: Any):
+        self.task, self.fields = task, task.prepared.fields
+        self._text = "passage" if "passage" in self.fields else "words"
+
+    def output_size(self, lengths: Sequence[int]) -> int:
+        if "passage" in self.fields:
+            return self.task.config.data.max_candidates
+        return len(self.task.labels)
+
+    def decide(self, params: Params, batch: ArrayBatch) -> ArrayBatch:
+        return batch | {"decision": self._predict(params, batch)[0].argmax(axis=-1)}
+
+    def decisions(self, batch: ArrayBatch) -> Bool[Array, "b 1"]:
+        return self.removable(batch).any(axis=1, keepdims=True)
+
+    def removable(self, batch: ArrayBatch) -> Bool[Array, "b s"]:
+        return _flat(batch[self._text]) != PAD
+
+    def without(self, batch: ArrayBatch, position: Int[Array, " b"]) -> ArrayBatch:
+        axes = self.fields[self._text].axes
+        names = [name for name, field in self.fields.items() if field.axes == axes]
+        return batch | {name: delete_token(batch[name], position) for name in names}
+
+    def explain(self, params: Params, batch: ArrayBatch) -> Explained:
+        p, weights = self._predict(params, batch)
+        return Explained(self._log_p(p, batch)[:, None], weights[:, None])
+
+    def gradient_input(
+        self, params: Params, batch: ArrayBatch, in_chunks: Callable[..., Any]
+    ) -> Float[Array, "b 1 s"]:
+        def total(scale: Array) -> Array:
+            with scaled_embeddings(scale):
+                return self._log_p(self._predict(params, batch)[0], batch).sum()
+
+        return jax.grad(total)(jnp.ones(_flat(batch[self._text]).shape))[:, None]
+
+    def outputs(
+        self, params: Params, batch: ArrayBatch
+    ) -> Callable[[Int[Array, ""]], tuple[Float[Array, "b v"], Float[Array, "b s"]]]:
+        return lambda t: self._predict(params, batch)
+
+    def _predict(
+        self, params: Params, batch: ArrayBatch
+    ) -> tuple[Float[Array, "b v"], Float[Array, "b s"]]:
+        predicted, weights = self.task.predict(params, batch)
+        return predicted["probabilities"], source_weights(weights)
+
+    def _log_p(self, p: Float[Array, "b v"], batch: ArrayBatch) -> Float[Array, " b"]:
+        chosen = jnp.take_along_axis(p, batch["decision"][:, None], axis=1)[:, 0]
+        return jnp.log(jnp.maximum(chosen, SMALLEST_P))
+
+
+def _flat(x: Int[Array, "b *s"]) -> Int[Array, "b n"]:
+    return x.reshape(x.shape[0], -1)
+
+
+def source_weights(weights: dict[str, Array]) -> Float[Array, "b s"]:
+    """Return the weight of each word of a text, or of its passage, from named weights.
+
+    They are the mean over the hops (Lin 2017), the weight of a word in its sentence times that of
+    the sentence (Yang 2016), or the answer distribution s (Cui 2017).
+    """
+    if "hops" in weights:
+        return weights["hops"].mean(axis=1)
+    if "sentences" in weights:
+        return (weights["words"] * weights["sentences"][..., None]).reshape(
+            weights["words"].shape[0], -1
+        )
+    return weights["s"]

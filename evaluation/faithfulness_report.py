@@ -1,0 +1,119 @@
+"""Faithfulness in reports: which examples are measured, and how the measures are shown."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from data.batches import Batches
+from data.vocabulary import EOS
+from errors import UserError
+from evaluation.evaluator import Translated
+from evaluation.explained import PredictionExplainer, TranslationExplainer
+from evaluation.faithfulness import EPSILON, measure_faithfulness
+from evaluation.metrics import Metric
+from evaluation.predictions import evenly
+from tasks.task import Params, Task
+from tasks.translation import Translation
+
+# Measures in the order of reports, with their keys in "faithfulness" of scores.json.
+MEASURES = {
+    "drop_attention": Metric("Removal of the most attended token", "nats", note="drop in log p"),
+    "drop_gradient": Metric(
+        "Removal of the token with the largest gradient", "nats", note="drop in log p"
+    ),
+    "drop_random": Metric("Removal of a random token", "nats", note="drop in log p"),
+    "tau_gradient": Metric("Attention and gradient × input", "Kendall τ", note="rank correlation"),
+    "tau_removal": Metric("Attention and removal", "Kendall τ", note="rank correlation"),
+    "permuted_tv": Metric("Permuted weights", "0–1", note="total variation distance"),
+    "permuted_changed": Metric("Permuted weights", "%", scale=100, note="changed predictions"),
+    "uniform_tv": Metric("Uniform weights", "0–1", note="total variation distance"),
+    "uniform_changed": Metric("Uniform weights", "%", scale=100, note="changed predictions"),
+    "adversarial_jsd": Metric(
+        "Adversarial weights", "0–0.69", note="Jensen–Shannon divergence of the weights"
+    ),
+    "adversarial_tv": Metric(
+        "Adversarial weights", "0–1", note=f"total variation distance, at most {EPSILON}"
+    ),
+    "largest_jsd": Metric(
+        "Largest change of the weights", "0–0.69", note="Jensen–Shannon divergence, any output"
+    ),
+}
+
+
+def no_attention() -> UserError:
+    """Return the error for --faithfulness with a model that has no attention."""
+    return UserError(
+        "--faithfulness needs a model with attention over its input, which this run does not have: "
+        "leave it out"
+    )
+
+
+def check_translation(task: Translation, params: Params) -> None:
+    """Raise UserError if the model has no attention."""
+    token = jax.ShapeDtypeStruct((1, 1), np.int32)
+    if not jax.eval_shape(task.attentions, params, token, token):
+        raise no_attention()
+
+
+def explain_translations(
+    task: Translation, params: Params, mesh: Mesh, translated: Sequence[Translated], count: int
+) -> dict[str, Any]:
+    """Measure the best hypotheses of `count` evenly spaced sentences; return {} if count is 0."""
+    if not count:
+        return {}
+    chosen = [translated[i] for i in evenly(len(translated), count)]
+    examples = [
+        {"source": [*task.source.encode(t.pair.source), EOS], "target": t.best.ids}
+        for t in chosen
+        if len(t.best.ids)
+    ]
+    return {
+        "faithfulness": measure_faithfulness(TranslationExplainer(task), params, mesh, examples)
+    }
+
+
+def explain_predictions(
+    task: Task, params: Params, mesh: Mesh, split: str, count: int
+) -> dict[str, Any]:
+    """Measure the predictions of `count` evenly spaced examples; return {} if count is 0."""
+    if not count:
+        return {}
+    examples, *buckets = task.split(split)
+    predictor: Any = task
+    shape = Batches(examples, *buckets).shapes[0]
+    if not jax.eval_shape(predictor.predict, params, shape)[1]:
+        raise no_attention()
+    chosen = np.array(evenly(len(examples), count))
+    rows = list(examples.examples(chosen))
+    return {"faithfulness": measure_faithfulness(PredictionExplainer(task), params, mesh, rows)}
+
+
+def describe_faithfulness(summary: Mapping[str, float]) -> list[dict[str, str]]:
+    """Return one row per measure: its name with a note, its value and its 95 % interval."""
+    rows = []
+    for key, metric in MEASURES.items():
+        if key in summary:
+            value, low, high = (metric.text(summary[key + end]) for end in ("", "_low", "_high"))
+            rows.append({
+                "name": metric.name, "note": metric.note, "unit": metric.unit, "value": value,
+                "low": low, "high": high,
+            })  # fmt: skip
+    return rows
+
+
+def print_faithfulness(summary: Mapping[str, float]) -> None:
+    """Print one line per measure, with its 95 % confidence interval; nothing if there are none."""
+    rows = describe_faithfulness(summary)
+    if not rows:
+        return
+    width = max(len(f"{row['name']}, {row['note']}") for row in rows)
+    print(
+        f"\nFaithfulness of {summary['decisions']:,} predictions in {summary['examples']:,} "
+        "examples, with 95 % confidence intervals"
+    )
+    for row in rows:
+        name = f"{row['name']}, {row['note']}"
+        print(f"{name:>{width}}: {row['value']} [{row['low']}, {row['high']}] {row['unit']}")
