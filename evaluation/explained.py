@@ -4,7 +4,7 @@ A decision is one prediction of a model: a target token, a class or an answer. A
 several decisions, and the decisions of the other tasks are one per example.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -42,8 +42,8 @@ class Explainer:
 
     fields: ArrayFields  # the arrays of a batch
 
-    def output_size(self, lengths: Sequence[int]) -> int:
-        """Return the number of probabilities of a decision, given the lengths of all axes."""
+    def output_size(self, source_length: int) -> int:
+        """Return the number of probabilities that are computed for a decision."""
         raise NotImplementedError
 
     def decide(self, params: Params, batch: ArrayBatch) -> ArrayBatch:
@@ -89,10 +89,10 @@ class TranslationExplainer(Explainer):
         self.task = task
         self.fields = {name: task.prepared.fields[name] for name in ("source", "target")}
 
-    def output_size(self, lengths: Sequence[int]) -> int:
+    def output_size(self, source_length: int) -> int:
         # Marginal attention has one distribution per source position.
         marginal = self.task.config.model.get("attention", {}).get("align") == "marginal"
-        return len(self.task.target) * (lengths[0] if marginal else 1)
+        return len(self.task.target) * (source_length if marginal else 1)
 
     def decide(self, params: Params, batch: ArrayBatch) -> ArrayBatch:
         return batch  # the targets are the hypotheses of the model
@@ -193,7 +193,7 @@ class PredictionExplainer(Explainer):
         self.task, self.fields = task, task.prepared.fields
         self._text = "passage" if "passage" in self.fields else "words"
 
-    def output_size(self, lengths: Sequence[int]) -> int:
+    def output_size(self, source_length: int) -> int:
         if "passage" in self.fields:
             return self.task.config.data.max_candidates
         return len(self.task.labels)

@@ -48,14 +48,15 @@ def measure_faithfulness(
     """
     run = compiled(mesh, lambda p, batch: (batch["index"], decision_values(explainer, p, batch)))
     batches = _batches(explainer, examples, mesh)
-    by_shape = {tuple(x.shape for x in batch.values()): batch for _, batch in batches}
+    by_shape = {tuple(x.shape for x in batch.values()): batch for batch in batches}
     compile_all(run, [(params, abstract(batch, mesh)) for batch in by_shape.values()])
-    waiting = [(members, run(params, put(batch, mesh))) for members, batch in batches]
+    # All batches are dispatched first, so that the devices do not idle between batches.
+    waiting = [run(params, put(batch, mesh)) for batch in batches]
     statistics: dict[str, list[np.ndarray]] = {}
-    for members, result in waiting:
+    for result in waiting:
         index, values = jax.device_get(result)
         for name, found in values.items():
-            rows = found[np.flatnonzero(index >= 0)][: len(members)]
+            rows = found[index >= 0]
             pair = np.nansum(rows, axis=1, dtype=float), np.sum(~np.isnan(rows), axis=1)
             statistics.setdefault(name, []).append(np.stack(pair, axis=1))
     return _summary({name: np.concatenate(rows) for name, rows in statistics.items()})
@@ -77,20 +78,22 @@ def _summary(statistics: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 def _batches(
     explainer: Explainer, examples: Sequence[Mapping[str, Any]], mesh: Mesh
-) -> list[tuple[list[int], Batch]]:
-    """Return the batches of few different shapes, each with the indices of its examples."""
+) -> list[Batch]:
+    """Return batches of few different shapes."""
     lengths = [axis_lengths(explainer.fields, example) for example in examples]
     batches = []
     for width, group in length_groups([max(n) for n in lengths], EXAMPLES):
         longest = np.array([lengths[i] for i in group]).max(axis=0)
         shape = [min(width, padded_width(int(n))) for n in longest]
-        outputs = len(weight_changes(jax.random.key(0)).shares) * explainer.output_size(shape)
+        outputs = len(weight_changes(jax.random.key(0)).shares) * explainer.output_size(shape[0])
         most = min(EXAMPLES, MOST_OUTPUTS // outputs)
         rows = batch_rows(len(group), mesh.size, most)
         for first in range(0, len(group), rows):
             members = group[first : first + rows]
             chosen = [examples[i] for i in members]
-            batches.append((members, pad_examples(explainer.fields, chosen, rows, shape)))
+            batch = pad_examples(explainer.fields, chosen, rows, shape)
+            batch["index"][: len(members)] = members
+            batches.append(batch)
     return batches
 
 
@@ -121,7 +124,9 @@ def removal_values(
     `explained` are the decisions, with the attention weights of the removable tokens only.
     """
     log_p, attention = explained
-    rows = min(MOST_ROWS, MOST_TOKENS // attention.shape[2])
+    decisions, tokens = attention.shape[1:]
+    outputs = decisions * explainer.output_size(tokens)
+    rows = min(MOST_ROWS, MOST_TOKENS // tokens, MOST_OUTPUTS // outputs)
 
     def chunked(function: Callable[[Array], Array], xs: Array) -> Array:
         return in_chunks(function, xs, max(1, rows // attention.shape[0]))
