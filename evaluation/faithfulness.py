@@ -46,7 +46,11 @@ def measure_faithfulness(
     Each measure is a mean over decisions. "NAME_low" and "NAME_high" are the limits of its
     interval, from a bootstrap over examples. "examples" and "decisions" are the numbers of both.
     """
-    run = compiled(mesh, lambda p, batch: (batch["index"], decision_values(explainer, p, batch)))
+
+    def explain(params: Params, batch: ArrayBatch) -> tuple[Int[Array, " b"], Values]:
+        return batch["index"], decision_values(explainer, params, batch)
+
+    run = compiled(mesh, explain)
     batches = _batches(explainer, examples, mesh)
     by_shape = {tuple(x.shape for x in batch.values()): batch for batch in batches}
     compile_all(run, [(params, abstract(batch, mesh)) for batch in by_shape.values()])

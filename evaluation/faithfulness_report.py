@@ -81,9 +81,9 @@ def explain_predictions(
     """Measure the predictions of `count` evenly spaced examples; return {} if count is 0."""
     if not count:
         return {}
-    examples, *buckets = task.split(split)
+    examples, buckets, bucket_of = task.split(split)
     predictor: Any = task
-    shape = Batches(examples, *buckets).shapes[0]
+    shape = Batches(examples, buckets, bucket_of).shapes[0]
     if not jax.eval_shape(predictor.predict, params, shape)[1]:
         raise no_attention()
     chosen = np.array(evenly(len(examples), count))

@@ -63,13 +63,9 @@ def make_replace(change: WeightChange, t: Int[Array, ""]) -> Replace:
         uniform = jnp.where(mask, 1 + TIES * noise, 0)
         uniform = uniform / jnp.maximum(uniform.sum(axis=-1, keepdims=True), 1)
         chosen = jax.nn.one_hot(noise.argmin(axis=-1), weights.shape[-1]) * mask
-        kinds = (
-            weights,
-            jnp.take_along_axis(weights, order, axis=-1),
-            uniform * total,
-            chosen * total,
-        )
-        changed = sum(share * kind for share, kind in zip(change.shares, kinds, strict=True))
+        permuted = jnp.take_along_axis(weights, order, axis=-1)
+        kept, moved, even, single = change.shares
+        changed = kept * weights + moved * permuted + (even * uniform + single * chosen) * total
         if target_positions is None:
             return changed
         here = (target_positions == t)[..., None]

@@ -237,6 +237,7 @@ MISTAKES = {
     "python eval.py --workdir=runs/a --decode.bem=2": "'bem'",
     "python eval.py --workdir=runs/a --decode.beam=0": "beam=0",
     "python eval.py --split=test": "--workdir is missing",
+    "python eval.py --workdir=runs/a --faithfulness_examples=5": "add --faithfulness",
     "python eval.py --workdir=runs/a --test=a.en,a.de": "a name and the files",
     "python eval.py --workdir=runs/a --test=../a=a.en,a.de": "'../a' is not the name",
     "python eval.py --workdir=runs/a --test=test=a.en,a.de": "that of a split",
