@@ -124,9 +124,8 @@ class TranslationExplainer(Explainer):
         kernel = self._apply(params, lambda model: model.output_kernel())
         # The features of a position determine log p of its token, so a single backward pass through
         # the output layer is enough. The rest of the model needs one per target position.
-        gradients = jax.grad(lambda *x: _log_p(*x, kernel, batch["target"])[1], argnums=(0, 1))(
-            features, weights
-        )
+        total = jax.grad(lambda f, w: _log_p(f, w, kernel, batch["target"])[1], argnums=(0, 1))
+        gradients = total(features, weights)
 
         def pull_position(t: Array) -> Array:
             here = jnp.arange(weights.shape[1]) == t

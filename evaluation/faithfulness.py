@@ -27,7 +27,9 @@ from models.replacement import replace_weights
 from tasks.task import Params
 from training.devices import abstract, compile_all, compiled, put
 
-EPSILON = 0.05  # adversarial weights change the output by at most this total variation distance
+MOST_CHANGED = (
+    0.05  # adversarial weights change the output by at most this total variation distance
+)
 MOST_REMOVED = 64  # source tokens per example that are removed; a random sample if there are more
 EXAMPLES = 32  # examples per batch
 # Limits of the examples in a forward pass and of their source tokens, with padding.
@@ -191,7 +193,7 @@ def replacement_values(
 
     The weights of other decisions are not replaced. Adversarial weights are those, among all
     changes, that differ most from the model's weights although the prediction is the same and the
-    output changes by at most EPSILON.
+    output changes by at most MOST_CHANGED.
     """
     outputs = explainer.outputs(params, batch)
 
@@ -209,7 +211,7 @@ def replacement_values(
     found = (jnp.moveaxis(x, 0, 2) for x in jax.lax.map(changes, decisions))
     tv, changed, distance = found  # [change, example, decision]; the first change is none
     permuted = slice(2, 2 + PERMUTATIONS)
-    allowed = jnp.where((tv <= EPSILON) & (changed == 0), distance, 0)
+    allowed = jnp.where((tv <= MOST_CHANGED) & (changed == 0), distance, 0)
     best = allowed.argmax(axis=0)[None]
     return {
         "permuted_tv": tv[permuted].mean(axis=0),

@@ -12,14 +12,14 @@ from data.vocabulary import EOS
 from errors import UserError
 from evaluation.evaluator import Translated
 from evaluation.explained import PredictionExplainer, TranslationExplainer
-from evaluation.faithfulness import EPSILON, measure_faithfulness
+from evaluation.faithfulness import MOST_CHANGED, measure_faithfulness
 from evaluation.metrics import Metric
 from evaluation.predictions import evenly
 from tasks.task import Params, Task
 from tasks.translation import Translation
 
 # Measures in the order of reports, with their keys in "faithfulness" of scores.json.
-MEASURES = {
+FAITHFULNESS = {
     "drop_attention": Metric("Removal of the most attended token", "nats", note="drop in log p"),
     "drop_gradient": Metric(
         "Removal of the token with the largest gradient", "nats", note="drop in log p"
@@ -35,7 +35,7 @@ MEASURES = {
         "Adversarial weights", "0–0.69", note="Jensen–Shannon divergence of the weights"
     ),
     "adversarial_tv": Metric(
-        "Adversarial weights", "0–1", note=f"total variation distance, at most {EPSILON}"
+        "Adversarial weights", "0–1", note=f"total variation distance, at most {MOST_CHANGED}"
     ),
     "largest_jsd": Metric(
         "Largest change of the weights", "0–0.69", note="Jensen–Shannon divergence, any output"
@@ -94,7 +94,7 @@ def explain_predictions(
 def describe_faithfulness(summary: Mapping[str, float]) -> list[dict[str, str]]:
     """Return one row per measure: its name with a note, its value and its 95 % interval."""
     rows = []
-    for key, metric in MEASURES.items():
+    for key, metric in FAITHFULNESS.items():
         if key in summary:
             value, low, high = (metric.text(summary[key + end]) for end in ("", "_low", "_high"))
             rows.append({

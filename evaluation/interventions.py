@@ -64,7 +64,7 @@ def make_replace(change: WeightChange, t: Int[Array, ""]) -> Replace:
         uniform = uniform / jnp.maximum(uniform.sum(axis=-1, keepdims=True), 1)
         chosen = jax.nn.one_hot(noise.argmin(axis=-1), weights.shape[-1]) * mask
         permuted = jnp.take_along_axis(weights, order, axis=-1)
-        kept, moved, even, single = change.shares
+        kept, moved, even, single = (change.shares[i] for i in range(4))
         changed = kept * weights + moved * permuted + (even * uniform + single * chosen) * total
         if target_positions is None:
             return changed
