@@ -78,9 +78,9 @@ def confidence_interval(
     statistics: ExampleStatistics, score: ScoreFunction, samples: int = 1000, seed: int = 12345
 ) -> tuple[float, float, float]:
     """Return a score and the limits of its 95 % confidence interval (percentile bootstrap)."""
-    observed, *sampled = score(_sample_counts(len(statistics), samples, seed) @ statistics)
-    low, high = np.percentile(sampled, [2.5, 97.5])
-    return float(observed), float(low), float(high)
+    scores = np.asarray(score(_sample_counts(len(statistics), samples, seed) @ statistics))
+    low, high = np.percentile(scores[1:], [2.5, 97.5])
+    return float(scores[0]), float(low), float(high)
 
 
 @functools.lru_cache(maxsize=1)  # cache one large array, which all rows of a results table use
