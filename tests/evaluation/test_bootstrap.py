@@ -6,6 +6,7 @@ import pytest
 from evaluation.bootstrap import (
     bleu_score,
     bleu_statistics,
+    confidence_interval,
     mean_score,
     mean_statistics,
     paired_bootstrap_p,
@@ -23,6 +24,14 @@ def random_statistics(count):
 def test_a_system_does_not_differ_from_itself():
     right = [random_statistics(50) for _ in range(3)]
     assert paired_bootstrap_p(right, right, mean_score) == 1
+
+
+def test_the_confidence_interval_of_a_mean():
+    """The interval is about ± 1.96 standard errors."""
+    values = np.arange(400) % 2
+    mean, low, high = confidence_interval(mean_statistics(values.tolist()), mean_score)
+    assert mean == 0.5
+    np.testing.assert_allclose([low, high], [0.5 - 0.049, 0.5 + 0.049], atol=0.006)
 
 
 def test_the_p_value_is_two_sided():
