@@ -18,15 +18,22 @@ from evaluation.predictions import evenly
 from tasks.task import Params, Task
 from tasks.translation import Translation
 
+_SIGNED = "z.2f"  # z: a negative number that is rounded to zero has no sign
 # Measures in the order of reports, with their keys in "faithfulness" of scores.json.
 FAITHFULNESS = {
-    "drop_attention": Metric("Removal of the most attended token", "nats", note="drop in log p"),
-    "drop_gradient": Metric(
-        "Removal of the token with the largest gradient", "nats", note="drop in log p"
+    "drop_attention": Metric(
+        "Removal of the most attended token", "nats", form=_SIGNED, note="drop in log p"
     ),
-    "drop_random": Metric("Removal of a random token", "nats", note="drop in log p"),
-    "tau_gradient": Metric("Attention and gradient × input", "Kendall τ", note="rank correlation"),
-    "tau_removal": Metric("Attention and removal", "Kendall τ", note="rank correlation"),
+    "drop_gradient": Metric(
+        "Removal of the token with the largest gradient", "nats", form=_SIGNED, note="drop in log p"
+    ),
+    "drop_random": Metric("Removal of a random token", "nats", form=_SIGNED, note="drop in log p"),
+    "tau_gradient": Metric(
+        "Attention and gradient × input", "Kendall τ", form=_SIGNED, note="rank correlation"
+    ),
+    "tau_removal": Metric(
+        "Attention and removal", "Kendall τ", form=_SIGNED, note="rank correlation"
+    ),
     "permuted_tv": Metric("Permuted weights", "0–1", note="total variation distance"),
     "permuted_changed": Metric("Permuted weights", "%", scale=100, note="changed predictions"),
     "uniform_tv": Metric("Uniform weights", "0–1", note="total variation distance"),
