@@ -260,7 +260,7 @@ def check_summary(summary, decisions=None):
 
 
 MODELS = {name: text for name, text in CONFIGS.items() if name not in WITHOUT_ATTENTION}
-MODELS |= {"marginal": "xu2015:attention=marginal", "location": "luong2015:score=location"}
+MODELS |= {"marginal": "luong2015:align=marginal,feed=no", "location": "luong2015:score=location"}
 
 
 @pytest.mark.slow
