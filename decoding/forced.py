@@ -1,12 +1,16 @@
-"""Forced decoding: compute the probability of a given translation."""
+"""Forced decoding: probabilities of a given translation, and search after a given prefix."""
 
 from typing import Any
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int
 
 from data.vocabulary import PAD
+from decoding.greedy import Step
+from models.output import output_scores
 from tasks.losses import cross_entropy, mixture_cross_entropy
 from tasks.task import Params
 from tasks.translation import shift_right
@@ -28,3 +32,38 @@ def log_probability(
     if features.ndim == 4:
         return -mixture_cross_entropy(features, weights, kernel, target, smoothing=0.0)[0]
     return -cross_entropy(features, kernel, target, smoothing=0.0)[0]
+
+
+def next_log_p(
+    model: nn.Module,
+    params: Params,
+    source: Int[Array, "b s"],
+    prefix: Int[Array, "b t"],
+    position: Int[Array, ""],
+) -> Float[Array, "b v"]:
+    """Return log p of every token at a target position, given the tokens of `prefix` before it."""
+
+    def forward(model: Any) -> Float[Array, "b v"]:
+        memory = model.encode(source, source != PAD)
+        features, weights = model.decode(memory, shift_right(prefix), attention=True)
+        at = [x if x is None else jnp.take(x, position, axis=1) for x in (features, weights)]
+        return output_scores(at[0], at[1], model.output_kernel())
+
+    return jax.nn.log_softmax(nn.apply(forward, model)({"params": params}).astype(jnp.float32))
+
+
+def force_prefix(step: Step, state: Any, prefix: Int[Array, "r p"]) -> tuple[Step, Any]:
+    """Return a step function that generates the tokens of `prefix` first, and its state.
+
+    There is one prefix per hypothesis, and <pad> follows its last token. A token of the prefix has
+    the probability 1, so the scores of hypotheses are those of their other tokens.
+    """
+
+    def forced(state: Any, tokens: Int[Array, " r"]) -> tuple[Array, Any, Array | None]:
+        state, t = state
+        logits, state, weights = step(state, tokens)
+        wanted = jnp.take_along_axis(prefix, t[:, None], axis=1, mode="fill", fill_value=PAD)
+        other = jnp.arange(logits.shape[-1])[None] != wanted
+        return jnp.where((wanted != PAD) & other, -jnp.inf, logits), (state, t + 1), weights
+
+    return forced, (state, jnp.zeros(len(prefix), int))

@@ -4,6 +4,7 @@ Texts are batched by length into a few shapes, because every shape needs a compi
 """
 
 import functools
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from data.tokenizers import JOINER
 from data.vocabulary import EOS, PAD, UNK, Vocabulary
 from decoding.beam import Hypotheses, beam_search, penalized
 from decoding.ensemble import ensemble
-from decoding.forced import log_probability
+from decoding.forced import force_prefix, log_probability
 from decoding.greedy import Step, greedy, most_probable
 from decoding.groups import batch_rows, length_groups
 from decoding.sampling import make_sampler
@@ -59,7 +60,7 @@ class Translator:
         self.tasks, self.mesh, self.settings = tasks, mesh, settings
         self.source, self.target = tasks[0].source, tasks[0].target
         self.dictionary = dictionary or {}
-        # self.decode(params, batch, attention=...) returns the batch and its hypotheses.
+        # self.decode(params, batch, attention=...) returns the batch and its hypotheses; see _search.
         self.decode = compiled(mesh, self._search, static_argnames="attention")
         self._score = compiled(mesh, self._forced)
         self._attention = compiled(mesh, self._forced_attention, static_argnames="name")
@@ -84,7 +85,7 @@ class Translator:
         for batch, hypotheses in self._decoded(list(params), ids, attention, first):
             for row, i in enumerate(map(int, batch["index"])):
                 if i >= 0:
-                    yield i, self._hypotheses(texts[i], len(ids[i]), hypotheses, row, attention)
+                    yield i, self.hypotheses(texts[i], len(ids[i]), hypotheses, row, attention)
 
     def _decoded(
         self, params: list[Params], ids: list[list[int]], attention: bool, first: int
@@ -222,10 +223,20 @@ class Translator:
                 yield {name: x[host_rows] for name, x in batch.items()}
 
     def _search(
-        self, params: list[Params], batch: dict[str, Array], attention: bool = False
+        self,
+        params: list[Params],
+        batch: dict[str, Array],
+        attention: bool = False,
+        numbers: Mapping[str, Array] | None = None,
     ) -> tuple[dict[str, Array], Hypotheses]:
-        """Decode a batch by beam search, sampling or greedy search, as `settings` specify."""
-        settings, source = self.settings, batch["source"]
+        """Decode a batch by beam search, sampling or greedy search, as `settings` specify.
+
+        If the batch has an entry "prefix", the hypotheses begin with these tokens, which <pad>
+        follows. `numbers` replace the settings alpha and temperature, without a compilation for
+        each value. If temperature is 0 in `settings`, no number makes the search sample.
+        """
+        source, sampled = batch["source"], self.settings.temperature > 0
+        settings = types.SimpleNamespace(**{**self.settings, **(numbers or {})})
         # The source length excludes </s>, so padding rows, which have no </s>, have length −1.
         source_length = (source != PAD).sum(axis=1) - 1
         length = int(source.shape[1] * settings.max_ratio + settings.max_extra)
@@ -233,12 +244,14 @@ class Translator:
         max_length = jnp.where(source_length < 0, 0, max_length)
         min_length = (source_length * settings.min_ratio).astype(int)
         step, state = self._start(params, source, length, attention or settings.coverage > 0)
+        if "prefix" in batch:
+            step, state = force_prefix(step, state, jnp.repeat(batch["prefix"], settings.beam, 0))
         if settings.beam > 1:
             return batch, beam_search(
                 step, state, len(source), max_length, length, settings, min_length, source != PAD
             )
         choose = most_probable
-        if settings.temperature:
+        if sampled:
             key = jax.random.key(settings.seed)
             keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(batch["number"])
             choose = make_sampler(keys, settings.temperature, settings.top_k, settings.top_p)
@@ -263,10 +276,13 @@ class Translator:
             steps.append(functools.partial(apply, memory, attention=attention, method="step"))
         return (steps[0], states[0]) if len(steps) == 1 else (ensemble(steps), tuple(states))
 
-    def _hypotheses(
+    def hypotheses(
         self, text: str, source_length: int, decoded: Hypotheses, row: int, attention: bool
     ) -> list[Hypothesis]:
-        """Convert the hypotheses in one row of a batch to text."""
+        """Convert the hypotheses in one row of a batch to text.
+
+        `source_length` is the number of source tokens without </s>.
+        """
         hypotheses = []
         for rank in range(decoded.score.shape[1]):
             if decoded.score[row, rank] == -np.inf:

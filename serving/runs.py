@@ -1,0 +1,30 @@
+"""Load the runs of the lab."""
+
+from collections.abc import Sequence
+
+import jax
+
+from errors import UserError
+from serving.prediction import PredictionRun
+from serving.run import LabRun
+from serving.translation import TranslationRun
+from terminal import clean
+from training.devices import make_mesh
+from training.restore import restore_runs
+
+
+def load_runs(workdirs: Sequence[str], checkpoint: str) -> dict[str, LabRun]:
+    """Restore a checkpoint of every run; return the runs by the names of their folders.
+
+    They use one device, because requests contain single sentences.
+    """
+    mesh = make_mesh(jax.devices()[:1])
+    found: dict[str, LabRun] = {}
+    for workdir in workdirs:
+        name = clean(workdir)
+        if name in found:
+            raise UserError(f"--workdirs names {name} twice: name each run once")
+        (run,) = restore_runs([workdir], mesh, [checkpoint], "--workdirs")
+        kind = TranslationRun if run.task.config.task == "translation" else PredictionRun
+        found[name] = kind(name, run, mesh)
+    return found

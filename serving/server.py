@@ -1,0 +1,70 @@
+"""Start the server of the lab."""
+
+import ipaddress
+import logging
+import socket
+from collections.abc import Mapping
+
+import tqdm
+import uvicorn
+
+from errors import UserError
+from serving.app import Lab, ServerLimits
+from serving.run import LabRun
+from serving.worker import ModelWorker
+
+logger = logging.getLogger("alignax")
+MOST_CONNECTIONS = 512
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address; port 0 is a free port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise UserError(
+            f"cannot listen at {host}, port {port} ({error.strerror}): set --port to a free port "
+            "and --host to an address of this machine"
+        ) from None
+
+
+def make_server(
+    runs: Mapping[str, LabRun], limits: ServerLimits
+) -> tuple[uvicorn.Server, ModelWorker]:
+    """Return the server and its worker, which compiles programs from its start."""
+    jobs = [run.warm_ups() for run in runs.values()]
+    # The shortest sentences of all runs are compiled first.
+    ordered = [job for rank in range(max(map(len, jobs))) for some in jobs for job in some[rank:][:1]]
+    bar = tqdm.tqdm(total=len(ordered), desc="compiling", unit=" programs", disable=None)
+
+    def show(done: int) -> None:
+        bar.update()
+        if done == len(ordered):
+            bar.close()
+            logger.info("all programs are compiled (%d)", done)
+
+    worker = ModelWorker(limits.waiting, ordered, show)
+    config = uvicorn.Config(
+        Lab(runs, worker, limits).app(),
+        log_level="critical", access_log=False, server_header=False, proxy_headers=False,
+        limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=5, timeout_graceful_shutdown=1,
+        ws="none", lifespan="off", loop="asyncio", http="h11",
+    )  # fmt: skip
+    return uvicorn.Server(config), worker
+
+
+def serve(runs: Mapping[str, LabRun], host: str, port: int, limits: ServerLimits) -> None:
+    """Serve the lab until Ctrl-C."""
+    with listen(host, port) as listener:
+        address, port = listener.getsockname()[:2]
+        if not ipaddress.ip_address(address).is_loopback:
+            logger.warning(
+                "everyone who can reach %s, port %d can use these models: the lab has no passwords",
+                address, port,
+            )  # fmt: skip
+        shown = f"[{address}]" if ":" in address else address
+        print(f"Open http://{shown}:{port} in a browser; Ctrl-C ends the lab.", flush=True)
+        server, worker = make_server(runs, limits)
+        worker.start()
+        server.run(sockets=[listener])
