@@ -46,8 +46,9 @@ def next_log_p(
     def forward(model: Any) -> Float[Array, "b v"]:
         memory = model.encode(source, source != PAD)
         features, weights = model.decode(memory, shift_right(prefix), attention=True)
-        at = [x if x is None else jnp.take(x, position, axis=1) for x in (features, weights)]
-        return output_scores(at[0], at[1], model.output_kernel())
+        features = jnp.take(features, position, axis=1)
+        weights = None if weights is None else jnp.take(weights, position, axis=1)
+        return output_scores(features, weights, model.output_kernel())
 
     return jax.nn.log_softmax(nn.apply(forward, model)({"params": params}).astype(jnp.float32))
 

@@ -60,7 +60,7 @@ class Translator:
         self.tasks, self.mesh, self.settings = tasks, mesh, settings
         self.source, self.target = tasks[0].source, tasks[0].target
         self.dictionary = dictionary or {}
-        # self.decode(params, batch, attention=...) returns the batch and its hypotheses; see _search.
+        # self.decode(params, batch, attention=...) returns the batch and its hypotheses (_search).
         self.decode = compiled(mesh, self._search, static_argnames="attention")
         self._score = compiled(mesh, self._forced)
         self._attention = compiled(mesh, self._forced_attention, static_argnames="name")

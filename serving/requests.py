@@ -67,7 +67,7 @@ class Body:
 
     def __init__(self, value: Any):
         if not isinstance(value, dict):
-            raise UserError("the body must be a JSON object, such as {\"run\": \"runs/a\"}")
+            raise UserError('the body must be a JSON object, such as {"run": "runs/a"}')
         characters = sum(map(len, _texts(value)))
         if characters > MOST_CHARACTERS:
             raise UserError(

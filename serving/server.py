@@ -1,9 +1,11 @@
 """Start the server of the lab."""
 
 import ipaddress
+import itertools
 import logging
 import socket
 from collections.abc import Mapping
+from typing import Any
 
 import tqdm
 import uvicorn
@@ -29,29 +31,30 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def make_server(
-    runs: Mapping[str, LabRun], limits: ServerLimits
-) -> tuple[uvicorn.Server, ModelWorker]:
-    """Return the server and its worker, which compiles programs from its start."""
+def make_server(app: Any) -> uvicorn.Server:
+    """Return a server that logs neither requests nor their texts."""
+    return uvicorn.Server(uvicorn.Config(
+        app,
+        log_level="critical", access_log=False, server_header=False, proxy_headers=False,
+        limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=5, timeout_graceful_shutdown=1,
+        ws="none", lifespan="off", loop="asyncio", http="h11",
+    ))  # fmt: skip
+
+
+def make_worker(runs: Mapping[str, LabRun], limits: ServerLimits) -> ModelWorker:
+    """Return the worker, which compiles programs from its start and shows the progress."""
     jobs = [run.warm_ups() for run in runs.values()]
-    # The shortest sentences of all runs are compiled first.
-    ordered = [job for rank in range(max(map(len, jobs))) for some in jobs for job in some[rank:][:1]]
+    # The programs for the shortest inputs of all runs are compiled first.
+    ordered = [job for same in itertools.zip_longest(*jobs) for job in same if job]
     bar = tqdm.tqdm(total=len(ordered), desc="compiling", unit=" programs", disable=None)
 
     def show(done: int) -> None:
         bar.update()
         if done == len(ordered):
             bar.close()
-            logger.info("all programs are compiled (%d)", done)
+            logger.info("compiled %d programs", done)
 
-    worker = ModelWorker(limits.waiting, ordered, show)
-    config = uvicorn.Config(
-        Lab(runs, worker, limits).app(),
-        log_level="critical", access_log=False, server_header=False, proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=5, timeout_graceful_shutdown=1,
-        ws="none", lifespan="off", loop="asyncio", http="h11",
-    )  # fmt: skip
-    return uvicorn.Server(config), worker
+    return ModelWorker(limits.waiting, ordered, show)
 
 
 def serve(runs: Mapping[str, LabRun], host: str, port: int, limits: ServerLimits) -> None:
@@ -65,6 +68,6 @@ def serve(runs: Mapping[str, LabRun], host: str, port: int, limits: ServerLimits
             )  # fmt: skip
         shown = f"[{address}]" if ":" in address else address
         print(f"Open http://{shown}:{port} in a browser; Ctrl-C ends the lab.", flush=True)
-        server, worker = make_server(runs, limits)
+        worker = make_worker(runs, limits)
         worker.start()
-        server.run(sockets=[listener])
+        make_server(Lab(runs, worker, limits).app()).run(sockets=[listener])

@@ -33,7 +33,7 @@ from training.restore import RestoredRun
 
 MOST_TOKENS = 64  # source tokens of a sentence, with </s>
 MOST_HYPOTHESES = 5
-CANDIDATES = 10  # tokens of a next-token distribution that are shown
+CANDIDATES = 8  # tokens of a next-token distribution that are shown
 MOST_WEIGHTS_SHOWN = 200_000  # attention weights in one answer
 # Translators with their compiled programs that a run keeps, one per kind of search.
 MOST_TRANSLATORS = 6
@@ -105,7 +105,9 @@ class TranslationRun(LabRun):
         if edit.changes:
             other = runs.get(edit.run)
             if not isinstance(other, TranslationRun):
-                raise UserError(f"the run {edit.run!r:.80} of edit is no translation run of the lab")
+                raise UserError(
+                    f"the run {edit.run!r:.80} of edit is no translation run of the lab"
+                )
             replace = functools.partial(_replacement, other.source)
             edited, places = edit.apply(other.source.tokens(text), replace)
             if other.same_tokens["source"] == self.same_tokens["source"]:
@@ -126,7 +128,9 @@ class TranslationRun(LabRun):
             return self.target.encode(prefix.text)
         other, tokens = runs.get(prefix.run), list(prefix.tokens)
         if not isinstance(other, TranslationRun):
-            raise UserError(f"the run {prefix.run!r:.80} of prefix is no translation run of the lab")
+            raise UserError(
+                f"the run {prefix.run!r:.80} of prefix is no translation run of the lab"
+            )
         if other.same_tokens["target"] == self.same_tokens["target"]:
             return self.target.ids(tokens)
         return self.target.encode(other.target.detokenize(tokens))
@@ -239,14 +243,14 @@ class TranslationRun(LabRun):
     ) -> tuple[Float[Array, " k"], Int[Array, " k"], dict[str, Array], dict[str, Array]]:
         """Return probabilities and ids of candidates, and weights at their and the next step."""
         log_p = next_log_p(self._task.model, params, source, prefix, position)
-        log_p = mask_invalid(log_p, jnp.zeros(1, bool))[0]
-        count = min(CANDIDATES, len(log_p))
-        p, tokens = jax.lax.top_k(jax.nn.softmax(log_p / temperature), count)
+        valid = mask_invalid(jax.nn.log_softmax(log_p / temperature), jnp.zeros(1, bool))[0]
+        count = min(CANDIDATES, len(valid))
+        log_p, tokens = jax.lax.top_k(valid, count)
         continued = jnp.repeat(prefix, count, axis=0).at[:, position].set(tokens)
         named = self._task.attentions(params, jnp.repeat(source, count, axis=0), continued)
         kept = {name: named[name] for name in ("attention", "posterior") if name in named}
         now, then = ({n: x[:, at] for n, x in kept.items()} for at in (position, position + 1))
-        return p, tokens, now, then
+        return jnp.exp(log_p), tokens, now, then
 
     def _scalars(self, numbers: Mapping[str, float]) -> dict[str, Array]:
         """Transfer numbers to the devices, as 32-bit arrays."""
@@ -270,7 +274,9 @@ def _row(ids: Sequence[int], width: int) -> np.ndarray:
 def _shown(source: Answer) -> Answer:
     tokens = source["tokens"]
     unknown = [token for token, i in zip(tokens, source["ids"], strict=False) if i == UNK]
-    shown = [{"token": token, "shown": s} for token, s in zip(tokens, readable(tokens), strict=True)]
+    shown = [
+        {"token": token, "shown": s} for token, s in zip(tokens, readable(tokens), strict=True)
+    ]
     return {
         "source": [*shown, {"token": "</s>", "shown": "</s>"}],
         "origin": source["origin"],
