@@ -24,7 +24,8 @@ from typing import Any, NoReturn
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = (
-    "train.py", "eval.py", "predict.py", "sweep.py", "reproduce.py", "export.py", "compare.py",
+    "train.py", "eval.py", "predict.py", "lab.py", "sweep.py", "reproduce.py", "export.py",
+    "compare.py",
 )  # fmt: skip
 SECONDS = 60
 
@@ -69,6 +70,7 @@ def replace_work(program: str) -> None:
         "exporting.run": {"export_run": accept},
         "comparing.page": {"write_comparison": accept},
         "comparing.runs": {"parse_runs": lambda text: [Path(name) for name in text.split(",")]},
+        "serving.runs": {"load_runs": accept},
         "training.devices": {"make_mesh": make_mesh},
         "training.hosts": {"connect": lambda *_, **__: None, "first": lambda: True},
         "decoding.translator": {"Translator": None},

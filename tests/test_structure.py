@@ -14,8 +14,9 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     ("errors", "markup", "reading", "terminal", "writing"), ("configs",), ("data",), ("models",),
     ("tasks",), ("training",), ("decoding",), ("evaluation",), ("experiment", "alignax"),
-    ("papers", "sweeping", "exporting", "comparing"), ("program",), ("link_flags",),
-    ("train", "eval", "predict", "sweep", "reproduce", "export", "compare", "benchmarks", "faults"),
+    ("papers", "sweeping", "exporting", "comparing", "serving"), ("program",), ("link_flags",),
+    ("train", "eval", "predict", "lab", "sweep", "reproduce", "export", "compare", "benchmarks",
+     "faults"),
 ]  # fmt: skip
 LAYER_OF = {name: i for i, names in enumerate(LAYERS) for name in names}
 SOURCES = sorted(

@@ -1,0 +1,205 @@
+"""The page of the lab in a real browser, used as a person uses it."""
+
+import pytest
+
+from tests.browser import contrast, needs_browser, point_at, script_errors, start_browser
+from tests.serving.conftest import HOSTILE
+
+TEXT = "May 3, 2020"
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    driver = start_browser(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
+
+
+class Page:
+    """The page, with short names for what a person sees and does."""
+
+    def __init__(self, driver):
+        self.driver = driver
+
+    def find(self, selector):
+        return self.driver.find_element("css selector", selector)
+
+    def all(self, selector):
+        return self.driver.find_elements("css selector", selector)
+
+    def texts(self, selector):
+        return [node.text.split("\n")[0] for node in self.all(selector)]
+
+    def until(self, condition):
+        """Wait until a condition holds, whatever the page replaces in the meantime."""
+        from selenium.common.exceptions import StaleElementReferenceException
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        ignored = [StaleElementReferenceException]
+        return WebDriverWait(self.driver, 120, 0.05, ignored).until(lambda _: condition())
+
+    def settle(self):
+        """Wait until all answers have arrived."""
+        from time import sleep
+
+        sleep(0.3)  # the page waits for a pause in typing
+        self.until(lambda: not self.all("[aria-busy=true]"))
+
+    def type(self, name, text):
+        field = next(node for node in self.all(f"[name={name}]") if node.is_displayed())
+        field.clear()
+        field.send_keys(text)
+        self.settle()
+
+    def press(self, *keys):
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+
+@pytest.fixture
+def page(driver, address):
+    metrics = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    driver.get(address)
+    page = Page(driver)
+    page.until(lambda: page.all("#tabs button"))
+    yield page
+    assert [error for error in script_errors(driver) if "400" not in error["message"]] == []
+
+
+FIRST, SECOND = ".run:nth-child(1)", ".run:nth-child(2)"
+
+
+@needs_browser
+def test_a_sentence_is_translated_by_every_run(page):
+    assert page.driver.switch_to.active_element.get_attribute("name") == "text"
+    page.press(TEXT)  # the field has the focus
+    page.settle()
+    source = ["May", "3", ",", "2", "0", "2", "0", "</s>"]
+    for card in (FIRST, SECOND):
+        assert page.find(f"{card} .output").text
+        assert page.texts(f"{card} .source .token") == source
+        rows, cells = page.all(f"{card} .heat .row-label"), page.all(f"{card} .heat .cell")
+        assert len(cells) == len(rows) * len(source)
+        assert len(page.all(f"{card} .candidates button")) == 8
+    assert page.texts("h2")[:2] == ["a", HOSTILE]
+    # The page fits the width of a laptop, and its text can be read.
+    assert page.driver.execute_script("return document.body.scrollWidth <= innerWidth")
+    assert contrast(page.driver, ".run .muted") > 4.5
+    point_at(page.driver, page.all(f"{FIRST} .heat .row-label")[1])
+    assert "gives the largest weight" in page.find(f"{FIRST} .map + .readout").text
+    weights = [token.get_attribute("data-weight") for token in page.all(f"{FIRST} .source .token")]
+    assert sum(map(float, weights)) == pytest.approx(1, abs=0.01)
+    heads = page.find(f"{SECOND} .pair select")
+    heads.send_keys("layer 1 head 1")
+    assert page.find(f"{SECOND} .pair select option:checked").text == "layer 1 head 1"
+
+
+@needs_browser
+def test_source_tokens_are_removed_replaced_and_restored_with_the_keyboard(page):
+    from selenium.webdriver import Keys
+
+    page.type("text", TEXT)
+    page.find(f"{FIRST} .source .token").click()
+    page.press(Keys.CONTROL, "a", Keys.NULL, "April", Keys.ENTER)
+    page.settle()
+    for card in (FIRST, SECOND):
+        assert page.texts(f"{card} .source .token")[:2] == ["April", "3"]
+        assert "its log p changes by" in page.find(f"{card} .content").text
+        assert page.all(f"{card} .before .token")
+    # The focus is still on the token, so that the arrow keys continue from there.
+    page.press(Keys.ARROW_RIGHT, Keys.DELETE)
+    page.settle()
+    assert page.texts(f"{FIRST} .source .removed") == ["3"]
+    assert "April" in page.texts(f"{FIRST} .heat .column-label")
+    assert "3" not in page.texts(f"{FIRST} .heat .column-label")
+    page.press(Keys.DELETE)
+    page.settle()
+    assert not page.all(".source .removed") and page.all(".source .replaced")
+    next(node for node in page.all("button") if node.text == "Undo the edit").click()
+    page.settle()
+    assert not page.all(".source .replaced") and not page.all(".before")
+
+
+@needs_browser
+def test_a_candidate_becomes_the_prefix(page):
+    page.type("text", TEXT)
+    page.all(f"{FIRST} [data-key^=target]")[1].click()
+    page.until(lambda: "Next token after" in page.find(f"{FIRST} .candidates").find_element(
+        "xpath", "preceding-sibling::h3").text)  # fmt: skip
+    first = page.texts(f"{FIRST} [data-key^=target]")[0]
+    chosen = next(
+        node for node in page.all(f"{FIRST} .candidates button")
+        if node.is_enabled() and node.get_attribute("aria-pressed") == "false"
+    )  # fmt: skip
+    word = chosen.text
+    chosen.click()
+    page.settle()
+    for card in (FIRST, SECOND):
+        assert page.texts(f"{card} .fixed") == [first, word]
+    assert word in page.find("[name=prefix]").get_attribute("value")
+    page.type("prefix", "3.")
+    assert page.texts(f"{FIRST} .fixed") == ["3", "."]
+    page.type("prefix", " ")
+    assert not page.all(".fixed")
+
+
+@needs_browser
+def test_settings_of_decoding(page):
+    page.type("text", TEXT)
+    page.find("[name=length_penalty]").send_keys("average")
+    page.type("beam", "2")
+    options = page.all(f"{FIRST} .line select option")
+    assert len(options) == 2 and page.find("[name=alpha]").is_enabled()
+    second = options[1].text
+    page.find(f"{FIRST} .line select").send_keys("2:")
+    page.until(lambda: page.find(f"{FIRST} .output").text in second)
+    page.type("temperature", "1")
+    assert page.find("[name=beam]").get_attribute("value") == "1"
+    page.find("[name=draw]").click()
+    page.settle()
+    assert page.find(f"{FIRST} .output").is_displayed()
+    page.type("beam", "99")
+    assert "beam=99 is out of range" in page.find(f"{FIRST} [role=alert]").text
+
+
+def open_tab(page, name):
+    next(tab for tab in page.all("#tabs button") if tab.text.startswith(name)).click()
+
+
+@needs_browser
+def test_classification_labelling_and_cloze(page):
+    open_tab(page, "Classification")
+    page.type("text", "the film was good <b>pizza</b>")
+    assert "%" in page.find(".output").text and "pizza" in page.find(".content").text
+    shown = [node for node in page.all(".source .token") if node.is_displayed()]
+    assert len(shown) > 4 and sum(float(n.get_attribute("data-weight")) for n in shown) > 0.9
+    point_at(page.driver, shown[3])
+    shown[3].find_element("css selector", ".remove").click()
+    page.settle()
+    assert "was" in next(n for n in page.all(".bars .value") if n.is_displayed()).text
+
+    open_tab(page, "Labelling")
+    page.type("text", "the DT\nfilm NN")
+    labels = [n.text for n in page.all(".labeled small") if n.is_displayed()]
+    assert len(labels) == 2 and all(labels)
+
+    open_tab(page, "Cloze")
+    page.type("passage", "the film was good and long")
+    page.type("query", "so XXXXX .")
+    page.type("candidates", "film good")
+    (output,) = [n for n in page.all(".output") if n.is_displayed()]
+    assert output.text.split()[0] in ("film", "good")
+    point_at(page.driver, page.all(".query .token")[0])
+    assert any(n.get_attribute("data-weight") for n in page.all(".source .token"))
+
+
+@needs_browser
+def test_mistakes_and_hostile_texts_are_shown_as_text(page):
+    page.type("text", "1 " * 70)
+    assert "at most 63" in page.find(f"{FIRST} [role=alert]").text
+    page.type("text", "<img src=x onerror=fail()>")
+    assert page.texts(f"{FIRST} .source .token")[0] == "<" and not page.all("main img")
+    page.type("text", " ")
+    assert not page.all(".output")
