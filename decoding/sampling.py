@@ -9,7 +9,10 @@ from decoding.greedy import Choose
 
 
 def make_sampler(
-    keys: Key[Array, " b"], temperature: float, top_k: int = 0, top_p: float = 1.0
+    keys: Key[Array, " b"],
+    temperature: float | Float[Array, ""],
+    top_k: int = 0,
+    top_p: float = 1.0,
 ) -> Choose:
     """Return a function that samples tokens in proportion to p^(1/temperature).
 

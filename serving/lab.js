@@ -33,7 +33,7 @@ async function post(kind, body, signal, retries = RETRIES) {
   });
   const answer = await response.json();
   if (response.ok) return answer;
-  if ([429, 503].includes(response.status) && retries) {
+  if ([429, 503, 504].includes(response.status) && retries) {
     await new Promise(done => setTimeout(done, 1000 * Number(response.headers.get("retry-after") ?? 1)));
     return post(kind, body, signal, retries - 1);
   }

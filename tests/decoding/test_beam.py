@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from configs.base import base_config
 from data.vocabulary import BOS, EOS, PAD
 from decoding.beam import beam_search, blocked_top_k, upper_bound
+from decoding.forced import force_prefix
 from decoding.greedy import greedy
 
 VOCABULARY = 6  # PAD, BOS, EOS, UNK and two other tokens
@@ -300,3 +301,20 @@ def test_blocked_top_k_equals_top_k(seed):
     x = jnp.array(x)
     for ours, theirs in zip(blocked_top_k(x, 3, block=4), jax.lax.top_k(x, 3), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_all_hypotheses_begin_with_the_prefix():
+    """After the prefix, the search equals one that begins with the last token of the prefix."""
+    width, a, b = 3, 4, 5
+    prefix = jnp.repeat(jnp.array([[a, PAD], [b, a], [PAD, PAD]]), width, axis=0)
+    step, state = force_prefix(make_step(0, width), jnp.zeros(BATCH * width, int), prefix)
+    found = beam_search(step, state, BATCH, jnp.array([4] * 3), 4, settings(width))
+    free = search(0, [4] * 3, settings(width))
+    np.testing.assert_array_equal(found.tokens[2], free.tokens[2])
+    assert (found.tokens[0, :, 0] == a).all()
+    assert (found.tokens[1, :, :2] == jnp.array([[b, a]])).all()
+    assert jnp.isfinite(found.score).all()
+    # The fake model depends only on the last token.
+    best, logits = np.asarray(found.tokens[1, 0]), float64_logits(0, 1)
+    expected = sum(log_softmax(logits[i])[j] for i, j in itertools.pairwise(best[1:]) if j != PAD)
+    np.testing.assert_allclose(found.log_p[1, 0], expected, rtol=1e-4)

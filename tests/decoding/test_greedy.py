@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from data.vocabulary import BOS, EOS, PAD
+from decoding.forced import force_prefix
 from decoding.greedy import greedy
 
 A, B = 4, 5
@@ -61,3 +62,13 @@ def test_no_sentence_is_shorter_than_min_length():
     longest, shortest = jnp.array([5, 3]), jnp.array([5, 0])
     result = greedy(step, jnp.zeros(2, int), 2, longest, 6, shortest)
     assert (result.tokens[0, :4] != EOS).all() and (result.tokens[0, :5] != PAD).all()
+
+
+def test_a_prefix_is_generated_first_and_has_no_log_p():
+    prefix = jnp.array([[B, PAD], [A, A]])
+    forced, state = force_prefix(step, jnp.zeros(2, int), prefix)
+    result = greedy(forced, state, 2, jnp.array([5, 4]), length=6)
+    np.testing.assert_array_equal(result.tokens[0], [B, EOS, PAD, PAD, PAD, PAD])
+    np.testing.assert_array_equal(result.tokens[1], [A, A, B, A, PAD, PAD])
+    np.testing.assert_allclose(result.log_p, [np.log(P), 2 * np.log(P)], rtol=1e-5)
+    np.testing.assert_array_equal(result.attention[1, :3], np.eye(3))

@@ -102,7 +102,7 @@ def test_source_tokens_are_removed_replaced_and_restored_with_the_keyboard(page)
 
     page.type("text", TEXT)
     page.find(f"{FIRST} .source .token").click()
-    page.press(Keys.CONTROL, "a", Keys.NULL, "April", Keys.ENTER)
+    page.press("April", Keys.ENTER)
     page.settle()
     for card in (FIRST, SECOND):
         assert page.texts(f"{card} .source .token")[:2] == ["April", "3"]

@@ -70,7 +70,10 @@ def test_the_distribution_of_the_next_token_is_that_of_teacher_forcing(translati
         np.testing.assert_allclose(found["attention"], rows[place], atol=1e-3)
         np.testing.assert_allclose(best["looks"], rows[place + 1], atol=1e-3)
     colder = ask(translations, "a", "next", temperature=0.1, beam=1)["candidates"]
-    assert colder[0]["p"] > 1.5 * ask(translations, "a", "next")["candidates"][0]["p"]
+    first = ask(translations, "a", "next")["candidates"]
+    # p^(1/T) for T = 0.1: the ratio of two probabilities is raised to the power 10.
+    ratios = [found[0]["p"] / found[7]["p"] for found in (first, colder)]
+    assert ratios[1] == pytest.approx(ratios[0] ** 10, rel=1e-3)
 
 
 def test_an_edit_removes_and_replaces_source_tokens(translations):
