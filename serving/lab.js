@@ -122,9 +122,12 @@ function typed(panel, name) {
     panel.fixed = null;
   }
   if (panel.task === "translation") fitSettings(panel, name);
+  panel.runs.forEach(run => setBusy(run, true));
   clearTimeout(panel.timer);
   panel.timer = setTimeout(() => refresh(panel), PAUSE);
 }
+
+const setBusy = (run, busy) => run.card.setAttribute("aria-busy", busy);
 
 // Sampling draws one translation, so a temperature and a beam exclude each other.
 function fitSettings({ fields }, changed = "") {
@@ -161,19 +164,24 @@ async function refreshRun(panel, run, signal) {
   const body = request(panel);
   if (!body) {
     run.asked = null;
+    setBusy(run, false);
     return run.content.replaceChildren();
   }
-  run.card.setAttribute("aria-busy", "true");
+  setBusy(run, true);
   try {
     await ask(panel, run, body, signal);
     show(panel, run);
   } catch (error) {
     if (error.name === "AbortError") return;
-    run.asked = null;
-    run.content.replaceChildren();
-    add(run.content, "p", error.message, { className: "error" }).setAttribute("role", "alert");
+    showError(run, error);
   }
-  run.card.setAttribute("aria-busy", "false");
+  setBusy(run, false);
+}
+
+function showError(run, error) {
+  run.asked = null;
+  run.content.replaceChildren();
+  add(run.content, "p", error.message, { className: "error" }).setAttribute("role", "alert");
 }
 
 // Request the answers that the card of a run shows: `base` is the answer without the edit, `now` the
@@ -236,7 +244,8 @@ function heading(run, text) {
 }
 
 function showUnknown(run) {
-  const { unknown } = run.now;
+  const { unknown, truncated } = run.now;
+  if (truncated) add(run.content, "p", "The text is truncated, as in training.", { className: "muted" });
   if (unknown.length) add(run.content, "p", `Not in the vocabulary: ${unknown.join(", ")}`, { className: "muted" });
 }
 
@@ -293,12 +302,15 @@ function showHypothesis(panel, run, i) {
 
 async function selectTarget(panel, run, t) {
   run.selected = run.chosen = t;
+  setBusy(run, true);
   try {
     await askNext(panel, run, panel.control.signal);
     show(panel, run);
   } catch (error) {
-    if (error.name !== "AbortError") throw error;
+    if (error.name === "AbortError") return;
+    showError(run, error);
   }
+  setBusy(run, false);
 }
 
 // Show the translation of the unedited source, with the change of log p that the edit causes.

@@ -130,12 +130,14 @@ class PredictionRun(LabRun):
                 if len(values) != 1:
                     raise UserError("the input has blank lines: type one sequence")
                 value = values[0][0]
+            cut = self._predictor.counts.get("cut", 0)
             (result,) = self._predictor([(value, PLACE)], attention=True)
         except UserError as error:
             raise UserError(str(error).replace(STREAM, PLACE)) from None
         units = self.units(given)
         return {
             "units": units, "origin": origin, "unknown": list(result.unknown),
+            "truncated": self._predictor.counts.get("cut", 0) > cut,
             **_PARTS[self.config.task](self._task, result),
         }  # fmt: skip
 

@@ -38,18 +38,23 @@ class Page:
         ignored = [StaleElementReferenceException]
         return WebDriverWait(self.driver, 120, 0.05, ignored).until(lambda _: condition())
 
+    def visible(self, selector):
+        return [node for node in self.all(selector) if node.is_displayed()]
+
     def settle(self):
         """Wait until all answers have arrived."""
-        from time import sleep
-
-        sleep(0.3)  # the page waits for a pause in typing
         self.until(lambda: not self.all("[aria-busy=true]"))
 
     def type(self, name, text):
-        field = next(node for node in self.all(f"[name={name}]") if node.is_displayed())
+        (field,) = self.visible(f"[name={name}]")
         field.clear()
         field.send_keys(text)
         self.settle()
+
+    def choose(self, selector, text):
+        from selenium.webdriver.support.select import Select
+
+        Select(self.find(selector)).select_by_visible_text(text)
 
     def press(self, *keys):
         from selenium.webdriver import ActionChains
@@ -91,8 +96,7 @@ def test_a_sentence_is_translated_by_every_run(page):
     assert "gives the largest weight" in page.find(f"{FIRST} .map + .readout").text
     weights = [token.get_attribute("data-weight") for token in page.all(f"{FIRST} .source .token")]
     assert sum(map(float, weights)) == pytest.approx(1, abs=0.01)
-    heads = page.find(f"{SECOND} .pair select")
-    heads.send_keys("layer 1 head 1")
+    page.choose(f"{SECOND} .pair select", "layer 1 head 1")
     assert page.find(f"{SECOND} .pair select option:checked").text == "layer 1 head 1"
 
 
@@ -153,7 +157,7 @@ def test_settings_of_decoding(page):
     options = page.all(f"{FIRST} .line select option")
     assert len(options) == 2 and page.find("[name=alpha]").is_enabled()
     second = options[1].text
-    page.find(f"{FIRST} .line select").send_keys("2:")
+    page.choose(f"{FIRST} .line select", second)
     page.until(lambda: page.find(f"{FIRST} .output").text in second)
     page.type("temperature", "1")
     assert page.find("[name=beam]").get_attribute("value") == "1"
@@ -172,27 +176,27 @@ def open_tab(page, name):
 def test_classification_labelling_and_cloze(page):
     open_tab(page, "Classification")
     page.type("text", "the film was good <b>pizza</b>")
-    assert "%" in page.find(".output").text and "pizza" in page.find(".content").text
-    shown = [node for node in page.all(".source .token") if node.is_displayed()]
-    assert len(shown) > 4 and sum(float(n.get_attribute("data-weight")) for n in shown) > 0.9
-    point_at(page.driver, shown[3])
-    shown[3].find_element("css selector", ".remove").click()
+    assert "%" in page.visible(".output")[0].text and "pizza" in page.visible(".content")[0].text
+    words = page.visible(".source .token")
+    assert len(words) > 4 and sum(float(n.get_attribute("data-weight")) for n in words) > 0.9
+    point_at(page.driver, words[3])
+    words[3].find_element("css selector", ".remove").click()
     page.settle()
-    assert "was" in next(n for n in page.all(".bars .value") if n.is_displayed()).text
+    assert "was" in page.visible(".bars .value")[0].text
 
     open_tab(page, "Labelling")
     page.type("text", "the DT\nfilm NN")
-    labels = [n.text for n in page.all(".labeled small") if n.is_displayed()]
+    labels = [node.text for node in page.visible(".labeled small")]
     assert len(labels) == 2 and all(labels)
 
     open_tab(page, "Cloze")
     page.type("passage", "the film was good and long")
     page.type("query", "so XXXXX .")
     page.type("candidates", "film good")
-    (output,) = [n for n in page.all(".output") if n.is_displayed()]
+    (output,) = page.visible(".output")
     assert output.text.split()[0] in ("film", "good")
-    point_at(page.driver, page.all(".query .token")[0])
-    assert any(n.get_attribute("data-weight") for n in page.all(".source .token"))
+    point_at(page.driver, page.visible(".query .token")[0])
+    assert any(node.get_attribute("data-weight") for node in page.visible(".source .token"))
 
 
 @needs_browser

@@ -134,7 +134,8 @@ def test_other_tasks_show_distributions_and_what_was_read(predictions):
     found = ask(predictions, "sentence", "predict", text=text)
     assert sum(entry["p"] for entry in found["distribution"]) == pytest.approx(1, abs=1e-3)
     assert {*found["maps"]} == {"mean of the hops", "hop 0", "hop 1"}
-    assert np.shape(found["maps"]["hop 1"]) == (4,)
+    assert np.shape(found["maps"]["hop 1"]) == (4,) and not found["truncated"]
+    assert ask(predictions, "sentence", "predict", text="film " * 300)["truncated"]
     edit = {"run": "sentence", "changes": {"3": "very bad", "0": None}}
     edited = ask(predictions, "sentence", "predict", text=text, edit=edit)
     assert edited["units"] == ["film", "was", "very", "bad"] and edited["origin"] == [1, 2, 3, 3]
@@ -153,6 +154,9 @@ def test_other_tasks_show_distributions_and_what_was_read(predictions):
     assert ask(predictions, "reader", "predict", **QUESTION, edit=edit)["units"][0] == "film"
 
 
+QUERY = (("query", "a"), ("candidates", ("a",)))
+
+
 def test_mistakes_in_inputs_are_user_errors(translations, predictions):
     runs = {**translations, **predictions}
     for (name, kind, fields), fact in {
@@ -160,10 +164,10 @@ def test_mistakes_in_inputs_are_user_errors(translations, predictions):
         ("a", "translate", (("text", "1 " * 64),)): "64 tokens, and the lab translates at most 63",
         ("a", "translate", (("prefix", "1 " * 40),)): "the target prefix has 40 tokens",
         ("sentence", "predict", (("text", " "),)): "no words",
-        ("sentence", "predict", (("text", "a " * 1001),)): "1,001 words",
+        ("reader", "predict", (("passage", "a " * 1001), *QUERY)): "1,001 words",
         ("columns", "predict", (("text", "the DT x y z"),)): "the input, line 1: expected",
         ("columns", "predict", (("text", "the DT\n\nfilm NN"),)): "blank lines",
-        ("reader", "predict", (("passage", "a"), ("query", "a"), ("candidates", ("a",)))): "XXXXX",
+        ("reader", "predict", (("passage", "a"), *QUERY)): "XXXXX",
     }.items():
         given = {key: list(x) if isinstance(x, tuple) else x for key, x in fields}
         with pytest.raises(UserError, match=fact):
