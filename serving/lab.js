@@ -331,7 +331,7 @@ function showBefore(run) {
 function showNext(panel, run, part) {
   const { next, selected } = run, tokens = shownHypothesis(run).tokens;
   const after = next.prefix.map(token => token.shown).slice(-6).join(" ");
-  add(part, "h3", after ? `Next token after “${next.prefix.length > 6 ? "… " : ""}${after}”` : "First token");
+  add(part, "h3", next.prefix.length ? `Next token after “${next.prefix.length > 6 ? "… " : ""}${after}”` : "First token");
   const box = add(part, "div", "", { className: "candidates" });
   const looks = next.candidates.some(candidate => candidate.looks);
   next.candidates.forEach((candidate, rank) => {

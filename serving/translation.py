@@ -72,7 +72,8 @@ class TranslationRun(LabRun):
         source = self._source(body.text("text"), body.edit(), runs)
         ids, longest = source["ids"], self._longest(len(source["ids"]))
         if kind == "inspect":
-            target = body.ids("target", len(self.target), longest)
+            # The target may be the translation of a longer source, before an edit.
+            target = body.ids("target", len(self.target), self._longest(MOST_TOKENS))
             return lambda: {**_shown(source), **self._inspection(ids, target)}
         prefix = self._prefix(body.prefix(), runs)
         if len(prefix) >= longest:
@@ -190,6 +191,7 @@ class TranslationRun(LabRun):
     def _inspection(self, ids: Sequence[int], target: Sequence[int]) -> Answer:
         """Return log p of each target token, and all attention weights under teacher forcing."""
         source, width = self._padded(ids)
+        width = max(width, padded_width(len(target)))
         arrays = put({"source": source, "target": _row(target, width)}, self.mesh)
         log_p, named = jax.device_get(self._inspect(self._params, **arrays))
         cut = {name: weights[0, : len(target), : len(ids)] for name, weights in named.items()}

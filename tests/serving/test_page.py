@@ -44,6 +44,7 @@ class Page:
     def settle(self):
         """Wait until all answers have arrived."""
         self.until(lambda: not self.all("[aria-busy=true]"))
+        self.alerts = [node.text for node in self.visible("[role=alert]")]
 
     def type(self, name, text):
         (field,) = self.visible(f"[name={name}]")
@@ -115,6 +116,7 @@ def test_source_tokens_are_removed_replaced_and_restored_with_the_keyboard(page)
     # The focus is still on the token, so that the arrow keys continue from there.
     page.press(Keys.ARROW_RIGHT, Keys.DELETE)
     page.settle()
+    assert page.alerts == []
     assert page.texts(f"{FIRST} .source .removed") == ["3"]
     assert "April" in page.texts(f"{FIRST} .heat .column-label")
     assert "3" not in page.texts(f"{FIRST} .heat .column-label")
@@ -130,8 +132,10 @@ def test_source_tokens_are_removed_replaced_and_restored_with_the_keyboard(page)
 def test_a_candidate_becomes_the_prefix(page):
     page.type("text", TEXT)
     page.all(f"{FIRST} [data-key^=target]")[1].click()
-    page.until(lambda: "Next token after" in page.find(f"{FIRST} .candidates").find_element(
-        "xpath", "preceding-sibling::h3").text)  # fmt: skip
+    page.settle()
+    assert page.alerts == []
+    heading = page.find(f"{FIRST} .candidates").find_element("xpath", "preceding-sibling::h3")
+    assert heading.text.startswith("Next token after")
     first = page.texts(f"{FIRST} [data-key^=target]")[0]
     chosen = next(
         node for node in page.all(f"{FIRST} .candidates button")
