@@ -31,7 +31,7 @@ from tasks.task import Params
 from training.devices import compiled, put, replicated
 from training.restore import RestoredRun
 
-MOST_TOKENS = 64  # source tokens of a sentence, with </s>
+MOST_SOURCE_TOKENS = 64  # source tokens of a sentence, with </s>
 MOST_HYPOTHESES = 5
 CANDIDATES = 8  # tokens of a next-token distribution that are shown
 MOST_WEIGHTS_SHOWN = 200_000  # attention weights in one answer
@@ -73,7 +73,7 @@ class TranslationRun(LabRun):
         ids, longest = source["ids"], self._longest(len(source["ids"]))
         if kind == "inspect":
             # The target may be the translation of a longer source, before an edit.
-            target = body.ids("target", len(self.target), self._longest(MOST_TOKENS))
+            target = body.ids("target", len(self.target), self._longest(MOST_SOURCE_TOKENS))
             return lambda: {**_shown(source), **self._inspection(ids, target)}
         prefix = self._prefix(body.prefix(), runs)
         if len(prefix) >= longest:
@@ -117,10 +117,10 @@ class TranslationRun(LabRun):
                 tokens = self.source.tokens(other.source.detokenize(edited))
         if not tokens:
             raise UserError("the text has no tokens: type a sentence")
-        if len(tokens) >= MOST_TOKENS:
+        if len(tokens) >= MOST_SOURCE_TOKENS:
             raise UserError(
                 f"the text has {len(tokens)} tokens, and the lab translates at most "
-                f"{MOST_TOKENS - 1}: shorten it, or use predict.py"
+                f"{MOST_SOURCE_TOKENS - 1}: shorten it, or use predict.py"
             )
         return {"tokens": tokens, "origin": origin, "ids": [*self.source.ids(tokens), EOS]}
 
