@@ -60,7 +60,7 @@ def main() -> None:
         )
     require_packages("lab.py", "starlette", "uvicorn")
     for workdir in _WORKDIRS.value:
-        load_config(Path(workdir), "--workdirs")
+        load_config(Path(workdir), flag="--workdirs")
     from serving.runs import load_runs
 
     runs = load_runs(_WORKDIRS.value, _CHECKPOINT.value)
