@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -101,8 +102,8 @@ def matching(value: Any, kind: Any, place: str = "its content") -> Any:
 
     A kind is a type (`object` matches everything, and `float` also matches integers), a union of
     types, `[kind]` for a list, `{name: kind}` for an object that has at least these names (a name
-    that ends in ? is optional), or `{str: kind}` for an object with any names. `place` describes
-    the value in the error message.
+    that ends in ? is optional), or `{str: kind}` for an object with any names. Integers that do not
+    fit a float match no kind. `place` describes the value in the error message.
     """
     if isinstance(kind, list):
         for i, item in enumerate(matching(value, list, place)):
@@ -119,6 +120,8 @@ def matching(value: Any, kind: Any, place: str = "its content") -> Any:
     elif not _is_instance(value, kind):
         found = _NAMES.get(type(value), type(value).__name__)
         raise ValueError(f"{place} is {found} instead of {_NAMES.get(kind, kind)}")
+    elif isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise ValueError(f"{place} is too large for a floating-point number")
     return value
 
 

@@ -21,6 +21,8 @@ from reading import DamagedFile, digest, read_bytes, read_json, read_lines, read
         (b'{"step": true}', "'step' is true or false instead of an integer"),
         (b'{"step": null}', "'step' is null instead of an integer"),
         (b'{"step": 1, "loss": ""}', "'loss' is a string instead of a number"),
+        (b'{"step": 1' + b"0" * 400 + b"}", "'step' is too large for a floating-point number"),
+        (b'{"step": 1, "loss": -1' + b"0" * 400 + b"}", "'loss' is too large for a"),
         (b'{"step": 1, "files": {"a": 2}}', "'a' is an integer instead of a list"),
         (b'{"step": 1, "files": {"a": ["b", 2]}}', "item 1 of 'a' is an integer instead of a"),
     ],
