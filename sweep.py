@@ -195,7 +195,8 @@ def _work(study: "Study", base: Base, workdir: Path, task: str) -> None:
         which = f"one of {equal + 1} equally good points" if equal else "the best point"
         print(f"wrote {workdir}/leaderboard.md, .csv, .json and plots; to evaluate {which}:")
         print(f"python eval.py --workdir={shlex.quote(str(workdir / best.run / 'seed0'))}")
-        print(f"to compare all runs on one page:\n{compare_command(workdir)}")
+        if command := compare_command(standings, workdir):
+            print(f"to compare all runs on one page:\n{command}")
     errors = [error for standing in standings for error in standing.errors]
     if errors:
         raise UserError(

@@ -127,9 +127,9 @@ def write_leaderboard(
         for s in standings
     ]
     text = table([*columns.values(), *figures, "remarks"], rows, words=len(columns), remarks=1)
-    several = sum(len(s.scores) for s in standings) > 1
-    note = f"\nTo compare the runs on one page: {code(compare_command(folder))}\n"
-    write_text(folder / "leaderboard.md", text + note * several)
+    command = compare_command(standings, folder)
+    note = f"\nTo compare the runs on one page: {code(command)}\n" if command else ""
+    write_text(folder / "leaderboard.md", text + note)
     csv_text = io.StringIO(newline="")
     writer = csv.writer(csv_text)
     writer.writerow([*columns, *figures, "run", "remarks"])
@@ -149,8 +149,10 @@ def write_leaderboard(
     return text
 
 
-def compare_command(folder: Path) -> str:
-    """Return the command that compares all runs of the sweep in `folder`."""
+def compare_command(standings: Sequence[Standing], folder: Path) -> str:
+    """Return the command that compares all runs of a sweep; "" if there are fewer than two."""
+    if sum(len(s.scores) for s in standings) < 2:
+        return ""
     return f"python compare.py {shlex.quote(f'--runs={folder}/runs/*/*')}"
 
 

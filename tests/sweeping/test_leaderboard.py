@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from matplotlib.pyplot import imread
 from optuna.trial import TrialState
 
-from sweeping.leaderboard import make_standings, write_leaderboard
+from sweeping.leaderboard import compare_command, make_standings, write_leaderboard
 from sweeping.pictures import draw
 from sweeping.points import label
 from sweeping.study import Record
@@ -144,6 +144,13 @@ def test_equal_scores_are_ranked_by_loss_and_all_metrics_are_shown(tmp_path):
     assert lines[2].startswith("| b | 1.000 | 0.000 | 2 | 0.3000 | 90.50 |")
     table = list(csv.DictReader((tmp_path / "leaderboard.csv").read_text().splitlines()))
     assert float(table[0]["loss"]) == pytest.approx(0.3) and table[2]["chrf"] == "90.0"
+
+
+def test_a_single_run_is_not_compared(tmp_path):
+    rows = make_standings(RECORDS[:1], lower_is_better=False)
+    text = write_leaderboard(rows, "bleu", tmp_path)
+    assert compare_command(rows, tmp_path) == ""
+    assert (tmp_path / "leaderboard.md").read_text() == text
 
 
 def test_a_single_point_is_not_plotted(tmp_path):
