@@ -65,6 +65,7 @@ def compared_examples(
             {
                 "number": i + 1, "text": example.text, "reference": " | ".join(example.references),
                 "predictions": predictions, "shown": shown,
+                "correct": [prediction in example.references for prediction in predictions],
                 "disagreement": _mean_distance(predictions, pairs, distance),
                 "attention": _mean_distance(shown, pairs, _attention_distance(translation)),
                 "length": max((len(x.source) for x in shown if x), default=len(example.text)),
@@ -89,9 +90,8 @@ def _pairs(systems: Sequence[System]) -> Iterator[tuple[int, int]]:
 
 def _shown_of(run: ComparedRun, i: int) -> ShownExample | None:
     """Return example i of a run's report page; None if the page does not have it."""
-    if i >= len(run.shown) or run.shown[i].text != run.examples[i].text:
-        return None
-    return run.shown[i]
+    known = run.examples and i < len(run.shown) and run.shown[i].text == run.examples[i].text
+    return run.shown[i] if known else None
 
 
 def _mean_distance(
@@ -152,8 +152,9 @@ def _for_page(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         # All runs with the same source tokens share one list, which is stored once.
         sources: list[list[str]] = []
         runs = []
-        for prediction, shown in zip(entry.pop("predictions"), entry.pop("shown"), strict=True):
-            run: dict[str, Any] = {"prediction": prediction}
+        parts = (entry.pop(name) for name in ("predictions", "correct", "shown"))
+        for prediction, correct, shown in zip(*parts, strict=True):
+            run: dict[str, Any] = {"prediction": prediction, "correct": correct}
             if shown:
                 if shown.source not in sources:
                     sources.append(shown.source)

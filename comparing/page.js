@@ -325,13 +325,12 @@ function showExample(example) {
 }
 
 function addCard(example, run) {
-  const { prediction, tokens, gold, attention, source, note } = example.runs[run];
+  const { prediction, correct, tokens, gold, attention, source, note } = example.runs[run];
   if (prediction === null) return;
   const { name, system } = content.runs[run];
   const card = add(byId("cards"), "div", "", { className: "card" });
   card.style.setProperty("--color", colorOf(system));
   add(card, "h3", name);
-  const correct = example.reference.split(" | ").includes(prediction);
   const words = example.sources[source] ?? [], rows = attention?.attention;
   const line = add(card, "p", "");
   add(line, "span", correct ? "✓ " : "✗ ", { className: correct ? "mark" : "mark wrong", title: correct ? "correct" : "differs from the reference" });

@@ -47,7 +47,7 @@ def _shortened(problems: list[str]) -> list[str]:
     more = len(problems) - MOST_PROBLEMS
     if more <= 0:
         return problems
-    return [*problems[:MOST_PROBLEMS], f"The same is true for {more} more runs."]
+    return [*problems[:MOST_PROBLEMS], f"There are {more} more messages like these."]
 
 
 def _content(systems: Sequence[System], split: str, sentences: int) -> dict[str, Any]:

@@ -16,12 +16,13 @@ from configs.base import Config
 from errors import UserError
 from evaluation.examples import EXAMPLES_FILE, ScoredExample, read_examples
 from evaluation.page import read_page_content
-from papers.plan import Facts, facts
+from papers.plan import Facts, make_facts, read_starts
 from reading import matching, read_json, reading
-from sweeping.log import REMOVE, Entry, read_log
-from training.workdir import flat, load_config, starts
+from sweeping.log import Entry, read_complete_log
+from training.workdir import flat, load_config
 
 AGAIN = "score the run again with eval.py"
+RESTORE_IT = "restore the file from a backup"
 _REPORT = {
     "scores": {str: float | None}, "signatures?": {str: str}, "checkpoints?": list,
     "decode?": dict,
@@ -44,7 +45,7 @@ class ShownExample(NamedTuple):
 
 
 class ComparedRun(NamedTuple):
-    """What compare.py knows about a run; `report` and everything below it may be missing."""
+    """What compare.py knows about a run; `corpus` and everything below it may be missing."""
 
     folder: Path
     config: Config
@@ -94,6 +95,11 @@ def _runs(entry: str) -> list[Path]:
         return [path]
     if not re.search(r"[*?\[]", entry):
         return []
+    if any("**" in part and part != "**" for part in path.parts):
+        raise UserError(
+            f"--runs: the pattern {entry} has ** next to other characters: use *, or ** as the "
+            "whole name of a folder, such as runs/**/seed0"
+        )
     root, pattern = (Path("/"), entry.lstrip("/")) if path.is_absolute() else (Path(), entry)
     return sorted(
         folder for folder in root.glob(pattern.rstrip("/")) if (folder / "config.json").exists()
@@ -103,15 +109,22 @@ def _runs(entry: str) -> list[Path]:
 def load_run(folder: Path, split: str) -> ComparedRun:
     """Read a run and its report of a split or a test set."""
     config = load_config(folder, "--runs")
-    log, problem = read_log(folder / "log.jsonl")
-    if problem:
-        raise UserError(problem)
-    with reading(folder / "log.jsonl", REMOVE):
-        matching(log, [{"step": int, "time": float}])
-    started = starts(folder)
+    log, starts, problems = [], [], []
+    if (folder / "log.jsonl").exists():
+        log = read_complete_log(folder / "log.jsonl")
+    else:
+        problems.append(
+            f"{folder} has no log.jsonl, so its curves and costs are missing: {RESTORE_IT}"
+        )
+    if (folder / "run.json").exists():
+        starts = read_starts(folder)
+    else:
+        problems.append(
+            f"{folder} has no run.json, so its corpus, device and commit are unknown: {RESTORE_IT}"
+        )
     run = ComparedRun(
-        folder, config, flat(config), started[0]["data"] if started else "", log, facts(folder),
-        report=None, examples=[], shown=[], terms={}, problems=[],
+        folder, config, flat(config), starts[0].get("data", "") if starts else "", log,
+        make_facts(log, starts), report=None, examples=[], shown=[], terms={}, problems=problems,
     )  # fmt: skip
     return _with_report(run, _report_folder(folder, split), split)
 
@@ -131,10 +144,10 @@ def _with_report(run: ComparedRun, folder: Path, split: str) -> ComparedRun:
     command = f"python eval.py {shlex.quote(f'--workdir={run.folder}')} {test}"
     if not (folder / "scores.json").exists():
         problem = f"{run.folder} has no report of {split}, so its scores and examples are missing"
-        return run._replace(problems=[f"{problem}: {command}"])
+        return run._replace(problems=[*run.problems, f"{problem}: {command}"])
     report = read_json(folder / "scores.json", _REPORT, AGAIN)
     examples, shown, terms = [], [], {}
-    problems = []
+    problems = [*run.problems]
     if (folder / EXAMPLES_FILE).exists():
         examples = read_examples(folder, AGAIN)
     elif run.config.task != "labelling":
@@ -167,7 +180,7 @@ def _shown(example: dict[str, Any]) -> ShownExample:
     if rows:
         try:
             weights = np.nan_to_num(np.array(rows, np.float32))  # null becomes NaN
-        except TypeError:
+        except (TypeError, OverflowError):
             raise ValueError("its attention weights are not numbers") from None
         if weights.shape != (len(best["tokens"]), len(source)):
             raise ValueError("its attention weights do not fit its tokens")

@@ -11,7 +11,7 @@ from comparing.runs import ComparedRun
 from comparing.systems import System
 from evaluation.bootstrap import EXAMPLE_SCORES, bootstrap_means, bootstrap_p, format_p, welch
 from evaluation.metrics import Metric, metric_of
-from sweeping.log import operations
+from sweeping.log import best_metrics, operations
 
 
 class ScoreCell(NamedTuple):
@@ -35,14 +35,8 @@ def validation_report(run: ComparedRun) -> dict[str, Any] | None:
 
     Return None if the run has not been evaluated yet.
     """
-    metric = run.config.train.eval_metric
-    sign = 1 if metric == "loss" else -1
-    lines = [x for x in run.log if x["kind"] == "valid" and x.get(metric) is not None]
-    if not lines:
-        return None
-    best = min(lines, key=lambda line: sign * line[metric])
-    names = [name for name in best if name not in ("step", "kind", "time")]
-    return {"scores": {name: best[name] for name in names}}
+    found = best_metrics(run.log, run.config.train.eval_metric)
+    return {"scores": found} if found else None
 
 
 def score_table(systems: Sequence[System], comparable: bool) -> list[dict[str, Any]]:
@@ -70,9 +64,9 @@ def _entry(
 
 
 def _values(system: System, key: str) -> list[float]:
-    """Return the known values of a score, one per run."""
+    """Return the known values of a score, one per run; NaN and infinity count as unknown."""
     found = (run.report["scores"].get(key) for run in system.runs if run.report)
-    return [float(value) for value in found if value is not None]
+    return [float(value) for value in found if value is not None and math.isfinite(value)]
 
 
 def _cells(metric: Metric, measured: Sequence[Sequence[float]]) -> list[ScoreCell]:
@@ -156,19 +150,19 @@ def _cost(system: System) -> list[str]:
         values = [value for run in runs if (value := of(run)) is not None]
         return format(statistics.mean(values), form) if values else "–"
 
-    texts = {
-        "parameters": sorted({f"{run.facts.parameters:,}" for run in runs}),
-        "device": sorted({run.facts.device for run in runs}),
-        "commit": sorted({run.facts.commit[:9] + run.facts.commit[40:] or "–" for run in runs}),
-    }
+    def texts(of: Callable[[ComparedRun], str]) -> str:
+        return ", ".join(sorted({text for run in runs if (text := of(run))})) or "–"
+
     return [
-        system.name, system.seeds, ", ".join(texts["parameters"]),
+        system.name, system.seeds,
+        texts(lambda run: f"{run.facts.parameters:,}" if run.facts.parameters else ""),
         mean(_steps, ",.0f"),
         mean(lambda run: run.facts.count or None, ",.0f"),
-        mean(lambda run: run.facts.seconds / 60, ",.1f"),
+        mean(lambda run: run.facts.seconds / 60 if run.log else None, ",.1f"),
         mean(_speed, ",.0f"),
         mean(lambda run: operations(run.log), ",.4g"),
-        ", ".join(texts["device"]), ", ".join(texts["commit"]),
+        texts(lambda run: run.facts.device),
+        texts(lambda run: run.facts.commit[:9] + run.facts.commit[40:]),
     ]  # fmt: skip
 
 

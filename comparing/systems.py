@@ -1,5 +1,6 @@
 """Group runs that differ only in their seeds, and list the differences between their configs."""
 
+import collections
 import itertools
 import os
 import re
@@ -13,7 +14,7 @@ ABSENT = "–"  # shown for a field that the config of a system does not have
 
 
 class System(NamedTuple):
-    """Runs whose configs are equal except for the seed."""
+    """Runs with equal configs, except for the seed, and with reports of equal settings."""
 
     name: str
     runs: list[ComparedRun]
@@ -32,14 +33,53 @@ class Difference(NamedTuple):
 
 
 def group_runs(runs: Sequence[ComparedRun]) -> list[System]:
-    """Group runs into systems, in the order of their first runs."""
+    """Group runs into systems, in the order of the first runs with their configs."""
+    keys = [(_config_key(run), run.fields["train.init_from"]) for run in runs]
+    times = collections.Counter(keys)
+    by_config: dict[tuple, list[ComparedRun]] = {}
+    for (key, origin), run in zip(keys, runs, strict=True):
+        # Several seeds may also start from one run, whose name has nothing to do with their seeds.
+        origin = _without_seed(run) if times[key, origin] == 1 else origin
+        by_config.setdefault((key, origin), []).append(run)
+    groups = [group for same in by_config.values() for group in _by_report(same)]
+    return [System(name, group) for name, group in zip(_names(groups), groups, strict=True)]
+
+
+def _config_key(run: ComparedRun) -> tuple:
+    """Return what the runs of a system have in common, except the run that they start from."""
+    fields = ((name, repr(x)) for name, x in run.fields.items() if name != "train.init_from")
+    same = ((name, x) for name, x in fields if name != "seed" and not name.startswith(PLACES))
+    return run.corpus, *sorted(same)
+
+
+def _without_seed(run: ComparedRun) -> str:
+    """Return train.init_from with a placeholder for the last number that equals the seed.
+
+    Each seed of a system may be fine-tuned from a run with the same seed: seed 0 from runs/first_0,
+    and seed 1 from runs/first_1.
+    """
+    folder, at, checkpoint = str(run.fields["train.init_from"]).partition("@")
+    for found in reversed([*re.finditer(r"\d+", folder)]):
+        if found.group() == str(run.fields["seed"]):
+            return f"{folder[: found.start()]}SEED{folder[found.end() :]}{at}{checkpoint}"
+    return folder + at + checkpoint
+
+
+def _by_report(runs: Sequence[ComparedRun]) -> list[list[ComparedRun]]:
+    """Divide runs by the decode settings and the kind of checkpoint of their reports.
+
+    Runs without a report belong to the first group.
+    """
+
+    def key(run: ComparedRun) -> tuple:
+        decode = ((name, repr(x)) for name, x in _decode_settings(run).items())
+        return _checkpoint_kind(run), *sorted(decode)
+
+    first = next((key(run) for run in runs if run.report), ())
     groups: dict[tuple, list[ComparedRun]] = {}
     for run in runs:
-        fields = {n: x for n, x in run.fields.items() if n != "seed" and not n.startswith(PLACES)}
-        key = (run.corpus, *sorted((name, repr(value)) for name, value in fields.items()))
-        groups.setdefault(key, []).append(run)
-    names = _names(list(groups.values()))
-    return [System(name, group) for name, group in zip(names, groups.values(), strict=True)]
+        groups.setdefault(key(run) if run.report else first, []).append(run)
+    return list(groups.values())
 
 
 def run_names(runs: Sequence[ComparedRun]) -> list[str]:
@@ -80,7 +120,7 @@ def differences(systems: Sequence[System]) -> list[Difference]:
     """Return the fields in which the systems differ, except the seed and the places of files.
 
     Fields of the decoding settings are followed by those that their reports used, if these differ
-    from the configs. The content of the corpus is the last field.
+    from the configs, and by the kind of checkpoint. The content of the corpus is the last field.
     """
     names = dict.fromkeys(name for system in systems for name in system.runs[0].fields)
     found = []
@@ -88,26 +128,37 @@ def differences(systems: Sequence[System]) -> list[Difference]:
         if name != "seed" and not name.startswith(PLACES):
             values = [_text(system.runs[0].fields.get(name, ABSENT)) for system in systems]
             found.append(Difference(name, values))
-    decode = [_decode_settings(system) for system in systems]
+    scored = [
+        next((run for run in system.runs if run.report), system.runs[0]) for system in systems
+    ]
+    decode = [_decode_settings(run) for run in scored]
     for name in dict.fromkeys(name for settings in decode for name in settings):
         reported = [
             _text(settings.get(name, system.runs[0].fields.get(name, ABSENT)))
             for system, settings in zip(systems, decode, strict=True)
         ]
         found.append(Difference(f"{name} (report)", reported))
-    found.append(Difference("corpus", [system.runs[0].corpus for system in systems]))
+    found.append(Difference("checkpoint (report)", [_checkpoint_kind(run) for run in scored]))
+    found.append(Difference("corpus", [system.runs[0].corpus or ABSENT for system in systems]))
     return [difference for difference in found if len(set(difference.values)) > 1]
 
 
-def _decode_settings(system: System) -> dict[str, object]:
-    """Return the decode settings of a system's first report that are not those of its config."""
-    report, fields = system.runs[0].report, system.runs[0].fields
-    used = (report or {}).get("decode") or {}
+def _decode_settings(run: ComparedRun) -> dict[str, object]:
+    """Return the decode settings of a run's report that are not those of its config."""
+    used = (run.report or {}).get("decode") or {}
     return {
         f"decode.{name}": value
         for name, value in used.items()
-        if fields.get(f"decode.{name}", value) != value
+        if run.fields.get(f"decode.{name}", value) != value
     }
+
+
+def _checkpoint_kind(run: ComparedRun) -> str:
+    """Return which kind of checkpoints a report has scored: one, their average or an ensemble."""
+    steps = (run.report or {}).get("checkpoints", [])
+    if any(isinstance(member, list) for member in steps):
+        return "ensemble"
+    return "average" if len(steps) > 1 else "one"
 
 
 def _text(value: object) -> str:

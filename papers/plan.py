@@ -11,7 +11,7 @@ program.run configures JAX's compilation cache.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +20,8 @@ from configs.check import check
 from configs.datasets import reverse_dataset
 from errors import UserError
 from papers.table import Row, Table
-from reading import matching, read_json, reading
-from sweeping.log import REMOVE, elapsed, read_log
+from reading import read_json, reading
+from sweeping.log import REMOVE, Entry, elapsed, read_complete_log
 from sweeping.points import Base, Point, label
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -187,19 +187,26 @@ class Facts(NamedTuple):
 
 def facts(run: Path) -> Facts:
     """Read the facts about a run from its log.jsonl and run.json."""
-    parameters, count = 0, 0.0
-    path = run / "log.jsonl"
-    lines, problem = read_log(path)
-    if problem:
-        raise UserError(problem)
+    lines = read_complete_log(run / "log.jsonl")
+    return make_facts(lines, read_starts(run))
+
+
+def read_starts(run: Path) -> list[dict[str, Any]]:
+    """Return the entries of a run's run.json, of which the last one names a commit and a device."""
+    path = run / "run.json"
+    kind = {"data?": str, "commit": str, "devices": [str]}
+    starts = read_json(path, [kind], REMOVE)
     with reading(path, REMOVE):
-        matching(lines, [{"time": float}])
+        if not starts or not starts[-1]["devices"]:
+            raise ValueError("it names no device")
+    return starts
+
+
+def make_facts(lines: Sequence[Entry], starts: Sequence[dict[str, Any]]) -> Facts:
+    """Return the facts in a log and in the entries of run.json; missing ones are 0 or empty."""
+    parameters, count = 0, 0.0
     for line in lines:
         parameters, count = line.get("parameters", parameters), line.get("count", count)
     seconds = elapsed(lines)[-1] if lines else 0.0
-    starts = read_json(run / "run.json", [{"commit": str, "devices": [str]}], REMOVE)
-    with reading(run / "run.json", REMOVE):
-        if not starts or not starts[-1]["devices"]:
-            raise ValueError("it names no device")
-    last = starts[-1]
+    last = starts[-1] if starts else {"commit": "", "devices": [""]}
     return Facts(parameters, count, seconds, last["commit"], last["devices"][0])

@@ -1,10 +1,12 @@
-"""Read the lines of a run's log.jsonl, check the types of their values, and sum up the costs."""
+"""Read the lines of a run's log.jsonl, find the best evaluation, and sum up the costs."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from errors import UserError
 from reading import DamagedFile, matching, read_bytes, reading
 
 Entry = dict[str, Any]
@@ -15,6 +17,7 @@ _TYPES = {
     "step": int, "time": float, "parameters": int, "count": float, "count_per_second": float,
     "teraflops": float,
 }  # fmt: skip
+_FLOATS = [name for name, kind in _TYPES.items() if kind is float]
 
 
 def read_log(path: Path) -> tuple[list[Entry], str]:
@@ -45,7 +48,36 @@ def _parse(line: bytes, number: int) -> Entry:
     if kind == "valid":
         scores = {name: value for name, value in entry.items() if name != "kind"}
         matching(scores, {str: _NUMBER}, place)
-    return entry
+    # Arithmetic with large integers could raise OverflowError, unlike that with floats.
+    return entry | {name: float(entry[name]) for name in _FLOATS if name in entry}
+
+
+def read_complete_log(path: Path) -> list[Entry]:
+    """Return all lines of a log; raise UserError if a line is damaged, or has no step or time."""
+    lines, problem = read_log(path)
+    if problem:
+        raise UserError(problem)
+    with reading(path, REMOVE):
+        return matching(lines, [{"step": int, "time": float}])
+
+
+def best_metrics(lines: Sequence[Entry], metric: str) -> dict[str, float]:
+    """Return all finite values of the evaluation with the best value of `metric`.
+
+    Only the loss is better if it is lower. The result is empty if no value of `metric` is finite.
+    """
+    sign = 1 if metric == "loss" else -1
+    finite = [
+        {n: x for n, x in line.items() if n not in ("step", "kind", "time") and _is_finite(x)}
+        for line in lines
+        if line["kind"] == "valid"
+    ]
+    known = [values for values in finite if metric in values]
+    return min(known, key=lambda values: sign * values[metric], default={})
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def elapsed(lines: Sequence[Entry]) -> list[float]:

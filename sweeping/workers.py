@@ -20,7 +20,7 @@ from optuna.trial import Trial, TrialState
 
 from errors import UserError
 from sweeping.devices import Share, train_command, train_environment
-from sweeping.log import REMOVE, Entry, read_log
+from sweeping.log import REMOVE, Entry, best_metrics, read_log
 from sweeping.points import Point, run_name
 from sweeping.study import Study, best_score
 from writing import writing
@@ -239,20 +239,8 @@ class TrialProcess:
         for line in self.lines:
             names = {"run": ["parameters"], "train": ["count", "step"]}.get(line["kind"], [])
             facts |= {name: line[name] for name in names if name in line}
-        metrics = self._best_metrics()
+        metrics = best_metrics(self.lines, self.study.settings.metric)
         return facts | {"metrics": metrics} if metrics else facts
-
-    def _best_metrics(self) -> dict[str, float]:
-        """Return all finite metrics of the evaluation with the best score."""
-        lines = [line for line in self.lines if line["kind"] == "valid"]
-        known = [(score, i) for i, score in enumerate(self.scores) if math.isfinite(score)]
-        if not known:
-            return {}
-        sign = 1 if self.study.lower_is_better else -1
-        _, best = min(known, key=lambda pair: sign * pair[0])
-        skipped = ("step", "kind", "time")
-        found = ((n, value) for n, value in lines[best].items() if n not in skipped)
-        return {name: value for name, value in found if value is not None}
 
     def progress(self) -> tuple[str, ...]:
         """Return point, seed, training step, last score, units per second and duration as text."""

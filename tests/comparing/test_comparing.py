@@ -45,9 +45,11 @@ def test_runs_are_listed_by_folders_and_patterns(runs, tmp_path):
         (f"{runs[0]},{tmp_path}/nothing", f"{tmp_path}/nothing is not the folder of a run"),
         (f"{tmp_path}/*/seed7", "is not the folder of a run"),
         (str(runs[0]), "at least two runs"),
+        (f"{tmp_path}/a**,{runs[0]}", "has .. next to other characters: use"),
     ):
         with pytest.raises(UserError, match=fact.replace("*", ".")):
             parse_runs(text)
+    assert len(parse_runs(f"{tmp_path}/**/seed*")) == 5
 
 
 def test_runs_that_differ_only_in_the_seed_are_one_system(systems, tmp_path):
@@ -79,6 +81,40 @@ def test_decode_settings_of_reports_are_differences(systems):
     assert [tuple(x) for x in found] == [("decode.beam (report)", [str(beam + 4), str(beam)])]
 
 
+def test_seeds_scored_with_other_settings_are_another_system(systems):
+    """A run without a report stays with the first runs of its config."""
+    first, second, third = systems[0].runs
+    other = second._replace(report=second.report | {"decode": {"beam": 9}})
+    groups = group_runs([first._replace(report=None), other, third])
+    assert [group.seeds for group in groups] == ["0, 1", "2"]
+    beam = str(third.fields["decode.beam"])
+    assert [tuple(x) for x in differences(groups)] == [("decode.beam (report)", ["9", beam])]
+    average = second._replace(report=second.report | {"checkpoints": [20, 30]})
+    ensemble = third._replace(report=third.report | {"checkpoints": [[20], [30]]})
+    kinds = ("checkpoint (report)", ["one", "average", "ensemble"])
+    assert [tuple(x) for x in differences(group_runs([first, average, ensemble]))] == [kinds]
+    same = first._replace(report=first.report | {"decode": {"beam": first.fields["decode.beam"]}})
+    assert len(group_runs([same, second])) == 1
+
+
+def test_seeds_may_start_from_runs_with_the_same_seeds(systems):
+    run = systems[0].runs[0]
+
+    def seeds(*starts):
+        """Return the seeds of each system of runs with these seeds and train.init_from."""
+        runs = [
+            run._replace(fields=run.fields | {"seed": seed, "train.init_from": origin})
+            for seed, origin in starts
+        ]
+        return [system.seeds for system in group_runs(runs)]
+
+    assert seeds((0, "a_0"), (1, "a_1"), (10, "a_10@1")) == ["0, 1", "10"]
+    assert seeds((0, "v1/a0@0"), (1, "v1/a1@0"), (0, "v1/b0@0")) == ["0, 1", "0"]
+    assert seeds((0, "a_0"), (1, "a_0"), (2, "a_0")) == ["0, 1, 2"]
+    assert seeds((0, "a_0"), (1, "a_0"), (0, "a_1"), (1, "a_1")) == ["0, 1", "0, 1"]
+    assert seeds((0, ""), (1, "a"), (2, "b")) == ["0", "1", "2"]
+
+
 def test_scores_have_means_deviations_and_significance(systems):
     loss, exact = score_table(systems, comparable=True)
     assert [cell["text"] for cell in loss["cells"]] == ["0.6 ± 0.1", "0.55 ± 0.071"]
@@ -94,6 +130,10 @@ def test_scores_have_means_deviations_and_significance(systems):
     assert score_table(systems, comparable=False)[1]["contrasts"][0][1]["test"] == ""
     single = [systems[0]._replace(runs=systems[0].runs[:1]), systems[1]]
     assert score_table(single, True)[0]["contrasts"][0][1]["p"] == ""
+    first = systems[0].runs[0]
+    infinite = first._replace(report={"scores": {"loss": math.inf}})
+    (loss,) = score_table([systems[0]._replace(runs=[infinite, infinite])], False)
+    assert loss["cells"][0]["text"] == "–"
 
 
 def test_costs_are_means_over_seeds(systems):
@@ -185,7 +225,69 @@ def test_runs_without_a_report_are_compared_by_their_logs(tmp_path):
     assert not content["validation"] and content["examples"][0]["runs"][1]["prediction"] is None
     many = [write_run(tmp_path / f"run{i}", i, report=False) for i in range(8)]
     notes = write_comparison(many, "news", 10, tmp_path / "page.html")
-    assert len(notes) == 6 and "--test=news=FILES" in notes[0] and "3 more runs" in notes[-1]
+    assert len(notes) == 6 and "--test=news=FILES" in notes[0] and "3 more" in notes[-1]
+    report = folders[1] / "eval" / "test"  # as eval.py wrote it before it wrote examples.jsonl
+    write_report(report, "translation", GOLD)
+    (report / "examples.jsonl").unlink()
+    notes = write_comparison(folders, "test", 10, tmp_path / "page.html")
+    assert "no examples.jsonl" in notes[1]
+    shown = read_page_content(tmp_path / "page.html", "")["examples"][0]["runs"]
+    assert shown[0]["correct"] and shown[1] == {"prediction": None, "correct": False}
+
+
+def test_a_missing_log_or_record_of_a_run_is_a_note(tmp_path):
+    folders = [write_run(tmp_path / f"seed{s}", s) for s in range(3)]
+    (folders[0] / "log.jsonl").unlink()
+    (folders[1] / "run.json").unlink()
+    notes = write_comparison(folders, "test", 10, tmp_path / "page.html")
+    for folder, name, note in zip(folders[:2], ("log.jsonl", "run.json"), notes, strict=True):
+        assert f"{folder} has no {name}" in note
+    content = read_page_content(tmp_path / "page.html", "")
+    assert content["differences"] == [{"name": "corpus", "values": ["dates-1", "–"]}]
+    head, (known, unknown) = content["cost"]["head"], content["cost"]["rows"]
+    assert known[head.index("Parameters")] == "1,234" and known[head.index("Minutes")] == "0.5"
+    assert unknown[head.index("Device")] == "–" and unknown[head.index("Minutes")] == "0.5"
+    for folder in folders[1:]:
+        (folder / "log.jsonl").unlink()
+    write_comparison(folders, "test", 10, tmp_path / "page.html")
+    content = read_page_content(tmp_path / "page.html", "")
+    assert content["curves"] == [] and content["cost"]["rows"][0][2:8] == ["–"] * 6
+
+
+def test_a_prediction_is_correct_if_it_equals_a_whole_reference(tmp_path):
+    folders = [write_run(tmp_path / name, report=False) for name in "ab"]
+    gold, part = ["a | b", *GOLD[1:]], ["a", *GOLD[1:]]
+    for folder, predictions in zip(folders, (gold, part), strict=True):
+        write_report(folder / "eval" / "test", "translation", predictions, gold=gold)
+    systems = group_runs([load_run(folder, "test") for folder in folders])
+    examples = compared_examples(systems, 10, translation=True, labelling=False)
+    assert [[run["correct"] for run in x["runs"]] for x in examples] == [
+        [True, False], [True, True], [True, True],
+    ]  # fmt: skip
+
+
+HUGE = 10**400  # does not fit a float
+
+
+@pytest.mark.parametrize("name", ["time", "step", "parameters", "loss"])
+def test_huge_numbers_in_a_log_are_one_message(name, tmp_path):
+    folder = write_run(tmp_path / "a")
+    kind = "valid" if name == "loss" else "run"
+    with (folder / "log.jsonl").open("a") as log:
+        log.write(json.dumps({"step": 40, "kind": kind, "time": 200.0} | {name: HUGE}) + "\n")
+    with pytest.raises(UserError, match=rf"log.jsonl is corrupt \('{name}' is too large"):
+        load_run(folder, "test")
+
+
+def test_large_numbers_in_a_log_do_not_overflow(tmp_path):
+    folder = write_run(tmp_path / "a")
+    values = {"count": 10**300, "teraflops": 10**300, "count_per_second": 1, "loss": HUGE}
+    with (folder / "log.jsonl").open("a") as log:
+        for time in (10**308, -(10**308)):
+            line = {"step": 40, "kind": "train", "time": time, **values}
+            log.write(json.dumps(line) + "\n")
+    run = load_run(folder, "test")
+    assert cost_table(group_runs([run]), "tokens")["rows"] and learning_curves([run])
 
 
 def test_reports_of_reproduce_are_found(tmp_path):
@@ -220,7 +322,7 @@ DAMAGES = {
         '{"text": "", "references": [], "prediction": "", "statistics": {"huge": [1, 1]}}\n',
     ],
     "report.html": ["", '<script id="data" type="application/json">{}</script>'],
-    "scores.json": ["[]", '{"scores": {"bleu": "high"}}'],
+    "scores.json": ["[]", '{"scores": {"bleu": "high"}}', f'{{"scores": {{"bleu": {10**400}}}}}'],
 }  # fmt: skip
 
 
@@ -239,6 +341,7 @@ def test_damaged_reports_are_one_message(name, tmp_path):
         {"tokens": ["one"]},
         {"attention": {"attention": [[1.0, 2.0], [3.0]]}},
         {"attention": {"attention": [[{}]]}},
+        {"attention": {"attention": [[10**400]]}},
         {"gold": ["N"]},
     ],
     ids=str,
