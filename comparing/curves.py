@@ -63,8 +63,9 @@ def _curves(log: Sequence[Entry]) -> dict[tuple[str, str], dict[str, list[float]
 
 
 def _is_number(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and abs(value) <= sys.float_info.max  # False for NaN and too large integers
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max  # False for NaN and for integers that fit no float
 
 
 def _thinned(values: list[float]) -> list[float]:
