@@ -17,6 +17,7 @@ from papers.table import Row, Table
 from reproduce import reproduce
 from sweeping.estimate import Estimate
 from tests.programs import ENVIRONMENT, ROOT, call
+from tests.training.test_initialization import start
 
 _DOT = {"score": "dot", "feed": "no"}
 TABLE = Table(
@@ -180,3 +181,14 @@ def test_a_missing_corpus_is_reported_before_training(tmp_path):
     plan = make_plan("bai2018.jsb", JSB, "", "", tmp_path, 1, str(tmp_path / "x"))
     with pytest.raises(UserError, match=r"corpus jsb: .* does not exist"):
         reproducing._check_corpus(plan)
+
+
+def test_the_corpus_is_checked_with_the_vocabularies_of_init_from(tmp_path, monkeypatch):
+    plan = make_tiny_plan(tmp_path)
+    folder = start(tmp_path / "other", plan.config(plan.table.rows[0]))
+    overrides = {"train.init_from": str(folder), "data.vocabularies": "extend"}
+    found = []
+    monkeypatch.setattr("tasks.registry.make_task", lambda _, initial: found.append(initial))
+    reproducing._check_corpus(plan._replace(overrides=plan.overrides | overrides))
+    sides = ("source", "target")
+    assert found == [{side: folder / "vocabulary" / f"{side}.vocab" for side in sides}]
