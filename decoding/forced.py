@@ -29,9 +29,25 @@ def log_probability(
         return *model.decode(memory, shift_right(target)), model.output_kernel()
 
     features, weights, kernel = nn.apply(forward, model)({"params": params})
+    return target_log_p(features, weights, kernel, target)[0]
+
+
+def target_log_p(
+    features: Float[Array, "b t *n d"],
+    weights: Float[Array, "b t s"] | None,
+    kernel: Float[Array, "d v"],
+    target: Int[Array, "b t"],
+) -> tuple[Float[Array, "b t"], Float[Array, ""]]:
+    """Return log p of each target token, and their sum, which alone has a gradient.
+
+    log p is 0 for padding. A mixture of distributions needs its weights.
+    """
     if features.ndim == 4:
-        return -mixture_cross_entropy(features, weights, kernel, target, smoothing=0.0)[0]
-    return -cross_entropy(features, kernel, target, smoothing=0.0)[0]
+        assert weights is not None
+        nll, sums = mixture_cross_entropy(features, weights, kernel, target, smoothing=0.0)
+    else:
+        nll, sums = cross_entropy(features, kernel, target, smoothing=0.0)
+    return -nll, -sums["loss"]
 
 
 def next_log_p(

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from evaluation import predictions
 from evaluation.canvas import Picture
 from evaluation.examples import ScoredExample
+from evaluation.explained import source_weights
 from evaluation.faithfulness_report import explain_predictions
 from evaluation.page import AttentionBudget
 from evaluation.pictures import highlighted, over_text
@@ -145,13 +146,11 @@ def _for_page(
     words = [word for part in _sentences(text) for word in part]
     rows: dict[str, np.ndarray] = {}
     if "hops" in p:
-        rows = {"mean of hops": p["hops"].mean(axis=0)[: len(words)]}
+        rows = {"mean of hops": source_weights(p)[: len(words)]}
         rows |= {f"hop {i + 1}": hop[: len(words)] for i, hop in enumerate(p["hops"])}
     elif "sentences" in p:
         of_sentences, of_words = two_levels(text, p)
-        rows["document"] = np.concatenate(
-            [s * w for s, w in zip(of_sentences, of_words, strict=True)]
-        )
+        rows["document"] = np.concatenate(two_levels(text, p | {"words": source_weights(p)})[1])
         start = 0
         for i, (weight, in_sentence) in enumerate(zip(of_sentences, of_words, strict=True)):
             row = np.zeros(len(words))

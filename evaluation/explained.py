@@ -4,24 +4,26 @@ A decision is one prediction of a model: a target token, a class or an answer. A
 several decisions, and the decisions of the other tasks are one per example.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from data.store import ArrayFields
 from data.vocabulary import EOS, PAD
+from decoding.forced import target_log_p
 from evaluation.interventions import delete_token, scaled_embeddings
 from models.output import output_scores
-from tasks.losses import cross_entropy, mixture_cross_entropy
 from tasks.task import Params
 from tasks.translation import shift_right
 
 ArrayBatch = dict[str, Array]
+AnyArray = Array | np.ndarray
 # Smallest probability whose logarithm is used. A reader gives the probability 0 to an answer that
 # no longer occurs in the passage.
 SMALLEST_P = 1e-6
@@ -108,7 +110,7 @@ class TranslationExplainer(Explainer):
 
     def explain(self, params: Params, batch: ArrayBatch) -> Explained:
         features, weights, kernel = self._decode(params, batch, self._encode(params, batch))
-        log_p, _ = _log_p(features, weights, kernel, batch["target"])
+        log_p, _ = target_log_p(features, weights, kernel, batch["target"])
         return Explained(_clipped(log_p), weights)
 
     def gradient_input(
@@ -122,10 +124,13 @@ class TranslationExplainer(Explainer):
         ones = jnp.ones(batch["source"].shape)
         (features, weights), pull = jax.vjp(features_of, ones)
         kernel = self._apply(params, lambda model: model.output_kernel())
+
+        def total(features: Array, weights: Array) -> Array:
+            return target_log_p(features, weights, kernel, batch["target"])[1]
+
         # The features of a position determine log p of its token, so a single backward pass through
         # the output layer is enough. The rest of the model needs one per target position.
-        total = jax.grad(lambda f, w: _log_p(f, w, kernel, batch["target"])[1], argnums=(0, 1))
-        gradients = total(features, weights)
+        gradients = jax.grad(total, argnums=(0, 1))(features, weights)
 
         def pull_position(t: Array) -> Array:
             here = jnp.arange(weights.shape[1]) == t
@@ -160,20 +165,6 @@ class TranslationExplainer(Explainer):
             params,
             lambda model: (*model.decode(memory, tokens, attention=True), model.output_kernel()),
         )
-
-
-def _log_p(
-    features: Float[Array, "b t *n d"],
-    weights: Float[Array, "b t s"],
-    kernel: Float[Array, "d v"],
-    target: Int[Array, "b t"],
-) -> tuple[Float[Array, "b t"], Float[Array, ""]]:
-    """Return log p of each target token, and their sum, which alone has a gradient."""
-    if features.ndim == 4:
-        nll, sums = mixture_cross_entropy(features, weights, kernel, target, smoothing=0.0)
-    else:
-        nll, sums = cross_entropy(features, kernel, target, smoothing=0.0)
-    return -nll, -sums["loss"]
 
 
 def _along(here: Bool[Array, " t"], x: Float[Array, "b t *n"]) -> Bool[Array, "..."]:
@@ -233,27 +224,26 @@ class PredictionExplainer(Explainer):
         self, params: Params, batch: ArrayBatch
     ) -> tuple[Float[Array, "b v"], Float[Array, "b s"]]:
         predicted, weights = self.task.predict(params, batch)
-        return predicted["probabilities"], source_weights(weights)
+        return predicted["probabilities"], _flat(source_weights(weights))
 
     def _log_p(self, p: Float[Array, "b v"], batch: ArrayBatch) -> Float[Array, " b"]:
         chosen = jnp.take_along_axis(p, batch["decision"][:, None], axis=1)[:, 0]
         return jnp.log(jnp.maximum(chosen, SMALLEST_P))
 
 
-def _flat(x: Int[Array, "b *s"]) -> Int[Array, "b n"]:
+def _flat(x: Shaped[Array, "b *s"]) -> Shaped[Array, "b n"]:
     return x.reshape(x.shape[0], -1)
 
 
-def source_weights(weights: dict[str, Array]) -> Float[Array, "b s"]:
+def source_weights(weights: Mapping[str, Any]) -> Float[AnyArray, "*b s"]:
     """Return the weight of each word of a text, or of its passage, from named weights.
 
     They are the mean over the hops (Lin 2017), the weight of a word in its sentence times that of
-    the sentence (Yang 2016), or the answer distribution s (Cui 2017).
+    the sentence, with the axes [..., sentence, word] (Yang 2016), or the answer distribution s
+    (Cui 2017). The weights may be those of a single example or of a batch.
     """
     if "hops" in weights:
-        return weights["hops"].mean(axis=1)
+        return weights["hops"].mean(axis=-2)
     if "sentences" in weights:
-        return (weights["words"] * weights["sentences"][..., None]).reshape(
-            weights["words"].shape[0], -1
-        )
+        return weights["words"] * weights["sentences"][..., None]
     return weights["s"]

@@ -8,6 +8,7 @@ from jax.sharding import Mesh
 
 from data.inputs import STREAM
 from errors import UserError
+from evaluation.explained import source_weights
 from evaluation.inputs import InputPredictor, LabelledInput
 from serving.requests import Body, Edit
 from serving.run import Answer, Job, LabRun
@@ -150,16 +151,13 @@ def _distribution(probabilities: Mapping[str, float], most: int = MOST_LABELS) -
 def _classified(task: Any, result: LabelledInput) -> Answer:
     maps, weights = {}, result.attention
     if "hops" in weights:
-        maps["mean of the hops"] = weights["hops"].mean(axis=0)
+        maps["mean of the hops"] = source_weights(weights)
         maps |= {f"hop {i}": hop for i, hop in enumerate(weights["hops"])}
     elif "sentences" in weights and "words" in weights:
-        rows = [
-            row[: len(words)]
-            for row, words in zip(weights["words"], result.text["words"], strict=True)
-        ]
-        scaled = [p * row for p, row in zip(weights["sentences"], rows, strict=True)]
-        maps["sentence weight × word weight"] = np.concatenate(scaled)
-        maps["word weights in each sentence"] = np.concatenate(rows)
+        lengths = [len(words) for words in result.text["words"]]
+        real = np.arange(weights["words"].shape[1]) < np.array(lengths)[:, None]
+        maps["sentence weight × word weight"] = source_weights(weights)[real]
+        maps["word weights in each sentence"] = weights["words"][real]
     elif "words" in weights:
         maps["words"] = weights["words"]
     return {
