@@ -13,7 +13,7 @@ from evaluation import predictions
 from evaluation.canvas import Picture
 from evaluation.examples import ScoredExample
 from evaluation.explained import source_weights
-from evaluation.faithfulness_report import explain_predictions
+from evaluation.faithfulness_report import check_predictions, explain_predictions
 from evaluation.page import AttentionBudget
 from evaluation.pictures import highlighted, over_text
 from evaluation.predictions import Prediction, Predictor, evenly
@@ -37,6 +37,8 @@ def make_evaluate(task: Classification, mesh: Mesh) -> Evaluate:
 
 def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     """Score a split, print the scores, and write the report."""
+    if wanted.faithfulness:
+        check_predictions(task, params, wanted.split)
     attended = max(wanted.pictures, wanted.page)
     losses, predicted = Predictor(task, mesh)(params, wanted.split, attended)
     texts = task.split(wanted.split)[0].texts()

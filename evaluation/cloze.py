@@ -11,7 +11,7 @@ from jaxtyping import Float
 from evaluation import predictions
 from evaluation.canvas import Picture
 from evaluation.examples import ScoredExample
-from evaluation.faithfulness_report import explain_predictions
+from evaluation.faithfulness_report import check_predictions, explain_predictions
 from evaluation.page import AttentionBudget
 from evaluation.pictures import over_passage
 from evaluation.predictions import Prediction, Predictor, evenly
@@ -34,6 +34,8 @@ def make_evaluate(task: Cloze, mesh: Mesh) -> Evaluate:
 
 def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     """Score a split, print the scores, and write the report."""
+    if wanted.faithfulness:
+        check_predictions(task, params, wanted.split)
     attended = max(wanted.pictures, wanted.page)
     losses, predicted = Predictor(task, mesh)(params, wanted.split, attended)
     questions = task.split(wanted.split)[0].texts()

@@ -82,17 +82,20 @@ def explain_translations(
     }
 
 
+def check_predictions(task: Task, params: Params, split: str) -> None:
+    """Raise UserError if the model, of a task without decoding, has no attention."""
+    predictor: Any = task
+    if not jax.eval_shape(predictor.predict, params, Batches(*task.split(split)).shapes[0])[1]:
+        raise no_attention()
+
+
 def explain_predictions(
     task: Task, params: Params, mesh: Mesh, split: str, count: int
 ) -> dict[str, Any]:
     """Measure the predictions of `count` evenly spaced examples; return {} if count is 0."""
     if not count:
         return {}
-    examples, buckets, bucket_of = task.split(split)
-    predictor: Any = task
-    shape = Batches(examples, buckets, bucket_of).shapes[0]
-    if not jax.eval_shape(predictor.predict, params, shape)[1]:
-        raise no_attention()
+    examples = task.split(split)[0]
     chosen = np.array(evenly(len(examples), count))
     rows = list(examples.examples(chosen))
     return {"faithfulness": measure_faithfulness(PredictionExplainer(task), params, mesh, rows)}
