@@ -22,7 +22,13 @@ from data.store import axis_lengths
 from decoding.groups import batch_rows, length_groups, padded_width
 from evaluation.bootstrap import confidence_interval, mean_score
 from evaluation.explained import ArrayBatch, Explained, Explainer
-from evaluation.interventions import PERMUTATIONS, make_replace, weight_changes
+from evaluation.interventions import (
+    MIXTURES,
+    PERMUTATIONS,
+    make_replace,
+    uniform_rows,
+    weight_changes,
+)
 from models.replacement import replace_weights
 from tasks.task import Params
 from training.devices import abstract, compile_all, compiled, put
@@ -91,7 +97,7 @@ def _batches(
     for width, group in length_groups([max(n) for n in lengths], EXAMPLES):
         longest = np.array([lengths[i] for i in group]).max(axis=0)
         shape = [min(width, padded_width(int(n))) for n in longest]
-        outputs = len(weight_changes(jax.random.key(0)).shares) * explainer.output_size(shape[0])
+        outputs = len(MIXTURES) * explainer.output_size(shape[0])
         most = min(EXAMPLES, MOST_OUTPUTS // outputs)
         rows = batch_rows(len(group), mesh.size, most)
         for first in range(0, len(group), rows):
@@ -106,15 +112,16 @@ def _batches(
 def decision_values(explainer: Explainer, params: Params, batch: ArrayBatch) -> Values:
     """Compute all measures of the decisions of a batch."""
     batch = explainer.decide(params, batch)
-    key = jax.random.fold_in(jax.random.key(_SEED), batch["index"][0])
+    # One key per example: the results depend neither on the batches nor on the number of devices.
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(_SEED), batch["index"])
     removable = explainer.removable(batch)
     explained = explainer.explain(params, batch)
     attention = jnp.where(removable[:, None], explained.attention, 0)
     # Without weight on any token, as in an empty window of local attention, nothing is explained.
     real = explainer.decisions(batch) & (attention.sum(axis=-1) > 0)
     real &= removable.sum(axis=1, keepdims=True) > 1
-    values = removal_values(explainer, params, batch, explained._replace(attention=attention), key)
-    values |= replacement_values(explainer, params, batch, key)
+    values = removal_values(explainer, params, batch, explained._replace(attention=attention), keys)
+    values |= replacement_values(explainer, params, batch, keys)
     return {name: jnp.where(real, x, jnp.nan) for name, x in values.items()}
 
 
@@ -123,7 +130,7 @@ def removal_values(
     params: Params,
     batch: ArrayBatch,
     explained: Explained,
-    key: Key[Array, ""],
+    keys: Key[Array, " b"],
 ) -> Values:
     """Compare attention with gradients and with the drop of log p if a source token is removed.
 
@@ -141,7 +148,7 @@ def removal_values(
     gradient = jnp.abs(explainer.gradient_input(params, batch, chunked))
     gradient = jnp.where(removable[:, None], gradient, 0)
     tops = [jnp.where(removable[:, None], x, -1).argmax(axis=-1) for x in (attention, gradient)]
-    positions, sampled = _removed(removable, tops, key)
+    positions, sampled = _removed(removable, tops, keys)
 
     def drop(position: Int[Array, " b"]) -> Float[Array, "b t"]:
         return log_p - explainer.explain(params, explainer.without(batch, position)).log_p
@@ -163,7 +170,7 @@ def removal_values(
 
 
 def _removed(
-    removable: Bool[Array, "b s"], tops: Sequence[Int[Array, "b t"]], key: Key[Array, ""]
+    removable: Bool[Array, "b s"], tops: Sequence[Int[Array, "b t"]], keys: Key[Array, " b"]
 ) -> tuple[Int[Array, "b n"], Bool[Array, "b m"]]:
     """Return the positions to remove, and which of the first m are tokens of a random sample.
 
@@ -173,7 +180,7 @@ def _removed(
     if removable.shape[1] <= MOST_REMOVED:
         positions = jnp.arange(removable.shape[1])[None]
         return jnp.broadcast_to(positions, removable.shape), removable
-    noise = jnp.where(removable, jax.random.uniform(key, removable.shape), -1)
+    noise = jnp.where(removable, uniform_rows(keys, *removable.shape), -1)
     found, positions = jax.lax.top_k(noise, MOST_REMOVED)
     return jnp.concatenate([positions, *tops], axis=1), found >= 0
 
@@ -187,7 +194,7 @@ def _at(
 
 
 def replacement_values(
-    explainer: Explainer, params: Params, batch: ArrayBatch, key: Key[Array, ""]
+    explainer: Explainer, params: Params, batch: ArrayBatch, keys: Key[Array, " b"]
 ) -> Values:
     """Compare the output of each decision with the outputs for other attention weights.
 
@@ -202,7 +209,8 @@ def replacement_values(
             with replace_weights(make_replace(one, t)):
                 return outputs(t)
 
-        p, weights = jax.vmap(change)(weight_changes(jax.random.fold_in(key, t)))
+        here = jax.vmap(jax.random.fold_in, (0, None))(keys, t)
+        p, weights = jax.vmap(change)(weight_changes(here))
         changed = p.argmax(axis=-1) != p[:1].argmax(axis=-1)
         distance = jensen_shannon(weights, jnp.broadcast_to(weights[:1], weights.shape))
         return 0.5 * jnp.abs(p - p[:1]).sum(axis=-1), changed.astype(jnp.float32), distance

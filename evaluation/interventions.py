@@ -16,6 +16,14 @@ from models.replacement import Replace
 PERMUTATIONS = 10  # random permutations of the weights of each decision
 SHIFTS = 8  # random source tokens to which the shares below of the weight are moved
 SHARES = (1.0, 0.5, 0.25)
+# The shares of WeightChange in all changes of a decision: none, uniform weights, permutations and
+# shifts.
+MIXTURES = (
+    (1.0, 0.0, 0.0, 0.0),
+    (0.0, 0.0, 1.0, 0.0),
+    *[(0.0, 1.0, 0.0, 0.0)] * PERMUTATIONS,
+    *[(1 - share, 0.0, 0.0, share) for share in SHARES for _ in range(SHIFTS)],
+)
 # Random numbers of this relative size break the ties of uniform weights, so that hard attention
 # reads a random source position instead of always the first one.
 TIES = 1e-4
@@ -24,20 +32,31 @@ TIES = 1e-4
 class WeightChange(NamedTuple):
     """New attention weights of one decision, as a mixture of four kinds of weights.
 
+    There is one key per example, so that the new weights do not depend on the rest of the batch.
     `shares` are the shares of the model's weights, of a random permutation of them, of uniform
     weights, and of a single random position that has all the weight.
     """
 
-    key: Key[Array, "*k"]
+    keys: Key[Array, "*k b"]
     shares: Float[Array, "*k 4"]
 
 
-def weight_changes(key: Key[Array, ""]) -> WeightChange:
-    """Return all changes of a decision: none, uniform weights, permutations and shifts."""
-    rows = [[1.0, 0, 0, 0], [0, 0, 1.0, 0]]
-    rows += [[0, 1.0, 0, 0]] * PERMUTATIONS
-    rows += [[1 - share, 0, 0, share] for share in SHARES for _ in range(SHIFTS)]
-    return WeightChange(jax.random.split(key, len(rows)), jnp.array(rows))
+def weight_changes(keys: Key[Array, " b"]) -> WeightChange:
+    """Return all changes of a decision (MIXTURES), given one key per example."""
+    split = jax.vmap(lambda key: jax.random.split(key, len(MIXTURES)), out_axes=1)
+    return WeightChange(split(keys), jnp.array(MIXTURES))
+
+
+def uniform_rows(keys: Key[Array, " b"], rows: int, width: int) -> Float[Array, "n s"]:
+    """Return `rows` rows of random numbers, of which each example has the same number.
+
+    The rows of an example are adjacent, as the sentences of a document are. They depend only on the
+    key of the example, and a larger width adds numbers at the end.
+    """
+    numbers = jnp.arange(rows // len(keys))
+    fold_in = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
+    each = fold_in(keys, numbers).reshape(rows)
+    return jax.vmap(lambda key: jax.random.uniform(key, (width,)))(each)
 
 
 def make_replace(change: WeightChange, t: Int[Array, ""]) -> Replace:
@@ -54,9 +73,8 @@ def make_replace(change: WeightChange, t: Int[Array, ""]) -> Replace:
         target_positions: Int[Array, "#b t"] | None,
     ) -> Float[Array, "b *r s"]:
         rows = weights.shape[1:-1]
-        noise = jax.random.uniform(
-            change.key, (weights.shape[0], *[1] * len(rows), weights.shape[-1])
-        )
+        noise = uniform_rows(change.keys, weights.shape[0], weights.shape[-1])
+        noise = noise.reshape(weights.shape[0], *[1] * len(rows), weights.shape[-1])
         noise = jnp.where(mask, noise, 2.0)  # a larger number than all others
         order, total = permutation(noise, mask), weights.sum(axis=-1, keepdims=True)
         order = jnp.broadcast_to(order, weights.shape)

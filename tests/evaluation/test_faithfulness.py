@@ -22,7 +22,6 @@ from evaluation.faithfulness_report import (
     FAITHFULNESS,
     check_translation,
     describe_faithfulness,
-    explain_predictions,
 )
 from evaluation.interventions import (
     PERMUTATIONS,
@@ -30,6 +29,7 @@ from evaluation.interventions import (
     delete_token,
     make_replace,
     scaled_embeddings,
+    uniform_rows,
     weight_changes,
 )
 from evaluation.results import Wanted
@@ -97,19 +97,29 @@ def alone():
     return make_mesh(jax.devices()[:1])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def unpadded():
-    """Let constructed models have batches without padding, which their scores do not include."""
+def measure_constructed(copies, mesh, **limits):
+    """Measure a constructed model, with other limits of evaluation/faithfulness.py.
+
+    Its batches have no padding, because its scores have a fixed number of target positions.
+    """
+    explainer, params, examples = constructed(copies)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(faithfulness, "padded_width", lambda length: length)
-        yield
+        for name, value in limits.items():
+            patch.setattr(faithfulness, name, value)
+        return measure_faithfulness(explainer, params, mesh, examples)
 
 
 @pytest.fixture(scope="module")
-def copying(alone, unpadded):
+def copying(alone):
     """The measures of the model that copies the attended token."""
-    explainer, params, examples = constructed(copies=True)
-    return measure_faithfulness(explainer, params, alone, examples)
+    return measure_constructed(True, alone)
+
+
+@pytest.fixture(scope="module")
+def sampled(alone):
+    """The same measures, with random samples of the tokens to remove."""
+    return measure_constructed(True, alone, MOST_REMOVED=3)
 
 
 def test_a_model_that_copies_the_attended_token(copying):
@@ -128,8 +138,7 @@ def test_a_model_that_copies_the_attended_token(copying):
 
 
 def test_a_model_that_ignores_its_attention(alone):
-    explainer, params, examples = constructed(copies=False)
-    found = measure_faithfulness(explainer, params, alone, examples)
+    found = measure_constructed(False, alone)
     effects = [
         name for name in FAITHFULNESS if name.endswith(("_tv", "_changed")) or "drop" in name
     ]
@@ -140,13 +149,25 @@ def test_a_model_that_ignores_its_attention(alone):
     assert len(describe_faithfulness(found)) == len(FAITHFULNESS) - 2
 
 
-def test_a_sample_of_the_tokens_of_long_inputs_gives_similar_results(copying, alone, monkeypatch):
-    explainer, params, examples = constructed(copies=True)
-    monkeypatch.setattr(faithfulness, "MOST_REMOVED", 3)
-    sampled = measure_faithfulness(explainer, params, alone, examples)
+def test_a_sample_of_the_tokens_of_long_inputs_gives_similar_results(copying, sampled):
     for name in ("drop_attention", "drop_gradient", "tau_removal"):
         assert sampled[name] == pytest.approx(copying[name])
     assert sampled["drop_random"] == pytest.approx(copying["drop_random"], abs=0.6)
+
+
+def test_the_batches_and_the_number_of_devices_change_nothing(sampled):
+    mesh = make_mesh(jax.devices()[:2])
+    found = measure_constructed(True, mesh, MOST_REMOVED=3, EXAMPLES=2)  # three batches, not one
+    assert found == pytest.approx(sampled, rel=1e-5)
+
+
+def test_random_numbers_depend_on_the_example_and_the_position():
+    keys = jax.random.split(jax.random.key(0), 3)
+    found = np.array(uniform_rows(keys, 6, 5))  # two rows per example
+    assert len(np.unique(found)) == found.size
+    np.testing.assert_array_equal(uniform_rows(keys[1:], 4, 5), found[2:])
+    np.testing.assert_array_equal(uniform_rows(keys, 6, 8)[:, :5], found)
+    np.testing.assert_array_equal(uniform_rows(keys, 3, 5), found[::2])
 
 
 def test_kendall_tau_is_that_of_scipy():
@@ -182,7 +203,7 @@ def test_replaced_weights_stay_within_the_mask_and_keep_their_sum(heads):
     mask = (jnp.arange(6)[None] < jnp.array([6, 3, 1])[:, None]) & (jnp.arange(6) != 1)[None]
     mask = mask.reshape(3, *[1] * (len(heads) + 1), 6)
     weights, positions = weights * mask, jnp.arange(4)[None]
-    changes = weight_changes(jax.random.key(1))
+    changes = weight_changes(jax.random.split(jax.random.key(1), 3))
 
     @jax.jit
     @jax.vmap
@@ -237,7 +258,8 @@ def test_gradient_and_replacement_in_real_models(name, request):
 
     @jax.jit
     def weights(t):
-        change = WeightChange(jax.random.key(0), jnp.array([0, 0, 1.0, 0]))
+        keys = jax.random.split(jax.random.key(0), 2)
+        change = WeightChange(keys, jnp.array([0, 0, 1.0, 0]))
         with replace_weights(make_replace(change, jnp.array(1))):
             return explainer.outputs(params, batch)(t)[1]
 
@@ -247,8 +269,8 @@ def test_gradient_and_replacement_in_real_models(name, request):
     np.testing.assert_allclose(weights(1), uniform, atol=1e-3)
 
 
-def check_summary(summary, decisions=None):
-    """Check that all measures are there, finite and in their ranges."""
+def check_summary(summary):
+    """Check that all measures are there, finite and in their ranges, and that weights change."""
     assert {f"{name}{end}" for name in FAITHFULNESS for end in ("", "_low", "_high")} <= set(
         summary
     )
@@ -257,6 +279,8 @@ def check_summary(summary, decisions=None):
     assert min(shares) >= 0 and max(shares) <= 1
     assert summary["adversarial_tv"] <= faithfulness.MOST_CHANGED
     assert 0 <= summary["adversarial_jsd"] <= summary["largest_jsd"] <= np.log(2)
+    # Both are exactly 0 if the weights of an attention cannot be replaced.
+    assert summary["largest_jsd"] > 0 and summary["uniform_tv"] > 0
 
 
 MODELS = {name: text for name, text in CONFIGS.items() if name not in WITHOUT_ATTENTION}
@@ -308,13 +332,11 @@ def test_the_report_of_another_task(name, tmp_path, alone, capsys):
 def test_a_model_without_attention_is_a_user_error(name, tmp_path, alone):
     config = small_config(name, tmp_path / "corpus")
     task = make_task(config)
+    # The parameters have no values, so the error must be raised before anything is predicted.
     params = jax.eval_shape(task.init, jax.random.key(0))
+    wanted = Wanted("test", tmp_path, pictures=0, page=0, faithfulness=3)
     with pytest.raises(UserError, match="--faithfulness needs a model with attention"):
-        if name == "pooled":
-            explain_predictions(task, params, alone, "test", 3)
-        else:
-            wanted = Wanted("test", tmp_path, pictures=0, page=0, faithfulness=3)
-            resolve(TASKS[config.task].evaluation).report(task, params, alone, wanted)
+        resolve(TASKS[config.task].evaluation).report(task, params, alone, wanted)
 
 
 def test_a_translator_without_attention_is_a_user_error(cache):
@@ -326,7 +348,9 @@ def test_a_translator_without_attention_is_a_user_error(cache):
 def test_the_weight_of_a_word_in_a_document_includes_that_of_its_sentence():
     words, sentences = jnp.array([[[0.5, 0.5], [1.0, 0]]]), jnp.array([[0.25, 0.75]])
     found = source_weights({"words": words, "sentences": sentences})
-    np.testing.assert_allclose(found, [[0.125, 0.125, 0.75, 0]])
+    np.testing.assert_allclose(found, [[[0.125, 0.125], [0.75, 0]]])
+    of_one = source_weights({"words": np.array(words[0]), "sentences": np.array(sentences[0])})
+    np.testing.assert_allclose(of_one, found[0])
     hops = jnp.array([[[0.5, 0.5], [1.0, 0]]])
     np.testing.assert_allclose(source_weights({"hops": hops}), [[0.75, 0.25]])
 
