@@ -51,7 +51,6 @@ _RATE = flags.DEFINE_float(
 
 
 def main() -> None:
-    # The flags are checked before these modules are imported, because importing JAX takes seconds.
     from training.workdir import load_config
 
     if not _WORKDIRS.value:
@@ -61,6 +60,7 @@ def main() -> None:
     require_packages("lab.py", "starlette", "uvicorn")
     for workdir in _WORKDIRS.value:
         load_config(Path(workdir), flag="--workdirs")
+    # The flags are checked before JAX is imported, which takes seconds.
     from serving.runs import load_runs
 
     runs = load_runs(_WORKDIRS.value, _CHECKPOINT.value)

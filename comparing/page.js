@@ -1,5 +1,8 @@
 // Build the comparison of compare.py. elements.js defines the functions that all pages share.
 
+// The content of the page is the JSON text that the program has written into it.
+const content = JSON.parse(byId("data").textContent);
+
 const COLORS = 8;  // --system-0 to --system-7 in page.css; further systems repeat them with dashes
 const MOST_COLUMNS = 60;  // of a heat map; longer texts are shown as shaded words
 const MOST_SYSTEM_COLUMNS = 6;  // of the table of scores

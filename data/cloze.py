@@ -113,7 +113,7 @@ class ClozeCorpus(LabelledCorpus[Question]):
 
     readers = CORPORA
     unit = "questions"
-    typed = "a question as in the corpus, and then a blank line"
+    typed = "a question as in the corpus"
     ends_at_blank_line = True
 
     @property

@@ -170,7 +170,7 @@ class LabellingCorpus(LabelledCorpus[Labelled]):
         self._needed = tuple(name for name in data.columns if name in ("word", *self.inputs))
         self.ends_at_blank_line = data.corpus == "columns" and self._needed != ("word",)
         if self.ends_at_blank_line:
-            self.typed = f"one word per line ({' '.join(self._needed)}), and then a blank line"
+            self.typed = f"one word per line ({' '.join(self._needed)})"
         elif data.corpus == "columns":
             self.typed = "one sentence per line, with spaces between its words"
         else:

@@ -70,6 +70,11 @@ class Vocabulary(Protocol):
         ...
 
 
+def all_tokens(vocabulary: Vocabulary) -> list[str]:
+    """Return the tokens of a vocabulary in the order of their ids."""
+    return [vocabulary.token(i) for i in range(len(vocabulary))]
+
+
 def content(ids: Iterable[int]) -> list[int]:
     """Return the ids before the first </s>, without <pad> and <s>."""
     before_end = itertools.takewhile(lambda i: i != EOS, map(int, ids))

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from configs.base import Config
 from data.tokenizers import JOINER
-from data.vocabulary import EOS, PAD, UNK, Vocabulary
+from data.vocabulary import EOS, PAD, UNK, all_tokens
 from decoding.beam import Hypotheses, beam_search, penalized
 from decoding.ensemble import ensemble
 from decoding.forced import force_prefix, log_probability
@@ -305,9 +305,6 @@ class Translator:
 
 
 def _check_vocabularies(tasks: Sequence[Translation]) -> None:
-    def all_tokens(vocabulary: Vocabulary) -> list[str]:
-        return [vocabulary.token(i) for i in range(len(vocabulary))]
-
     first = tasks[0]
     for other in tasks[1:]:
         for side in ("source", "target"):

@@ -1,9 +1,8 @@
 "use strict";
-// Functions that all pages share. The content of a page is the JSON text that the program has written
-// into it. All text is inserted with textContent, so that no sentence is interpreted as HTML.
+// Functions that all pages share. All text is inserted with textContent, so that no sentence is
+// interpreted as HTML.
 
 const byId = id => document.getElementById(id);
-const content = JSON.parse(byId("data").textContent);
 
 // Append a new element to `parent` and return it. `properties` are DOM properties.
 function add(parent, tag, text = "", properties = {}) {

@@ -1,5 +1,8 @@
 // Build the report of eval.py. elements.js defines the functions that all pages share.
 
+// The content of the page is the JSON text that the program has written into it.
+const content = JSON.parse(byId("data").textContent);
+
 const MOST_CELLS = 40000;  // of a heat map whose cells are elements; larger ones are pictures
 
 

@@ -114,7 +114,8 @@ def converse(
     to type.
     """
     edit_lines()
-    sys.stderr.write(f"{banner}: type {typed}, Ctrl-D to leave.\n")
+    end = ", and then a blank line" if several else ""
+    sys.stderr.write(f"{banner}: type {typed}{end}, Ctrl-D to leave.\n")
     lines, number = list[str](), 0
     while (line := ask()) is not None:
         if line:

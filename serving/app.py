@@ -31,7 +31,9 @@ from writing import to_json
 
 logger = logging.getLogger("alignax")
 _FOLDER = Path(__file__).parent
-_STYLES = (_FOLDER.parent / "evaluation" / "page.css", _FOLDER / "lab.css")
+_SHARED = _FOLDER.parent / "evaluation"  # the style and the functions of all pages
+_STYLES = (_SHARED / "page.css", _FOLDER / "lab.css")
+_SCRIPTS = (_SHARED / "elements.js", _FOLDER / "lab.js")
 MOST_BYTES = 2**16  # of the body of a request
 BODY_SECONDS = 10.0  # to receive the body
 HEADERS = {
@@ -108,7 +110,9 @@ class Lab:
         except UserError as error:
             return _error(400, str(error))
         except Exception as error:
-            logger.error("a request failed: %s: %s", type(error).__name__, first_line(error))
+            # The message of the error can contain typed text, which must not be logged.
+            kind = request.path_params["kind"]
+            logger.error("a request to /api/%s failed: %s", kind, type(error).__name__)
             return _error(500, f"the model failed: {first_line(error)}")
 
     def _job(self, kind: str, body: Body) -> Callable[[], Any]:
@@ -216,7 +220,7 @@ class Guard:
                 "start lab.py with --allowed_hosts"
             )
         origin = request.headers.get("origin")
-        foreign = origin is not None and urllib.parse.urlsplit(origin).netloc != host
+        foreign = origin is not None and _netloc(origin) != host
         site = request.headers.get("sec-fetch-site", "none")
         if request.url.path != "/" and (foreign or site not in ("none", "same-origin")):
             return "the lab does not answer pages of other sites"
@@ -237,10 +241,19 @@ class Guard:
         return True
 
 
+def _netloc(origin: str) -> str:
+    """Return the host and port of an Origin header, or an empty string if it is invalid."""
+    try:
+        return urllib.parse.urlsplit(origin).netloc
+    except ValueError:
+        return ""
+
+
 def _page() -> tuple[str, str]:
     """Return the page, which includes its style and script, and its content security policy."""
-    style = "\n".join(path.read_text("utf-8") for path in _STYLES)
-    script = (_FOLDER / "lab.js").read_text("utf-8")
+    style, script = (
+        "\n".join(path.read_text("utf-8") for path in paths) for paths in (_STYLES, _SCRIPTS)
+    )
     page = (_FOLDER / "lab.html").read_text("utf-8")
     page = page.replace("/*STYLE*/", style).replace("/*SCRIPT*/", script)
     # Browsers use only the style and the script with these digests.

@@ -1,22 +1,10 @@
-"use strict";
 // The page of the lab. It sends what is typed to the server (serving/app.py) and shows the answers.
-// All text is inserted with textContent, so that nothing is interpreted as HTML.
+// elements.js defines the functions that all pages share.
 
-const byId = id => document.getElementById(id);
 const PAUSE = 200;  // milliseconds without typing before a request is sent
 const RETRIES = 3;
 
-// Append a new element to `parent` and return it. `properties` are DOM properties.
-function add(parent, tag, text = "", properties = {}) {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.textContent = text;
-  parent.append(node);
-  return node;
-}
-
-const number = (value, digits = 2) => (value ?? 0).toFixed(digits).replace("-", "−");
 const percent = p => p >= .9995 ? "100 %" : p < .0005 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`;
-const largestOf = values => values.reduce((largest, value) => Math.max(largest, value ?? 0), 1e-9);
 const heaviest = values => values.indexOf(largestOf(values));
 const setShade = (node, weight, largest) =>
   node.style.setProperty("--shade", (100 * Math.max(0, weight ?? 0) / largest).toFixed(1));
@@ -24,20 +12,23 @@ const setShade = (node, weight, largest) =>
 
 // ---- Requests ----------------------------------------------------------------------------------
 
-async function post(kind, body, signal, retries = RETRIES) {
-  const options = {
-    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal,
-  };
-  const response = await fetch(`/api/${kind}`, options).catch(error => {
-    throw error.name === "AbortError" ? error : new Error("The server does not answer: is lab.py running?");
-  });
-  const answer = await response.json();
-  if (response.ok) return answer;
+// Return the JSON answer to a request. Not every answer is JSON: a server with too many connections
+// answers with plain text.
+async function getJson(path, options = {}, retries = RETRIES) {
+  const otherwise = message => error => { throw error.name === "AbortError" ? error : new Error(message); };
+  const response = await fetch(path, options).catch(otherwise("The server does not answer: is lab.py running?"));
   if ([429, 503, 504].includes(response.status) && retries) {
     await new Promise(done => setTimeout(done, 1000 * Number(response.headers.get("retry-after") ?? 1)));
-    return post(kind, body, signal, retries - 1);
+    return getJson(path, options, retries - 1);
   }
+  const answer = await response.json().catch(otherwise(`The server answered with the status ${response.status}: try again.`));
+  if (response.ok) return answer;
   throw new Error(answer.error);
+}
+
+function post(kind, body, signal) {
+  const headers = { "content-type": "application/json" };
+  return getJson(`/api/${kind}`, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
 
@@ -45,11 +36,12 @@ async function post(kind, body, signal, retries = RETRIES) {
 
 // A panel has the fields of its input by name, its `runs`, the present `edit` ({run, changes} or
 // null) and, for translation, `fixed`: the tokens of the prefix ({run, tokens}) if they were chosen
-// by clicking, not typed. A run has the answers to its last requests (see `ask`).
+// by clicking, not typed. A run has the answers to its last requests (see `ask`), and it is `outdated`
+// if newer ones are expected.
 const panels = {};
 
 async function begin() {
-  const { runs, ...progress } = await (await fetch("/api/runs")).json();
+  const { runs, ...progress } = await getJson("/api/runs");
   for (const run of runs) (panels[run.task] ??= { task: run.task, runs: [] }).runs.push(run);
   Object.values(panels).forEach(buildPanel);
   const tabs = Object.values(panels);
@@ -59,11 +51,10 @@ async function begin() {
 }
 
 async function showProgress({ done, total }) {
-  byId("progress").textContent = done < total ? `compiling programs: ${done} of ${total}` : "ready";
+  byId("progress").textContent = done < total ? `compiling: ${done} of ${total} sample requests` : "ready";
   if (done >= total) return;
   await new Promise(wait => setTimeout(wait, 1000));
-  const answer = await fetch("/api/runs").then(response => response.json()).catch(() => ({ done, total }));
-  showProgress("done" in answer ? answer : { done, total });
+  showProgress(await getJson("/api/runs").catch(() => ({ done, total })));
 }
 
 function buildTab(panel) {
@@ -97,10 +88,12 @@ function buildPanel(panel) {
   const box = add(panel.node, "div", "", { className: "runs" });
   panel.runs.forEach(run => buildCard(panel, run, box));
   for (const node of Object.values(panel.fields)) node.oninput = () => typed(panel, node.name);
-  const [{ decode, typed: hint, lines }] = panel.runs;
+  const [{ decode, ranges, length_penalties: penalties, typed: hint, lines }] = panel.runs;
   if (hint) panel.fields.text.placeholder = `Type ${hint}`;
   if (lines) panel.fields.text.rows = 6;
   if (decode) {
+    for (const [name, [min, max]] of Object.entries(ranges)) Object.assign(panel.fields[name], { min, max });
+    penalties.forEach(name => add(panel.fields.length_penalty, "option", name));
     for (const [name, value] of Object.entries(decode)) panel.fields[name].value = value;
     panel.fields.draw.onclick = () => { panel.draw += 1; refresh(panel); };
     fitSettings(panel);
@@ -122,12 +115,17 @@ function typed(panel, name) {
     panel.fixed = null;
   }
   if (panel.task === "translation") fitSettings(panel, name);
-  panel.runs.forEach(run => setBusy(run, true));
+  panel.runs.forEach(run => setOutdated(run, true));
   clearTimeout(panel.timer);
   panel.timer = setTimeout(() => refresh(panel), PAUSE);
 }
 
 const setBusy = (run, busy) => run.card.setAttribute("aria-busy", busy);
+
+function setOutdated(run, outdated) {
+  run.outdated = outdated;
+  setBusy(run, outdated);
+}
 
 // Sampling draws one translation, so a temperature and a beam exclude each other.
 function fitSettings({ fields }, changed = "") {
@@ -163,19 +161,23 @@ function refresh(panel) {
 async function refreshRun(panel, run, signal) {
   const body = request(panel);
   if (!body) {
+    run.control?.abort();
     run.asked = null;
-    setBusy(run, false);
+    setOutdated(run, false);
     return run.content.replaceChildren();
   }
-  setBusy(run, true);
+  setOutdated(run, true);
   try {
-    await ask(panel, run, body, signal);
+    const answers = await ask(panel.task, run, body, panel.edit, signal);
+    run.control?.abort();  // a token that was clicked meanwhile belongs to the previous answers
+    Object.assign(run, answers);
     show(panel, run);
   } catch (error) {
     if (error.name === "AbortError") return;
+    run.control?.abort();
     showError(run, error);
   }
-  setBusy(run, false);
+  setOutdated(run, false);
 }
 
 function showError(run, error) {
@@ -184,33 +186,28 @@ function showError(run, error) {
   add(run.content, "p", error.message, { className: "error" }).setAttribute("role", "alert");
 }
 
-// Request the answers that the card of a run shows: `base` is the answer without the edit, `now` the
-// answer with it, and `before` inspects the translation of `base`, given the edited source.
-async function ask(panel, run, body, signal) {
-  const kind = panel.task === "translation" ? "translate" : "predict", { edit } = panel;
-  const asked = JSON.stringify(body);
-  if (run.asked !== asked) {
-    run.base = await post(kind, { run: run.name, ...body }, signal);
-    run.asked = asked;
-  }
-  run.now = edit ? await post(kind, { run: run.name, ...body, edit }, signal) : run.base;
-  run.before = run.next = null;
-  run.hypothesis = 0;
-  if (kind !== "translate") return;
-  const target = run.base.hypotheses[0].tokens.map(token => token.id);
-  if (edit && target.length) run.before = await post("inspect", { run: run.name, text: body.text, edit, target }, signal);
-  const tokens = run.now.hypotheses[0].tokens;
-  run.selected = Math.max(0, Math.min(run.chosen ?? run.now.prefix, tokens.length - 1));
-  await askNext(panel, run, signal);
+// Request the answers that the card of a run shows. They become fields of the run together, because
+// all of them must belong to the same request: `base` is the answer without the edit, `now` the answer
+// with it, and `before` inspects the translation of `base`, given the edited source. `asked` is the
+// request of `base` as a text, and `next` the distribution of the `selected` token.
+async function ask(task, run, body, edit, signal) {
+  const kind = task === "translation" ? "translate" : "predict", asked = JSON.stringify(body);
+  const base = run.asked === asked ? run.base : await post(kind, { run: run.name, ...body }, signal);
+  const now = edit ? await post(kind, { run: run.name, ...body, edit }, signal) : base;
+  const answers = { body, edit, asked, base, now };
+  if (kind !== "translate") return answers;
+  const target = base.hypotheses[0].tokens.map(token => token.id), inspected = edit && target.length > 0;
+  const before = inspected ? await post("inspect", { run: run.name, text: body.text, edit, target }, signal) : null;
+  const { tokens } = now.hypotheses[0];
+  const selected = Math.max(0, Math.min(run.chosen ?? now.prefix, tokens.length - 1));
+  const next = await askNext(run, body, edit, tokens.slice(0, selected), signal);
+  return { ...answers, before, next, selected, hypothesis: 0 };
 }
 
-// Request the distribution of the token at the selected place of the shown hypothesis.
-async function askNext(panel, run, signal) {
-  const { text, temperature } = request(panel);
-  const tokens = shownHypothesis(run).tokens.slice(0, run.selected).map(token => token.token);
-  const prefix = { run: run.name, tokens };
-  const edit = panel.edit ?? undefined;
-  run.next = await post("next", { run: run.name, text, edit, prefix, temperature, beam: 1 }, signal);
+// Request the distribution of the token after the first tokens of a hypothesis.
+function askNext(run, { text, temperature }, edit, tokens, signal) {
+  const prefix = { run: run.name, tokens: tokens.map(token => token.token) };
+  return post("next", { run: run.name, text, edit, prefix, temperature }, signal);
 }
 
 const shownHypothesis = run => run.now.hypotheses[run.hypothesis];
@@ -258,8 +255,8 @@ function select(parent, label, names, value, onchange) {
   node.onchange = () => onchange(Number(node.value));
 }
 
-function undoButton(panel, parent) {
-  if (!panel.edit) return;
+function undoButton(panel, run, parent) {
+  if (!run.edit) return;
   add(parent, "button", "Undo the edit", { type: "button", onclick: () => { panel.edit = null; refresh(panel); } });
 }
 
@@ -269,12 +266,12 @@ function showTranslation(panel, run) {
   const line = add(run.content, "div", "", { className: "line" });
   const log_p = best ? now.best.log_p.reduce((sum, x) => sum + x, 0) : shown.log_p;
   const total = best ? "log p" : now.prefix ? "log p after the prefix" : "log p";
-  add(line, "span", `${total} ${number(log_p)} · score ${number(shown.score)}`, { className: "muted" });
+  add(line, "span", `${total} ${round(log_p)} · score ${round(shown.score)}`, { className: "muted" });
   if (now.hypotheses.length > 1) {
-    const names = now.hypotheses.map((h, i) => `${i + 1}: ${h.text} (${number(h.score)})`);
+    const names = now.hypotheses.map((h, i) => `${i + 1}: ${h.text} (${round(h.score)})`);
     select(line, "Hypothesis", names, run.hypothesis, i => showHypothesis(panel, run, i));
   }
-  undoButton(panel, line);
+  undoButton(panel, run, line);
   showUnknown(run);
   heading(run, "Source tokens");
   const source = unitChips(panel, run, run.base.source.map(token => token.shown), now.source.map(token => token.shown));
@@ -296,34 +293,38 @@ function showTranslation(panel, run) {
 }
 
 function showHypothesis(panel, run, i) {
-  run.hypothesis = i;
-  selectTarget(panel, run, Math.min(run.selected, shownHypothesis(run).tokens.length - 1));
+  selectTarget(panel, run, Math.min(run.selected, run.now.hypotheses[i].tokens.length - 1), i);
 }
 
-async function selectTarget(panel, run, t) {
-  run.selected = run.chosen = t;
+// Select a token of a hypothesis; a later selection replaces the request of an earlier one.
+async function selectTarget(panel, run, selected, hypothesis = run.hypothesis) {
+  run.control?.abort();
+  run.control = new AbortController();
+  run.chosen = selected;
   setBusy(run, true);
+  const tokens = run.now.hypotheses[hypothesis].tokens.slice(0, selected);
   try {
-    await askNext(panel, run, panel.control.signal);
+    const next = await askNext(run, run.body, run.edit, tokens, run.control.signal);
+    Object.assign(run, { next, selected, hypothesis });
     show(panel, run);
   } catch (error) {
     if (error.name === "AbortError") return;
     showError(run, error);
   }
-  setBusy(run, false);
+  setBusy(run, run.outdated);
 }
 
 // Show the translation of the unedited source, with the change of log p that the edit causes.
 function showBefore(run) {
   const { hypotheses, best } = run.base, changes = run.before.log_p.map((x, t) => x - best.log_p[t]);
   const total = changes.reduce((sum, x) => sum + x, 0);
-  heading(run, `Translation before the edit: its log p changes by ${total > 0 ? "+" : ""}${number(total)}`);
+  heading(run, `Translation before the edit: its log p changes by ${total > 0 ? "+" : ""}${round(total)}`);
   const box = add(run.content, "div", "", { className: "tokens plain before" });
   const largest = Math.max(1, largestOf(changes.map(x => -x)));
   hypotheses[0].tokens.forEach((token, t) => {
     const node = add(box, "span", "", { className: "token labeled loss" });
     add(node, "bdi", token.shown);
-    add(node, "small", Math.abs(changes[t]) < .005 ? "0" : number(changes[t]));
+    add(node, "small", Math.abs(changes[t]) < .005 ? "0" : round(changes[t]));
     setShade(node, -changes[t], largest);
   });
 }
@@ -355,7 +356,7 @@ function showStrip(run, box, weights) {
   if (!weights) return;
   const largest = largestOf(weights), most = run.now.source[heaviest(weights)].shown;
   weights.forEach((weight, s) => {
-    const cell = add(strip, "span", "", { className: "cell", title: `${run.now.source[s].shown}: ${number(weight)}` });
+    const cell = add(strip, "span", "", { className: "cell", title: `${run.now.source[s].shown}: ${round(weight)}` });
     setShade(cell, weight, largest);
   });
   add(strip, "bdi", most);
@@ -428,10 +429,10 @@ function describe(weights, rows, columns, row, column) {
   if (row === null && column === null) return "";
   if (row === null) {
     const values = weights.map(line => line[column]), t = heaviest(values);
-    return `“${columns[column]}” receives its largest weight, ${number(values[t])}, from “${rows[t]}”.`;
+    return `“${columns[column]}” receives its largest weight, ${round(values[t])}, from “${rows[t]}”.`;
   }
   const s = column ?? heaviest(weights[row]), most = column === null ? "largest weight" : "weight";
-  return `“${rows[row]}” gives the ${most} ${number(weights[row][s])} to “${columns[s]}”.`;
+  return `“${rows[row]}” gives the ${most} ${round(weights[row][s])} to “${columns[s]}”.`;
 }
 
 
@@ -465,10 +466,11 @@ function moveInside(box) {
 // data-place of a token is its place in `now`, and tokens that were removed have none.
 function unitChips(panel, run, base, now) {
   const box = add(run.content, "div", "", { className: "tokens editable source" });
-  const { edit } = panel, { origin } = run.now;
+  const { edit } = run, { origin } = run.now;
   if (edit && !origin) {
     now.forEach((text, i) => chip(box, text, `source-${i}`, i));
-    heading(run, `This run splits the text differently, so it reads the edited text of ${edit.run}.`);
+    const note = `This run splits the text differently, so it reads the edited text of ${edit.run}.`;
+    add(run.content, "p", note, { className: "muted" });
     return point(run, box);
   }
   const end = panel.task === "translation" ? base.length - 1 : base.length;  // </s> is not edited
@@ -540,7 +542,7 @@ function shade(box, values) {
     const weight = values && node.dataset.place ? values[node.dataset.place] : null;
     setShade(node, weight, largest);
     node.dataset.weight = weight ?? "";
-    node.querySelector("small").textContent = weight === null || weight < .005 ? "" : number(weight);
+    node.querySelector("small").textContent = weight === null || weight < .005 ? "" : round(weight);
   }
 }
 
@@ -551,7 +553,7 @@ function shade(box, values) {
 function showDistribution(panel, run) {
   const [best] = run.now.distribution;
   add(run.content, "p", `${best.label} ${percent(best.p)}`, { className: "output", dir: "auto" });
-  undoButton(panel, add(run.content, "div", "", { className: "line" }));
+  undoButton(panel, run, add(run.content, "div", "", { className: "line" }));
   showUnknown(run);
   const before = new Map(run.base.distribution.map(({ label, p }) => [label, p]));
   const box = add(run.content, "div", "", { className: "bars" });
@@ -559,7 +561,7 @@ function showDistribution(panel, run) {
     add(box, "span", label);
     add(add(box, "span"), "span", "", { className: "bar" }).style.width = `${100 * p}%`;
     const value = add(box, "span", percent(p), { className: "value" });
-    if (panel.edit && before.has(label)) add(value, "small", ` · was ${percent(before.get(label))}`);
+    if (run.edit && before.has(label)) add(value, "small", ` · was ${percent(before.get(label))}`);
   }
 }
 
@@ -596,7 +598,7 @@ function showAnswer(panel, run) {
 
 function showLabels(panel, run) {
   const { steps, origin } = run.now;
-  undoButton(panel, add(run.content, "div", "", { className: "line" }));
+  undoButton(panel, run, add(run.content, "div", "", { className: "line" }));
   showUnknown(run);
   heading(run, "Labels");
   const box = unitChips(panel, run, run.base.units, run.now.units);
@@ -616,4 +618,4 @@ function showLabels(panel, run) {
   };
 }
 
-begin();
+begin().catch(error => { byId("progress").textContent = error.message; });

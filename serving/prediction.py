@@ -12,6 +12,7 @@ from evaluation.explained import source_weights
 from evaluation.inputs import InputPredictor, LabelledInput
 from serving.requests import Body, Edit
 from serving.run import Answer, Job, LabRun
+from terminal import clean_lines
 from training.restore import RestoredRun
 
 MOST_WORDS = 1000  # words or time steps of an input
@@ -29,6 +30,11 @@ class PredictionRun(LabRun):
         super().__init__(name, run, mesh)
         self._predictor = InputPredictor(run.task, run.params, mesh)
         self._corpus: Any = self._predictor.corpus
+        self._parts: dict[str, Callable[[LabelledInput], Answer]] = {
+            "classification": _classified,
+            "labelling": self._labelled,
+            "cloze": _answered,
+        }
         if self.config.data.corpus == "polymusic":
             raise UserError(
                 f"{name} is a run of music, which cannot be typed: leave it out of --workdirs"
@@ -83,7 +89,8 @@ class PredictionRun(LabRun):
             return given["passage"].split()
         if self.config.task == "classification":
             return [word for sentence in self._sentences(given) for word in sentence]
-        return given.splitlines() if self._corpus.ends_at_blank_line else given.split()
+        text = clean_lines(given.removeprefix("\ufeff"))  # as the reader of the corpus does
+        return _inner_lines(text) if self._corpus.ends_at_blank_line else text.split()
 
     def changed(self, given: Any, edit: Edit) -> tuple[Any, list[str], list[int]]:
         """Return an input with changed units, these units, and the place where each comes from."""
@@ -124,9 +131,8 @@ class PredictionRun(LabRun):
         value = given
         try:
             if self.config.task == "labelling":
-                several = self._corpus.ends_at_blank_line
-                typed = given.splitlines() if several else [given]
-                lines = (f"{line}\n".encode() for line in self._corpus.typed_lines(typed))
+                # A lone surrogate, which JSON can contain as an escape, is not valid in UTF-8.
+                lines = (f"{unit}\n".encode("utf-8", "replace") for unit in self.units(given))
                 values = list(self._corpus.read_inputs(lines))
                 if len(values) != 1:
                     raise UserError("the input has blank lines: type one sequence")
@@ -135,12 +141,25 @@ class PredictionRun(LabRun):
             (result,) = self._predictor([(value, PLACE)], attention=True)
         except UserError as error:
             raise UserError(str(error).replace(STREAM, PLACE)) from None
-        units = self.units(given)
         return {
-            "units": units, "origin": origin, "unknown": list(result.unknown),
+            "units": self.units(given), "origin": origin, "unknown": list(result.unknown),
             "truncated": self._predictor.counts.get("cut", 0) > cut,
-            **_PARTS[self.config.task](self._task, result),
+            **self._parts[self.config.task](result),
         }  # fmt: skip
+
+    def _labelled(self, result: LabelledInput) -> Answer:
+        if isinstance(result.label, np.ndarray):
+            return {"steps": [[{"label": f"{y:.4f}", "p": None}] for y in result.label[:, 0]]}
+        names = self._task.prepared.vocabularies["label"].names
+        named = (dict(zip(names, row.tolist(), strict=True)) for row in result.probabilities)
+        return {"steps": [_distribution(row, LIKELY_LABELS) for row in named]}
+
+
+def _inner_lines(text: str) -> list[str]:
+    """Return the lines of a text without the blank lines at its ends."""
+    lines = text.splitlines()
+    full = [i for i, line in enumerate(lines) if line.strip()]
+    return lines[full[0] : full[-1] + 1] if full else []
 
 
 def _distribution(probabilities: Mapping[str, float], most: int = MOST_LABELS) -> list[Answer]:
@@ -148,25 +167,23 @@ def _distribution(probabilities: Mapping[str, float], most: int = MOST_LABELS) -
     return [{"label": label, "p": p} for label, p in ranked]
 
 
-def _classified(task: Any, result: LabelledInput) -> Answer:
+def _classified(result: LabelledInput) -> Answer:
     maps, weights = {}, result.attention
     if "hops" in weights:
         maps["mean of the hops"] = source_weights(weights)
         maps |= {f"hop {i}": hop for i, hop in enumerate(weights["hops"])}
-    elif "sentences" in weights and "words" in weights:
+    elif "sentences" in weights:
         lengths = [len(words) for words in result.text["words"]]
         real = np.arange(weights["words"].shape[1]) < np.array(lengths)[:, None]
         maps["sentence weight × word weight"] = source_weights(weights)[real]
         maps["word weights in each sentence"] = weights["words"][real]
-    elif "words" in weights:
-        maps["words"] = weights["words"]
     return {
         "distribution": _distribution(result.probabilities),
         "maps": {name: weights.round(4).tolist() for name, weights in maps.items()},
     }
 
 
-def _answered(task: Any, result: LabelledInput) -> Answer:
+def _answered(result: LabelledInput) -> Answer:
     weights = {name: x.round(4).tolist() for name, x in result.attention.items()}
     query = {"words": result.text["query"], "weights": weights.get("beta"),
              "rows": weights.get("alpha")}  # fmt: skip
@@ -175,18 +192,3 @@ def _answered(task: Any, result: LabelledInput) -> Answer:
         "maps": {"weights of the answer": weights["s"]},
         "query": query,
     }
-
-
-def _labelled(task: Any, result: LabelledInput) -> Answer:
-    if isinstance(result.label, np.ndarray):
-        return {"steps": [[{"label": f"{y:.4f}", "p": None}] for y in result.label[:, 0]]}
-    names = task.prepared.vocabularies["label"].names
-    named = (dict(zip(names, row.tolist(), strict=True)) for row in result.probabilities)
-    return {"steps": [_distribution(row, LIKELY_LABELS) for row in named]}
-
-
-_PARTS: dict[str, Callable[[Any, LabelledInput], Answer]] = {
-    "classification": _classified,
-    "labelling": _labelled,
-    "cloze": _answered,
-}

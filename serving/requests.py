@@ -10,6 +10,8 @@ from errors import UserError
 
 MOST_CHARACTERS = 5000  # of all texts of a request together
 LARGEST_BEAM = 10
+# The smallest and the largest value of each number of the search; the form of the page has them.
+RANGES = {"beam": (1, LARGEST_BEAM), "alpha": (0, 10), "temperature": (0, 10)}
 MOST_DRAWS = 2**31 - 1
 
 
@@ -153,13 +155,17 @@ class Body:
             raise UserError("the tokens of prefix must be a list of texts")
         return Prefix("", value["run"], value["tokens"])
 
+    def temperature(self, defaults: Mapping[str, Any]) -> float:
+        """Return the temperature; `defaults` are the settings of the run."""
+        return self.number("temperature", defaults["temperature"], *RANGES["temperature"])
+
     def search(self, defaults: Mapping[str, Any], penalties: Sequence[str]) -> SearchSettings:
         """Return the settings of decoding; `defaults` are those of the run."""
         found = SearchSettings(
-            self.whole("beam", defaults["beam"], 1, LARGEST_BEAM),
+            self.whole("beam", defaults["beam"], *RANGES["beam"]),
             self.choice("length_penalty", defaults["length_penalty"], penalties),
-            self.number("alpha", defaults["alpha"], 0, 10),
-            self.number("temperature", defaults["temperature"], 0, 10),
+            self.number("alpha", defaults["alpha"], *RANGES["alpha"]),
+            self.temperature(defaults),
             self.whole("draw", 0, 0, MOST_DRAWS),
         )
         if found.temperature and found.beam > 1:

@@ -31,6 +31,16 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
+def browser_name(address: str) -> str:
+    """Return the name under which browsers reach a server that listens at an IP address.
+
+    A server that listens at all addresses, as 0.0.0.0, is reached by the name of this machine.
+    """
+    if ipaddress.ip_address(address).is_unspecified:
+        return socket.gethostname()
+    return f"[{address}]" if ":" in address else address
+
+
 def make_server(app: Any) -> uvicorn.Server:
     """Return a server that logs neither requests nor their texts."""
     return uvicorn.Server(uvicorn.Config(
@@ -42,17 +52,20 @@ def make_server(app: Any) -> uvicorn.Server:
 
 
 def make_worker(runs: Mapping[str, LabRun], limits: ServerLimits) -> ModelWorker:
-    """Return the worker, which compiles programs from its start and shows the progress."""
+    """Return the worker, which runs sample requests from its start and shows the progress.
+
+    They compile the programs that inputs of common lengths need.
+    """
     jobs = [run.warm_ups() for run in runs.values()]
-    # The programs for the shortest inputs of all runs are compiled first.
+    # The programs for the shortest inputs of each run are compiled first.
     ordered = [job for same in itertools.zip_longest(*jobs) for job in same if job]
-    bar = tqdm.tqdm(total=len(ordered), desc="compiling", unit=" programs", disable=None)
+    bar = tqdm.tqdm(total=len(ordered), desc="compiling", unit=" sample requests", disable=None)
 
     def show(done: int) -> None:
         bar.update()
         if done == len(ordered):
             bar.close()
-            logger.info("compiled %d programs", done)
+            logger.info("ran %d sample requests: inputs of common lengths are compiled", done)
 
     return ModelWorker(limits.waiting, ordered, show)
 
@@ -66,8 +79,9 @@ def serve(runs: Mapping[str, LabRun], host: str, port: int, limits: ServerLimits
                 "everyone who can reach %s, port %d can use these models: the lab has no passwords",
                 address, port,
             )  # fmt: skip
-        shown = f"[{address}]" if ":" in address else address
-        print(f"Open http://{shown}:{port} in a browser; Ctrl-C ends the lab.", flush=True)
+        name = browser_name(address)
+        print(f"Open http://{name}:{port} in a browser; Ctrl-C ends the lab.", flush=True)
+        limits = limits._replace(hosts=[*limits.hosts, name])
         worker = make_worker(runs, limits)
         worker.start()
         make_server(Lab(runs, worker, limits).app()).run(sockets=[listener])

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from configs.check import changed_decode
 from data.tokenizers import JOINER
-from data.vocabulary import EOS, PAD, UNK, Vocabulary
+from data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, all_tokens
 from decoding.beam import LENGTH_PENALTIES
 from decoding.forced import log_probability, next_log_p
 from decoding.greedy import mask_invalid
@@ -25,7 +25,7 @@ from decoding.groups import padded_width
 from decoding.translator import Hypothesis, Translator
 from errors import UserError
 from evaluation.forced_attention import readable
-from serving.requests import LARGEST_BEAM, Body, Edit, Prefix, SearchSettings
+from serving.requests import LARGEST_BEAM, RANGES, Body, Edit, Prefix, SearchSettings
 from serving.run import Answer, Job, LabRun
 from tasks.task import Params
 from training.devices import compiled, put, replicated
@@ -53,7 +53,7 @@ class TranslationRun(LabRun):
         if data.shared_vocab:
             sides["target"] = "source_vocab"
         self.same_tokens = {
-            side: (data[settings].to_json(), _all_tokens(getattr(self, side)))
+            side: (data[settings].to_json(), all_tokens(getattr(self, side)))
             for side, settings in sides.items()
         }
         self._translators: collections.OrderedDict[tuple, Translator] = collections.OrderedDict()
@@ -61,7 +61,9 @@ class TranslationRun(LabRun):
         self._next = compiled(mesh, self._candidates)
 
     def describe(self) -> Answer:
-        return super().describe() | {"decode": self._defaults()}
+        return super().describe() | {
+            "decode": self._defaults(), "ranges": RANGES, "length_penalties": [*LENGTH_PENALTIES],
+        }  # fmt: skip
 
     def _defaults(self) -> Answer:
         decode = self.config.decode
@@ -81,9 +83,10 @@ class TranslationRun(LabRun):
                 f"the target prefix has {len(prefix)} tokens, but a translation of this text has "
                 f"at most {longest}: shorten the prefix"
             )
-        settings = body.search(self._defaults(), [*LENGTH_PENALTIES])
         if kind == "next":
-            return lambda: {**_shown(source), **self._next_tokens(ids, prefix, settings)}
+            temperature = body.temperature(self._defaults())
+            return lambda: {**_shown(source), **self._next_tokens(ids, prefix, temperature)}
+        settings = body.search(self._defaults(), [*LENGTH_PENALTIES])
         return lambda: {**_shown(source), **self._translation(ids, prefix, settings)}
 
     def warm_ups(self) -> list[Job]:
@@ -92,7 +95,7 @@ class TranslationRun(LabRun):
         for width in (8, 16, 24, 32):
             ids = [UNK] * (width - 2) + [EOS]
             jobs.append(functools.partial(self._translation, ids, [], settings))
-            jobs.append(functools.partial(self._next_tokens, ids, [], settings))
+            jobs.append(functools.partial(self._next_tokens, ids, [], settings.temperature))
         return jobs
 
     # Source and prefix
@@ -133,7 +136,11 @@ class TranslationRun(LabRun):
                 f"the run {prefix.run!r:.80} of prefix is no translation run of the lab"
             )
         if other.same_tokens["target"] == self.same_tokens["target"]:
-            return self.target.ids(tokens)
+            ids = self.target.ids(tokens)
+            for token, i in zip(tokens, ids, strict=True):
+                if i in (PAD, BOS, EOS):
+                    raise UserError(f"prefix contains the special token {token}: remove it")
+            return ids
         return self.target.encode(other.target.detokenize(tokens))
 
     def _longest(self, length: int) -> int:
@@ -206,9 +213,7 @@ class TranslationRun(LabRun):
         log_p = log_probability(self._task.model, params, source, target)
         return log_p, self._task.attentions(params, source, target)
 
-    def _next_tokens(
-        self, ids: Sequence[int], prefix: Sequence[int], settings: SearchSettings
-    ) -> Answer:
+    def _next_tokens(self, ids: Sequence[int], prefix: Sequence[int], temperature: float) -> Answer:
         """Return the most probable tokens after a prefix, and where the model looks.
 
         `attention` are the weights with which the next token is predicted, and `looks` of a
@@ -216,7 +221,7 @@ class TranslationRun(LabRun):
         """
         source, width = self._padded(ids)
         arrays = put({"source": source, "prefix": _row(prefix, width)}, self.mesh)
-        numbers = {"position": len(prefix), "temperature": settings.temperature or 1.0}
+        numbers = {"position": len(prefix), "temperature": temperature or 1.0}
         p, tokens, now, then = jax.device_get(
             self._next(self._params, **arrays, **self._scalars(numbers))
         )
@@ -261,10 +266,6 @@ class TranslationRun(LabRun):
             for name, x in numbers.items()
         }
         return jax.device_put(arrays, replicated(self.mesh))
-
-
-def _all_tokens(vocabulary: Vocabulary) -> list[str]:
-    return [vocabulary.token(i) for i in range(len(vocabulary))]
 
 
 def _row(ids: Sequence[int], width: int) -> np.ndarray:

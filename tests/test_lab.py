@@ -69,6 +69,13 @@ def test_missing_packages_have_one_message(trained_run):
     )
 
 
+def test_the_printed_address_can_be_opened_in_a_browser():
+    from serving.server import browser_name
+
+    assert browser_name("127.0.0.1") == "127.0.0.1" and browser_name("::1") == "[::1]"
+    assert browser_name("0.0.0.0") == browser_name("::") == socket.gethostname()
+
+
 def test_a_run_is_named_once_and_a_port_must_be_free(trained_run):
     from serving.server import listen
 

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from decoding.beam import LENGTH_PENALTIES
 from serving.app import ServerLimits
-from serving.requests import MOST_CHARACTERS
+from serving.requests import LARGEST_BEAM, MOST_CHARACTERS
 from serving.worker import ModelWorker
 from tests.serving.conftest import HOSTILE, serving
 
@@ -37,6 +38,8 @@ def test_the_page_and_its_headers(client):
     runs = client.get("/api/runs").json()["runs"]
     assert [run["name"] for run in runs] == ["a", HOSTILE, "sentence", "columns", "reader"]
     assert runs[0]["decode"]["beam"] == 1 and "global" in runs[0]["about"]
+    assert runs[0]["ranges"]["beam"] == [1, LARGEST_BEAM]
+    assert runs[0]["length_penalties"] == [*LENGTH_PENALTIES]
 
 
 def test_answers_of_every_kind(client):
@@ -113,6 +116,7 @@ def test_requests_of_other_sites_are_refused(client):
     assert status(host="evil.example") == status("/", "GET", host="evil.example:8000") == 403
     assert status(host="127.0.0.1.evil.example") == status(host="[") == status(host="") == 403
     assert status(origin="http://evil.example") == status(origin="null") == 403
+    assert status(origin="http://[") == 403  # not a valid address
     assert status(sec_fetch_site="cross-site") == status(sec_fetch_site="same-site") == 403
     assert status(content_type="text/plain") == 415
     assert status("/nothing", "GET") == 404 and status("/api/translate", "GET") == 405
@@ -186,14 +190,16 @@ def test_a_client_that_leaves_cancels_its_request():
         assert httpx.post(f"{address}/api/wait", json={"run": "slow"}).json() == {"ran": 2}
 
 
-def test_an_error_of_a_model_has_a_message():
+def test_an_error_of_a_model_has_a_message_but_typed_text_is_not_logged(caplog):
     class Broken(Slow):
         def job(self, kind, body, runs):
-            return lambda: 1 / 0
+            return lambda: int(body.text("text"))
 
     with serving({"slow": Broken()}, ServerLimits(), ModelWorker(4)) as address:
-        answer = httpx.post(f"{address}/api/wait", json={"run": "slow"})
+        answer = httpx.post(f"{address}/api/wait", json={"run": "slow", "text": "secret"})
     assert answer.status_code == 500 and answer.json()["error"].startswith("the model failed")
+    messages = [record.message for record in caplog.records if record.name == "alignax"]
+    assert messages == ["a request to /api/wait failed: ValueError"]
 
 
 def resident() -> float:

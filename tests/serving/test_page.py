@@ -1,5 +1,7 @@
 """The page of the lab in a real browser, used as a person uses it."""
 
+import time
+
 import pytest
 
 from tests.browser import contrast, needs_browser, point_at, script_errors, start_browser
@@ -154,7 +156,40 @@ def test_a_candidate_becomes_the_prefix(page):
 
 
 @needs_browser
+def test_a_late_answer_does_not_replace_a_newer_selection(page):
+    page.type("text", TEXT)
+    page.driver.execute_script("""
+      const original = fetch;
+      let wait = 500;
+      window.fetch = async (...given) => {
+        const pause = wait;
+        wait = 0;
+        await new Promise(done => setTimeout(done, pause));
+        return original(...given);
+      };
+      const tokens = document.querySelectorAll(".run [data-key^=target]");
+      tokens[1].click();
+      tokens[0].click();
+    """)
+    page.settle()
+    time.sleep(0.6)  # the first click would be answered now
+    headings = page.texts(f"{FIRST} h3")
+    assert "First token" in headings and not any("Next token after" in h for h in headings)
+
+
+@needs_browser
+def test_an_answer_that_is_not_json_has_a_message(page):
+    message = page.driver.execute_async_script("""
+      const done = arguments[0];
+      window.fetch = async () => new Response("Service Unavailable", { status: 503 });
+      getJson("/api/runs", {}, 0).catch(error => done(error.message));
+    """)
+    assert message == "The server answered with the status 503: try again."
+
+
+@needs_browser
 def test_settings_of_decoding(page):
+    assert page.find("[name=beam]").get_attribute("max") == "10"
     page.type("text", TEXT)
     page.find("[name=length_penalty]").send_keys("average")
     page.type("beam", "2")
@@ -189,7 +224,7 @@ def test_classification_labelling_and_cloze(page):
     assert "was" in page.visible(".bars .value")[0].text
 
     open_tab(page, "Labelling")
-    page.type("text", "the DT\nfilm NN")
+    page.type("text", "the DT\nfilm NN\n\n")
     labels = [node.text for node in page.visible(".labeled small")]
     assert len(labels) == 2 and all(labels)
 

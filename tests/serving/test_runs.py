@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from data.vocabulary import SentencePieceVocabulary
 from decoding.translator import Translator
 from errors import UserError
 from serving.requests import Body
@@ -69,11 +70,28 @@ def test_the_distribution_of_the_next_token_is_that_of_teacher_forcing(translati
         rows = free["best"]["attention"]["attention"]
         np.testing.assert_allclose(found["attention"], rows[place], atol=1e-3)
         np.testing.assert_allclose(best["looks"], rows[place + 1], atol=1e-3)
-    colder = ask(translations, "a", "next", temperature=0.1, beam=1)["candidates"]
+    colder = ask(translations, "a", "next", temperature=0.1)["candidates"]
     first = ask(translations, "a", "next")["candidates"]
     # p^(1/T) for T = 0.1: the ratio of two probabilities is raised to the power 10.
     ratios = [found[0]["p"] / found[7]["p"] for found in (first, colder)]
     assert ratios[1] == pytest.approx(ratios[0] ** 10, rel=1e-3)
+
+
+def test_next_tokens_do_not_depend_on_the_beam_of_the_run(translations, monkeypatch):
+    run, defaults = translations["a"], translations["a"]._defaults()
+    first = ask(translations, "a", "next", temperature=0.1)
+    monkeypatch.setattr(run, "_defaults", lambda: {**defaults, "beam": 4})
+    assert ask(translations, "a", "next", temperature=0.1) == first
+
+
+def test_special_tokens_in_a_prefix_are_refused(translations, monkeypatch):
+    settings = translations["a"].config.data.target_vocab.copy_and_resolve_references()
+    settings.update({"kind": "bpe", "size": 20})
+    vocabulary = SentencePieceVocabulary.learn(["ein Mai und ein Juni"] * 9, settings, "de")
+    monkeypatch.setattr(translations["a"], "target", vocabulary)
+    for token in ("<pad>", "<s>", "</s>"):
+        with pytest.raises(UserError, match=f"the special token {token}: remove it"):
+            ask(translations, "a", "next", prefix={"run": "a", "tokens": ["▁ein", token]})
 
 
 def test_an_edit_removes_and_replaces_source_tokens(translations):
@@ -144,6 +162,11 @@ def test_other_tasks_show_distributions_and_what_was_read(predictions):
     lines = "the DT\nfilm NN"
     labeled = ask(predictions, "columns", "predict", text=lines)
     assert len(labeled["steps"]) == 2 and labeled["steps"][0][0]["p"] > 0
+    for text in (f"{lines}\n\n", f"\n \n{lines}", f"\ufeff\n{lines}\n\x00\n"):
+        assert ask(predictions, "columns", "predict", text=text) == labeled
+    surrogate = ask(predictions, "columns", "predict", text="the DT\n\ud800 NN")
+    assert len(surrogate["steps"]) == len(surrogate["units"]) == 2
+    assert predictions["columns"].describe()["typed"] == "one word per line (word pos)"
     edit = {"run": "columns", "changes": {"1": "dull"}}
     edited = ask(predictions, "columns", "predict", text=lines, edit=edit)
     assert edited["units"] == ["the DT", "dull NN"]
