@@ -11,6 +11,7 @@ from benchmarks.subjects import recurrent, transformer
 TINY = recurrent(layers=1, features=8, words=50, batch=4, length=5, dtype="float32")
 
 
+@pytest.mark.slow
 def test_training_and_decoding_are_measured_and_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("benchmarks.measure.REPEATS", 1)
     monkeypatch.setattr(speed, "HAS_TORCH", False)

@@ -62,9 +62,8 @@ def validations(workdir):
     return {line["step"]: line["loss"] for line in lines if line["kind"] == "valid"}
 
 
-@pytest.mark.parametrize(
-    ("count", "then"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.slow)], ids=str
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "then"), [(2, 1), (4, 2)], ids=str)
 def test_hosts_stop_together_and_a_resumed_run_matches_a_single_process(tmp_path, count, then):
     flags = [*QUICK, *LONGER, f"--config.data.cache={tmp_path}/cache"]
     call("train.py", *flags, f"--workdir={tmp_path}/one")

@@ -14,6 +14,7 @@ from serving.runs import load_runs
 from tests.programs import ENVIRONMENT, ROOT, call
 
 
+@pytest.mark.slow
 def test_the_lab_answers_until_it_is_interrupted(trained_run):
     _, workdir, _ = trained_run
     process = subprocess.Popen(

@@ -73,6 +73,7 @@ def test_a_killed_sweep_continues_and_completes_every_point_once(flags):
     assert "has no report of test" in page.stderr and (folder / "page.html").exists()
 
 
+@pytest.mark.slow
 def test_a_stopped_sweep_saves_a_checkpoint_of_its_runs(flags, tmp_path):
     others = [f for f in flags if not f.startswith(("--workdir", "--workers"))]
     folder = tmp_path / "sweep"
@@ -103,6 +104,7 @@ def test_an_invalid_point_is_a_user_error(flags, tmp_path):
     assert done.returncode == 1 and "the config of the point atention=3 is invalid" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_dry_run_estimates_the_time_and_writes_nothing(flags, tmp_path):
     done = call("sweep.py", *flags, f"--workdir={tmp_path / 'none'}", "--dry_run", "--seeds=2")
     assert "learning_rate=0.002" in done.stdout and "6 runs" in done.stdout

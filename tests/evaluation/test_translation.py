@@ -70,7 +70,7 @@ def test_any_number_of_devices_can_evaluate(evaluator, params, tiny_task):
 
 
 def wanted(decode, folder, **changes):
-    return Wanted("test", folder, 1, 2, [7], decode, **changes)
+    return Wanted("test", folder, 1, 2, checkpoints=[7], decode=decode, **changes)
 
 
 @pytest.mark.parametrize("greedily", [True, False])

@@ -165,8 +165,9 @@ def test_full_queues_timeouts_and_rates_have_messages():
     run, body = Slow(), {"run": "slow"}
     with serving({"slow": run}, ServerLimits(timeout=1, rate=20, waiting=3)) as address:
         answers = asyncio.run(post_all(address, 8, body, "wait"))
-        statuses = sorted(answer.status_code for answer in answers)
-        assert statuses == [503] * 4 + [504] * 4  # one job runs, and three wait
+        statuses = [answer.status_code for answer in answers]
+        # Three jobs wait, and a fourth one runs if it was taken before the others arrived.
+        assert {*statuses} == {503, 504} and statuses.count(504) in (3, 4)
         messages = {answer.json()["error"] for answer in answers}
         assert any("try again in a few seconds" in text for text in messages)
         assert any("no answer within 1 s" in text for text in messages)

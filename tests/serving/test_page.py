@@ -188,6 +188,7 @@ def test_an_answer_that_is_not_json_has_a_message(page):
 
 
 @needs_browser
+@pytest.mark.slow
 def test_settings_of_decoding(page):
     assert page.find("[name=beam]").get_attribute("max") == "10"
     page.type("text", TEXT)
