@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int, Shaped
 
@@ -23,7 +22,6 @@ from tasks.task import Params
 from tasks.translation import shift_right
 
 ArrayBatch = dict[str, Array]
-AnyArray = Array | np.ndarray
 # Smallest probability whose logarithm is used. A reader gives the probability 0 to an answer that
 # no longer occurs in the passage.
 SMALLEST_P = 1e-6
@@ -235,12 +233,12 @@ def _flat(x: Shaped[Array, "b *s"]) -> Shaped[Array, "b n"]:
     return x.reshape(x.shape[0], -1)
 
 
-def source_weights(weights: Mapping[str, Any]) -> Float[AnyArray, "*b s"]:
+def source_weights(weights: Mapping[str, Any]) -> Any:
     """Return the weight of each word of a text, or of its passage, from named weights.
 
     They are the mean over the hops (Lin 2017), the weight of a word in its sentence times that of
     the sentence, with the axes [..., sentence, word] (Yang 2016), or the answer distribution s
-    (Cui 2017). The weights may be those of a single example or of a batch.
+    (Cui 2017). The weights may be those of a single example or of a batch, in NumPy or in JAX.
     """
     if "hops" in weights:
         return weights["hops"].mean(axis=-2)
