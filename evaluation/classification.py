@@ -152,7 +152,9 @@ def _for_page(
         rows |= {f"hop {i + 1}": hop[: len(words)] for i, hop in enumerate(p["hops"])}
     elif "sentences" in p:
         of_sentences, of_words = two_levels(text, p)
-        rows["document"] = np.concatenate(two_levels(text, p | {"words": source_weights(p)})[1])
+        rows["document"] = np.concatenate(
+            [s * w for s, w in zip(of_sentences, of_words, strict=True)]
+        )
         start = 0
         for i, (weight, in_sentence) in enumerate(zip(of_sentences, of_words, strict=True)):
             row = np.zeros(len(words))

@@ -116,7 +116,7 @@ def test_a_corrupt_json_file_is_named(config, tmp_path):
         ({"steps": True}, "of train.steps is true or false instead of an integer"),
         ({"ema": None}, "the value None of train.ema is null instead of a number"),
         ({"guided": [1]}, "the value [1] of train.guided is a list instead of an object"),
-        ({"ema": 10**400}, "int too large to convert to float"),
+        ({"ema": 10**400}, "is too large for a floating-point number"),
         ({"steps": -1}, "config.train.steps=-1 is out of range"),
     ],
 )
