@@ -242,7 +242,9 @@ def difference(explainer, params, batch, step=1e-2):
     return (up - down) / (2 * step)
 
 
-@pytest.mark.parametrize("name", ["tiny_task", "transformer_task"])
+@pytest.mark.parametrize(
+    "name", ["tiny_task", pytest.param("transformer_task", marks=pytest.mark.slow)]
+)
 def test_gradient_and_replacement_in_real_models(name, request):
     """gradient × input is a derivative, and only the weights of position t are replaced."""
     task = request.getfixturevalue(name)
@@ -313,7 +315,7 @@ def test_a_translation_report(tiny_task, tmp_path, alone, capsys):
 
 @pytest.mark.parametrize(
     "name",
-    ["han", "reader", *(pytest.param(x, marks=pytest.mark.slow) for x in ("sentence", "sum"))],
+    ["reader", *(pytest.param(x, marks=pytest.mark.slow) for x in ("han", "sentence", "sum"))],
 )
 def test_the_report_of_another_task(name, tmp_path, alone, capsys):
     config = small_config(name, tmp_path / "corpus")

@@ -50,7 +50,7 @@ def alone():
 
 
 # These tasks share their code with the others.
-_SLOW = ("series", "music", "han")
+_SLOW = ("series", "music", "han", "columns")
 
 
 @pytest.mark.parametrize(

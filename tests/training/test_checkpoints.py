@@ -177,7 +177,10 @@ def test_a_damaged_file_is_detected_or_harmless(tmp_path, how):
     jax.tree.map(np.testing.assert_array_equal, restored(tmp_path, 1)[0], state)
 
 
-@pytest.mark.parametrize("how", sorted(DAMAGES))
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param(how, marks=[pytest.mark.slow] * (how != "halved")) for how in sorted(DAMAGES)],
+)
 def test_a_run_resumes_if_any_file_of_the_newest_checkpoint_is_damaged(tmp_path, how):
     """The newest checkpoint is restored, or it is quarantined and the previous one restored."""
     original = tmp_path / "original"

@@ -30,7 +30,7 @@ def test_the_operations_of_one_product_are_known(tmp_path, mesh):
     assert table["parameters"][0] == f"{4 * int(table['total'][1])} B"
 
 
-@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("scan", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_modules_of_a_transformer_have_operations(transformer_task, mesh, scan):
     config = transformer_task.config.copy_and_resolve_references()
     config.model.scan, config.model.layers = scan, 2
