@@ -6,7 +6,7 @@ Open the address that the program prints. Translation: type a sentence to see th
 the attention weights of every run, remove or replace source tokens, fix the first target tokens,
 and see the distribution of the next token. Classification, labelling and cloze: see the
 probabilities of the labels or candidates and the words that the model attends to. Runs of different
-tasks can be explored together. What is typed is neither stored nor logged (docs/lab.md).
+tasks can be explored together. The program does not store or log what you type (docs/lab.md).
 """
 
 if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below

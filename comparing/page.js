@@ -242,7 +242,7 @@ function buildExamples() {
     if (attended || name !== "attention") add(byId("order"), "option", label, { value: name });
   byId("order").onchange = () => fillList(true);
   byId("find").oninput = () => fillList(false);
-  byId("list").onkeydown = moveInList;
+  byId("list").onkeydown = event => moveInList(event, current?.number);
   buildChoice();
   fillList(true);
 }
@@ -288,31 +288,12 @@ function fillList(reset) {
   }
   list.scrollTop = 0;
   if (reset && list.firstChild) list.firstChild.click();
-  else markInList();
-}
-
-function markInList() {
-  const list = byId("list"), chosen = current && byId(`example-${current.number}`);
-  for (const line of list.children) line.setAttribute("aria-selected", line === chosen);
-  list.setAttribute("aria-activedescendant", chosen ? chosen.id : "");
-  if (!chosen) return;
-  // Scroll the list only: scrollIntoView would also scroll the page.
-  const top = chosen.offsetTop - list.scrollTop, bottom = top + chosen.offsetHeight;
-  if (top < 0 || bottom > list.clientHeight) list.scrollTop += top - list.clientHeight / 2;
-}
-
-function moveInList(event) {
-  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (!step || !current) return;
-  const lines = [...byId("list").children];
-  const next = lines[lines.findIndex(line => line.id === `example-${current.number}`) + step];
-  if (next) next.click();
-  event.preventDefault();
+  else markInList(current?.number);
 }
 
 function showExample(example) {
   current = example;
-  markInList();
+  markInList(current?.number);
   byId("readout").textContent = "";
   byId("texts").replaceChildren();
   const line = (term, value) => {

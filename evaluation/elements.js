@@ -56,6 +56,27 @@ function paintCanvas(canvas, rows, largest) {
   }));
 }
 
+// Mark the line of the example with this number in the list, and make it visible.
+function markInList(number) {
+  const list = byId("list"), chosen = byId(`example-${number}`);
+  for (const line of list.children) line.setAttribute("aria-selected", line === chosen);
+  list.setAttribute("aria-activedescendant", chosen ? chosen.id : "");
+  if (!chosen) return;
+  // Scroll the list only: scrollIntoView would also scroll the page.
+  const top = chosen.offsetTop - list.scrollTop, bottom = top + chosen.offsetHeight;
+  if (top < 0 || bottom > list.clientHeight) list.scrollTop += top - list.clientHeight / 2;
+}
+
+// Choose the line above or below that of the example with this number, if an arrow key was pressed.
+function moveInList(event, number) {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step) return;
+  const lines = [...byId("list").children];
+  const next = lines[lines.findIndex(line => line.id === `example-${number}`) + step];
+  if (next) next.click();
+  event.preventDefault();
+}
+
 // Build a part of the page, or remove its section if the content has no such part.
 function buildPart(section, present, build) {
   if (present) build();

@@ -51,7 +51,7 @@ class Explainer:
         raise NotImplementedError
 
     def decisions(self, batch: ArrayBatch) -> Bool[Array, "b t"]:
-        """Return which decisions are no padding."""
+        """Return a mask of the decisions, without padding."""
         raise NotImplementedError
 
     def removable(self, batch: ArrayBatch) -> Bool[Array, "b s"]:

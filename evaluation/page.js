@@ -27,7 +27,7 @@ const initialMap = names => names.filter(name => isLayer(name) && !isHead(name))
 function buildExplorer() {
   byId("examples-title").textContent = content.terms.examples;
   byId("find").oninput = buildList;
-  byId("list").onkeydown = moveInList;
+  byId("list").onkeydown = event => moveInList(event, state.example);
   byId("hypothesis").onchange = event => showHypothesis(Number(event.target.value));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     buildHeatMap();
@@ -49,31 +49,12 @@ function buildList() {
     line.dir = "auto";
     line.onclick = () => showExample(i);
   });
-  markInList();
-}
-
-function markInList() {
-  const list = byId("list"), chosen = byId(`example-${state.example}`);
-  for (const line of list.children) line.setAttribute("aria-selected", line === chosen);
-  list.setAttribute("aria-activedescendant", chosen ? chosen.id : "");
-  if (!chosen) return;
-  // Scroll the list only: scrollIntoView would also scroll the page.
-  const top = chosen.offsetTop - list.scrollTop, bottom = top + chosen.offsetHeight;
-  if (top < 0 || bottom > list.clientHeight) list.scrollTop += top - list.clientHeight / 2;
-}
-
-function moveInList(event) {
-  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (!step) return;
-  const lines = [...byId("list").children];
-  const next = lines[lines.findIndex(line => line.id === `example-${state.example}`) + step];
-  if (next) next.click();
-  event.preventDefault();
+  markInList(state.example);
 }
 
 function showExample(number) {
   state.example = number;
-  markInList();
+  markInList(state.example);
   const { hypotheses } = example();
   byId("hypothesis-label").hidden = hypotheses.length < 2;
   byId("hypothesis").replaceChildren();

@@ -192,7 +192,7 @@ def facts(run: Path) -> Facts:
 
 
 def read_starts(run: Path) -> list[dict[str, Any]]:
-    """Return the entries of a run's run.json, of which the last one names a commit and a device."""
+    """Return the entries of a run's run.json; the last one must contain a commit and a device."""
     path = run / "run.json"
     kind = {"data?": str, "commit": str, "devices": [str]}
     starts = read_json(path, [kind], REMOVE)

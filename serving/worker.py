@@ -1,4 +1,4 @@
-"""A thread that runs the jobs that use models, one at a time, and limits of the number of jobs."""
+"""A thread that runs jobs with models one after another, and a queue of limited length."""
 
 import collections
 import logging

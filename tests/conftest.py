@@ -36,6 +36,7 @@ from configs import vaswani2017
 from configs.base import Config
 from configs.luong2015 import get_config
 from tasks.translation import Translation
+from tests.browser import start_browser
 from training.devices import make_mesh
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -110,6 +111,14 @@ def transformer_task(cache):
 @pytest.fixture(scope="session")
 def mesh():
     return make_mesh(jax.devices()[:2])
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """A headless browser."""
+    driver = start_browser(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
 
 
 @pytest.fixture(scope="session")

@@ -12,19 +12,11 @@ from tests.browser import (
     open_file,
     point_at,
     script_errors,
-    start_browser,
 )
 from tests.comparing.runs import GOLD, SOURCES, write_report, write_run
 from tests.programs import call
 
 ATTACK = "</script><script>fail()</script><img src=x onerror=fail()>\x1b[2J\u2028/*DATA*/__proto__"
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = start_browser(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture

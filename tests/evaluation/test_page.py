@@ -16,7 +16,6 @@ from tests.browser import (
     open_file,
     point_at,
     script_errors,
-    start_browser,
 )
 
 WEIGHTS = [[0.7, 0.2, 0.1], [0.0, 0.05, 0.95]]
@@ -94,13 +93,6 @@ def test_the_page_contains_no_number_that_json_lacks(tmp_path):
     page = make_page(attention=[{"entropy": float(np.nan)}])
     write_report_page(tmp_path / "report.html", page)
     assert "NaN" not in (tmp_path / "report.html").read_text("utf-8").split('id="data"')[1]
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = start_browser(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture

@@ -4,17 +4,10 @@ import time
 
 import pytest
 
-from tests.browser import contrast, needs_browser, point_at, script_errors, start_browser
+from tests.browser import contrast, needs_browser, point_at, script_errors
 from tests.serving.conftest import HOSTILE
 
 TEXT = "May 3, 2020"
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = start_browser(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
 
 
 class Page:
