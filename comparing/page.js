@@ -41,23 +41,27 @@ const TESTS = {
 
 function buildScores() {
   if (content.validation) byId("scores-title").textContent = "Best validation scores during training";
-  const found = content.scores.flatMap(({ contrasts }) => contrasts.flat()).filter(Boolean);
+  const found = [...content.scores, ...content.faithfulness].flatMap(({ contrasts }) => contrasts.flat()).filter(Boolean);
   const used = new Set(found.map(({ test }) => test));
   if (found.length) used.add("");
   byId("tests").textContent = Object.keys(TESTS).filter(test => used.has(test)).map(test => TESTS[test]).join(" ");
   content.systems.forEach(({ name }, i) => add(byId("baseline"), "option", name, { value: i }));
   byId("baseline").parentNode.hidden = content.systems.length < 2;
-  byId("baseline").onchange = fillScores;
-  fillScores();
+  const fill = () => {
+    fillScores(byId("scores"), content.scores);
+    if (content.faithfulness.length) fillScores(byId("faithfulness"), content.faithfulness);
+  };
+  byId("baseline").onchange = fill;
+  fill();
 }
 
 // Few systems are columns, because there are many scores; many systems are rows.
-function fillScores() {
-  const table = byId("scores"), baseline = Number(byId("baseline").value);
+function fillScores(table, scores) {
+  const baseline = Number(byId("baseline").value);
   const wide = content.systems.length > MOST_SYSTEM_COLUMNS;
-  const heads = content.scores.map(score => cell => addScoreName(cell, score));
+  const heads = scores.map(score => cell => addScoreName(cell, score));
   const names = content.systems.map(({ name }, i) => cell => addSystemName(cell, i, name));
-  const value = (i, k) => cell => addScore(cell, content.scores[k].cells[i], content.scores[k].contrasts[i][baseline]);
+  const value = (i, k) => cell => addScore(cell, scores[k].cells[i], scores[k].contrasts[i][baseline]);
   table.replaceChildren();
   const top = add(table, "tr");
   add(top, "th", wide ? "System" : "Score");
@@ -395,6 +399,7 @@ byId("about").textContent = content.about;
 buildSystems();
 buildPart("notes-section", content.notes.length, () => content.notes.forEach(note => add(byId("notes"), "li", note)));
 buildPart("scores-section", content.scores.length, buildScores);
+buildPart("faithfulness-section", content.faithfulness.length, () => {});
 buildPart("differences-section", content.differences.length, buildDifferences);
 buildPart("curves-section", content.curves.length, buildCurves);
 buildCost();

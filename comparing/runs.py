@@ -25,7 +25,7 @@ AGAIN = "score the run again with eval.py"
 RESTORE_IT = "restore the file from a backup"
 _REPORT = {
     "scores": {str: float | None}, "signatures?": {str: str}, "checkpoints?": list,
-    "decode?": dict,
+    "decode?": dict, "faithfulness?": {str: float | None},
 }  # fmt: skip
 _HYPOTHESIS = {"text": str, "tokens": [str], "attention": dict, "gold?": [str]}
 _PAGE = {

@@ -10,7 +10,7 @@ import numpy as np
 from comparing.runs import ComparedRun
 from comparing.systems import System
 from evaluation.bootstrap import EXAMPLE_SCORES, bootstrap_means, bootstrap_p, format_p, welch
-from evaluation.metrics import Metric, metric_of
+from evaluation.metrics import FAITHFULNESS, Metric, metric_of
 from sweeping.log import best_metrics, operations
 
 
@@ -46,26 +46,44 @@ def score_table(systems: Sequence[System], comparable: bool) -> list[dict[str, A
     bootstrap is used if the runs are `comparable`, which means that they predict the same examples.
     """
     reports = [run.report for system in systems for run in system.runs if run.report]
-    keys = dict.fromkeys(key for report in reports for key in report["scores"])
-    return [_entry(key, systems, comparable, reports) for key in keys]
+    entries = []
+    for key in dict.fromkeys(key for report in reports for key in report["scores"]):
+        metric = metric_of(key)
+        notes = {report.get("signatures", {}).get(key, metric.note) for report in reports}
+        means = [_sampled(key, system) if comparable else None for system in systems]
+        entry = _entry(metric, [_values(system, "scores", key) for system in systems], means)
+        entries.append({"name": metric.name, "note": "; ".join(sorted(notes)), **entry})
+    return entries
+
+
+def faithfulness_table(systems: Sequence[System]) -> list[dict[str, Any]]:
+    """Return one entry per measure of faithfulness, like `score_table`; [] if there are none."""
+    entries = []
+    for key, metric in FAITHFULNESS.items():
+        measured = [_values(system, "faithfulness", key) for system in systems]
+        if any(measured):
+            entry = _entry(metric, measured, [None] * len(systems))
+            entries.append({"name": f"{metric.name}, {metric.note}", "note": "", **entry})
+    return entries
 
 
 def _entry(
-    key: str, systems: Sequence[System], comparable: bool, reports: Sequence[dict[str, Any]]
+    metric: Metric, measured: Sequence[Sequence[float]], means: Sequence[np.ndarray | None]
 ) -> dict[str, Any]:
-    metric, measured = metric_of(key), [_values(system, key) for system in systems]
-    notes = {report.get("signatures", {}).get(key, metric.note) for report in reports}
+    """Return the results of one score: its values by system and, if known, bootstrap means."""
     return {
-        "name": metric.name, "unit": metric.unit, "direction": metric.direction,
-        "note": "; ".join(sorted(notes)),
+        "unit": metric.unit, "direction": metric.direction,
         "cells": [cell._asdict() for cell in _cells(metric, measured)],
-        "contrasts": _contrasts(key, metric, systems, measured, comparable),
+        "contrasts": _contrasts(metric, measured, means),
     }  # fmt: skip
 
 
-def _values(system: System, key: str) -> list[float]:
-    """Return the known values of a score, one per run; NaN and infinity count as unknown."""
-    found = (run.report["scores"].get(key) for run in system.runs if run.report)
+def _values(system: System, part: str, key: str) -> list[float]:
+    """Return the known values of a score, one per run; NaN and infinity count as unknown.
+
+    `part` is the part of scores.json that contains the score.
+    """
+    found = (run.report.get(part, {}).get(key) for run in system.runs if run.report)
     return [float(value) for value in found if value is not None and math.isfinite(value)]
 
 
@@ -93,14 +111,8 @@ def _mean_text(values: Sequence[float], metric: Metric) -> str:
 
 
 def _contrasts(
-    key: str,
-    metric: Metric,
-    systems: Sequence[System],
-    measured: Sequence[Sequence[float]],
-    comparable: bool,
+    metric: Metric, measured: Sequence[Sequence[float]], means: Sequence[np.ndarray | None]
 ) -> list[list[dict[str, str] | None]]:
-    means = [_sampled(key, system) if comparable else None for system in systems]
-
     def contrast(i: int, j: int) -> dict[str, str] | None:
         if i == j or not measured[i] or not measured[j]:
             return None
@@ -115,7 +127,7 @@ def _contrasts(
             found = Contrast(difference, format_p(p) if known else "", "t" if known else "")
         return found._asdict()
 
-    return [[contrast(i, j) for j in range(len(systems))] for i in range(len(systems))]
+    return [[contrast(i, j) for j in range(len(measured))] for i in range(len(measured))]
 
 
 def _sampled(key: str, system: System) -> np.ndarray | None:

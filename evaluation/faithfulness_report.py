@@ -12,42 +12,11 @@ from data.vocabulary import EOS
 from errors import UserError
 from evaluation.evaluator import Translated
 from evaluation.explained import PredictionExplainer, TranslationExplainer
-from evaluation.faithfulness import MOST_CHANGED, measure_faithfulness
-from evaluation.metrics import Metric
+from evaluation.faithfulness import measure_faithfulness
+from evaluation.metrics import FAITHFULNESS
 from evaluation.predictions import evenly
 from tasks.task import Params, Task
 from tasks.translation import Translation
-
-_SIGNED = "z.2f"  # z: a negative number that is rounded to zero has no sign
-# Measures in the order of reports, with their keys in "faithfulness" of scores.json.
-FAITHFULNESS = {
-    "drop_attention": Metric(
-        "Removal of the most attended token", "nats", form=_SIGNED, note="drop in log p"
-    ),
-    "drop_gradient": Metric(
-        "Removal of the token with the largest gradient", "nats", form=_SIGNED, note="drop in log p"
-    ),
-    "drop_random": Metric("Removal of a random token", "nats", form=_SIGNED, note="drop in log p"),
-    "tau_gradient": Metric(
-        "Attention and gradient × input", "Kendall τ", form=_SIGNED, note="rank correlation"
-    ),
-    "tau_removal": Metric(
-        "Attention and removal", "Kendall τ", form=_SIGNED, note="rank correlation"
-    ),
-    "permuted_tv": Metric("Permuted weights", "0–1", note="total variation distance"),
-    "permuted_changed": Metric("Permuted weights", "%", scale=100, note="changed predictions"),
-    "uniform_tv": Metric("Uniform weights", "0–1", note="total variation distance"),
-    "uniform_changed": Metric("Uniform weights", "%", scale=100, note="changed predictions"),
-    "adversarial_jsd": Metric(
-        "Adversarial weights", "0–0.69", note="Jensen–Shannon divergence of the weights"
-    ),
-    "adversarial_tv": Metric(
-        "Adversarial weights", "0–1", note=f"total variation distance, at most {MOST_CHANGED}"
-    ),
-    "largest_jsd": Metric(
-        "Largest change of the weights", "0–0.69", note="Jensen–Shannon divergence, any output"
-    ),
-}
 
 
 def no_attention() -> UserError:

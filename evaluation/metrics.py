@@ -30,6 +30,11 @@ class Metric(NamedTuple):
         details = ", ".join(filter(None, (self.unit, self.direction)))
         return f"{self.name} ({details})" if details else self.name
 
+    @property
+    def title(self) -> str:
+        """Return the name with the note and, for percentages, the unit."""
+        return ", ".join(filter(None, (self.name, self.note, "%" if self.unit == "%" else "")))
+
     def text(self, value: float) -> str:
         """Format a stored value in the metric's unit, without the name of the unit."""
         if not math.isfinite(value):
@@ -61,9 +66,38 @@ METRICS = {
     "most_frequent": _percent("Baseline accuracy", None, "the most frequent candidate"),
 }
 
+_SIGNED = "z.2f"  # z: a negative number that is rounded to zero has no sign
+# Metrics by their keys in "faithfulness" of scores.json, in the order of reports.
+FAITHFULNESS = {
+    "drop_attention": Metric(
+        "Removal of the most attended token", "nats", form=_SIGNED, note="drop in log p"
+    ),
+    "drop_gradient": Metric(
+        "Removal of the token with the largest gradient", "nats", form=_SIGNED, note="drop in log p"
+    ),
+    "drop_random": Metric("Removal of a random token", "nats", form=_SIGNED, note="drop in log p"),
+    "tau_gradient": Metric(
+        "Attention and gradient × input", "Kendall τ", form=_SIGNED, note="rank correlation"
+    ),
+    "tau_removal": Metric(
+        "Attention and removal", "Kendall τ", form=_SIGNED, note="rank correlation"
+    ),
+    "permuted_tv": Metric("Permuted weights", "0–1", note="total variation distance"),
+    "permuted_changed": Metric("Permuted weights", "%", scale=100, note="changed predictions"),
+    "uniform_tv": Metric("Uniform weights", "0–1", note="total variation distance"),
+    "uniform_changed": Metric("Uniform weights", "%", scale=100, note="changed predictions"),
+    "adversarial_jsd": Metric(
+        "Adversarial weights", "0–0.69", note="Jensen–Shannon divergence of the weights"
+    ),
+    "adversarial_tv": Metric("Adversarial weights", "0–1", note="total variation distance"),
+    "largest_jsd": Metric(
+        "Largest change of the weights", "0–0.69", note="Jensen–Shannon divergence, any output"
+    ),
+}
+
 
 def metric_of(key: str) -> Metric:
-    """Return the metric of a score; a score that is not in METRICS gets its key as its name."""
+    """Return the metric of a score; an unknown score gets its key as its name."""
     return METRICS.get(key, Metric(key, form=".4g"))
 
 

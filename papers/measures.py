@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from evaluation.metrics import FAITHFULNESS
+
 Report = Mapping[str, Any]  # the contents of scores.json
 
 
@@ -47,3 +49,7 @@ MEASURES = {
     "frame": Measure("NLL per frame", ("scores", "loss"), True, ".3f"),
     "squared_error": Measure("squared error × 1000", ("scores", "loss"), True, ".3f", 1000),
 }  # fmt: skip
+MEASURES |= {
+    key: Measure(metric.title, ("faithfulness", key), form=metric.form, scale=metric.scale)
+    for key, metric in FAITHFULNESS.items()
+}

@@ -118,7 +118,9 @@ class Plan(NamedTuple):
     def report_folder(self, row: Row, seed: int) -> Path:
         """Return the folder of a row's report on one run, or on the ensemble of all seeds."""
         align = {f"align.{name}": value for name, value in row.align.items()}
-        decoding = label({"checkpoint": row.checkpoint, **row.decode, **align})
+        examples = self.table.faithfulness
+        faithfulness = {"faithfulness": examples} if examples else {}
+        decoding = label({"checkpoint": row.checkpoint, **row.decode, **align, **faithfulness})
         if row.ensemble:
             return self.run_folder(row, 0).parent / f"ensemble of {self.seeds}" / decoding
         return self.run_folder(row, seed) / "reports" / decoding

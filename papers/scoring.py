@@ -49,6 +49,7 @@ _REPORT = {
     "signatures?": {str: str},
     "curves?": {str: [{"label": str, "sentences": int, "scores": {str: float | None}}]},
     "attention?": {str: {str: float | None}},
+    "faithfulness?": {str: float | None},
 }
 
 
@@ -140,8 +141,9 @@ def score_row(plan: Plan, row: Row, seed: int) -> str:
         pictures, settings = int(seed == 0), dict[str, Any](row.align)
         align = LinkSettings(reverse=tuple(map(str, plan.reverse_folders(row, seed))), **settings)
         wanted = Wanted(
-            "test", complete, pictures=pictures, page=0, decode=decode, ter=False, align=align
-        )
+            "test", complete, pictures=pictures, page=0, decode=decode, ter=False, align=align,
+            faithfulness=plan.table.faithfulness,
+        )  # fmt: skip
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # suppress the printed scores
                 if row.ensemble:

@@ -1,7 +1,7 @@
 """Test whether a row of a table differs significantly from the row above it.
 
-Translation, classification and cloze runs are compared with the paired bootstrap over test
-examples, for the mean score over seeds. All other results are compared with Welch's t-test over
+BLEU, exact match and accuracy are compared with the paired bootstrap over test examples, for the
+mean score over seeds. All other results are compared with Welch's t-test over
 seeds, which needs at least two seeds and has little power with few seeds.
 """
 
@@ -48,7 +48,7 @@ def significance(plan: Plan, reports: Reports) -> dict[str, str]:
     if task == "translation" and name in ("tokenized_bleu", "wer"):
         score = bleu_score if name == "tokenized_bleu" else mean_score
         examples = _translations(plan, reports, measured, name)
-    elif task in ("classification", "cloze"):
+    elif task in ("classification", "cloze") and name in ("accuracy", "error"):
         score, examples = mean_score, {row.name: _answers(plan, reports, row) for row in measured}
     else:
         score, examples = None, {}

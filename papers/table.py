@@ -72,6 +72,7 @@ class Table:
     # Pairs of row names (worse, better) that the paper ranks without publishing both results.
     claims: tuple[tuple[str, str], ...] = ()
     figures: tuple[str, ...] = ()  # names of figures in papers/figures.py
+    faithfulness: int = 0  # number of test examples whose faithfulness is measured
 
     def __post_init__(self) -> None:
         """Check the table when it is defined, before any row is trained."""

@@ -10,7 +10,7 @@ from comparing.curves import learning_curves
 from comparing.examples import compared_examples, same_examples
 from comparing.page import write_comparison
 from comparing.runs import check_comparable, load_run, parse_runs
-from comparing.scores import cost_table, score_table
+from comparing.scores import cost_table, faithfulness_table, score_table
 from comparing.systems import differences, group_runs
 from errors import UserError
 from evaluation.bootstrap import format_p, mean_score, mean_statistics, paired_bootstrap_p
@@ -134,6 +134,28 @@ def test_scores_have_means_deviations_and_significance(systems):
     infinite = first._replace(report={"scores": {"loss": math.inf}})
     (loss,) = score_table([systems[0]._replace(runs=[infinite, infinite])], False)
     assert loss["cells"][0]["text"] == "–"
+
+
+def test_faithfulness_is_compared_over_seeds(systems):
+    assert faithfulness_table(systems) == []
+
+    def measured(system, *drops):
+        found = [{"drop_attention": drop, "drop_attention_low": 0.0, "examples": 3} for drop in drops]
+        return system._replace(
+            runs=[
+                run._replace(report=run.report | {"faithfulness": values})
+                for run, values in zip(system.runs, found, strict=True)
+            ]
+        )
+
+    (entry,) = faithfulness_table([measured(systems[0], 1, 2, 3), measured(systems[1], 8, 9)])
+    assert entry["name"] == "Removal of the most attended token, drop in log p"
+    assert [cell["text"] for cell in entry["cells"]] == ["2.00 ± 1.00", "8.50 ± 0.71"]
+    assert not any(cell["best"] for cell in entry["cells"])
+    contrast = entry["contrasts"][1][0]
+    assert contrast["difference"] == "+6.50" and contrast["test"] == "t"
+    (entry,) = faithfulness_table([measured(systems[0], 1, 2, 3), systems[1]])
+    assert entry["cells"][1]["text"] == "–" and entry["contrasts"][1][0] is None
 
 
 def test_costs_are_means_over_seeds(systems):

@@ -111,6 +111,23 @@ def test_scores_are_compared_with_any_system(show, tmp_path):
 
 
 @needs_browser
+def test_faithfulness_is_a_table_of_its_own(show, tmp_path):
+    folders = two_systems(tmp_path)
+    browser = show(folders)
+    assert not texts(browser, "#faithfulness-section h2")
+    for drop, folder in enumerate(folders):
+        path = folder / "eval/test/scores.json"
+        report = json.loads(path.read_text()) | {"faithfulness": {"permuted_changed": drop / 10}}
+        path.write_text(json.dumps(report))
+    browser = show(folders)
+    assert texts(browser, "#faithfulness th") == ["Score", "general", "dot"]
+    name, general, dot = texts(browser, "#faithfulness td")
+    assert name == "Permuted weights, changed predictions (%)" and "\n" not in general
+    choose(browser, "baseline", "dot")
+    assert "\n" in texts(browser, "#faithfulness td")[1] and dot.startswith("25.00 ± 7.07\n+20.00")
+
+
+@needs_browser
 def test_every_logged_value_can_be_drawn(show, tmp_path):
     from selenium.webdriver.support.ui import Select
 
