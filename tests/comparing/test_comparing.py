@@ -140,7 +140,7 @@ def test_faithfulness_is_compared_over_seeds(systems):
     assert faithfulness_table(systems) == []
 
     def measured(system, *drops):
-        found = [{"drop_attention": drop, "drop_attention_low": 0.0, "examples": 3} for drop in drops]
+        found = [{"drop_attention": drop, "drop_attention_low": 0, "examples": 3} for drop in drops]
         return system._replace(
             runs=[
                 run._replace(report=run.report | {"faithfulness": values})
