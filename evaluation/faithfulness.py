@@ -122,7 +122,15 @@ def decision_values(explainer: Explainer, params: Params, batch: ArrayBatch) -> 
     real &= removable.sum(axis=1, keepdims=True) > 1
     values = removal_values(explainer, params, batch, explained._replace(attention=attention), keys)
     values |= replacement_values(explainer, params, batch, keys)
+    values |= concentration_values(attention)
     return {name: jnp.where(real, x, jnp.nan) for name, x in values.items()}
+
+
+def concentration_values(attention: Float[Array, "b t s"]) -> Values:
+    """Measure how strongly the weights of each decision concentrate on a few source tokens."""
+    p = attention / jnp.maximum(attention.sum(axis=-1, keepdims=True), 1e-30)
+    entropy = -jnp.sum(p * jnp.log(jnp.where(p > 0, p, 1)), axis=-1)
+    return {"effective_tokens": jnp.exp(entropy), "largest_weight": p.max(axis=-1)}
 
 
 def removal_values(

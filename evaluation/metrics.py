@@ -93,6 +93,8 @@ FAITHFULNESS = {
     "largest_jsd": Metric(
         "Largest change of the weights", "0–0.69", note="Jensen–Shannon divergence, any output"
     ),
+    "effective_tokens": Metric("Attention weights", "tokens", note="effective number of tokens"),
+    "largest_weight": Metric("Attention weights", "0–1", note="largest weight"),
 }
 
 

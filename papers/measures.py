@@ -30,6 +30,10 @@ class Measure(NamedTuple):
         return self.scale * ((1 - found) if self.complement else found)
 
 
+def _lower(title: str) -> str:
+    return title[:1].lower() + title[1:]
+
+
 MEASURES = {
     "tokenized_bleu": Measure("tokenized BLEU", ("scores", "tokenized_bleu")),
     "bleu": Measure("BLEU", ("scores", "bleu")),
@@ -50,6 +54,6 @@ MEASURES = {
     "squared_error": Measure("squared error × 1000", ("scores", "loss"), True, ".3f", 1000),
 }  # fmt: skip
 MEASURES |= {
-    key: Measure(metric.title, ("faithfulness", key), form=metric.form, scale=metric.scale)
+    key: Measure(_lower(metric.title), ("faithfulness", key), form=metric.form, scale=metric.scale)
     for key, metric in FAITHFULNESS.items()
 }

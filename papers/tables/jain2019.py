@@ -4,10 +4,10 @@ from papers.table import Row, Table
 from papers.tables.luong2015 import BIDIRECTIONAL
 
 _SOURCE = (
-    "claims in the abstract of Jain & Wallace 2019 about classifiers, which are not translation "
-    "models: attention weights are often uncorrelated with gradients, and very different weights "
-    "give the same prediction. Wiegreffe & Pinter 2019 reply that this depends on the task, and "
-    "that uniform weights show whether a model needs its attention"
+    "no figures, but two claims about classifiers in the abstract of Jain & Wallace 2019: their "
+    "attention weights are often uncorrelated with gradients, and very different weights give the "
+    "same predictions. Wiegreffe & Pinter 2019 reply that what counts is whether a model needs its "
+    "attention, and test this with uniform weights"
 )
 _DIFFERS = (
     "docs/faithfulness.md defines the measures. Jain & Wallace search adversarial weights with "
@@ -49,7 +49,7 @@ CLASSIFICATION = Table(
     title="Does attention explain? Classification",
     source=_SOURCE,
     config="lin2017",
-    measures=(*_FAITHFULNESS, "accuracy"),
+    measures=(*_FAITHFULNESS, "effective_tokens", "largest_weight", "accuracy"),
     data=("sst2", "imdb"),
     minutes=1.0,
     sizes=("small", "tiny"),
@@ -65,7 +65,7 @@ READING = Table(
     title="Does attention explain? Cloze questions",
     source=_SOURCE,
     config="cui2017",
-    measures=(*_FAITHFULNESS, "accuracy"),
+    measures=(*_FAITHFULNESS, "effective_tokens", "largest_weight", "accuracy"),
     data=("novels_ne", "novels_cn", "cbt_ne", "cbt_cn"),
     minutes=1.0,
     sizes=("small", "tiny"),

@@ -17,12 +17,13 @@ from data.vocabulary import EOS, PAD
 from errors import UserError
 from evaluation import faithfulness, translation
 from evaluation.explained import PredictionExplainer, TranslationExplainer, source_weights
-from evaluation.faithfulness import jensen_shannon, kendall_tau, measure_faithfulness
-from evaluation.faithfulness_report import (
-    FAITHFULNESS,
-    check_translation,
-    describe_faithfulness,
+from evaluation.faithfulness import (
+    concentration_values,
+    jensen_shannon,
+    kendall_tau,
+    measure_faithfulness,
 )
+from evaluation.faithfulness_report import check_translation, describe_faithfulness
 from evaluation.interventions import (
     PERMUTATIONS,
     WeightChange,
@@ -32,6 +33,7 @@ from evaluation.interventions import (
     uniform_rows,
     weight_changes,
 )
+from evaluation.metrics import FAITHFULNESS
 from evaluation.results import Wanted
 from models.attention import masked_softmax
 from models.embedding import Embed
@@ -168,6 +170,12 @@ def test_random_numbers_depend_on_the_example_and_the_position():
     np.testing.assert_array_equal(uniform_rows(keys[1:], 4, 5), found[2:])
     np.testing.assert_array_equal(uniform_rows(keys, 6, 8)[:, :5], found)
     np.testing.assert_array_equal(uniform_rows(keys, 3, 5), found[::2])
+
+
+def test_concentration_does_not_depend_on_the_sum_of_the_weights():
+    found = concentration_values(jnp.array([[[0.2, 0.2, 0], [3, 0, 0], [0.1, 0.1, 0.1]]]))
+    np.testing.assert_allclose(found["effective_tokens"], [[2, 1, 3]], rtol=1e-5)
+    np.testing.assert_allclose(found["largest_weight"], [[1 / 2, 1, 1 / 3]], rtol=1e-5)
 
 
 def test_kendall_tau_is_that_of_scipy():
