@@ -4,6 +4,7 @@ import asyncio
 import gc
 import http.client
 import json
+import re
 import resource
 import threading
 import time
@@ -14,9 +15,11 @@ import httpx
 import pytest
 
 from decoding.beam import LENGTH_PENALTIES
+from reading import read_text
 from serving.app import ServerLimits
 from serving.requests import LARGEST_BEAM, MOST_CHARACTERS
 from serving.worker import ModelWorker
+from tests.programs import ROOT
 from tests.serving.conftest import HOSTILE, serving
 
 TEXT = "May 3, 2020"
@@ -40,6 +43,13 @@ def test_the_page_and_its_headers(client):
     assert runs[0]["decode"]["beam"] == 1 and "global" in runs[0]["about"]
     assert runs[0]["ranges"]["beam"] == [1, LARGEST_BEAM]
     assert runs[0]["length_penalties"] == [*LENGTH_PENALTIES]
+
+
+def test_the_example_of_the_guide(address, capsys):
+    (example,) = re.findall(r"^```python\n(.*?)^```", read_text(ROOT / "docs/lab.md"), re.M | re.S)
+    example = example.replace("http://127.0.0.1:8000", address).replace('"runs/luong"', '"a"')
+    exec(example, {})
+    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_answers_of_every_kind(client):
