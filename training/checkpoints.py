@@ -264,7 +264,9 @@ class Checkpoints:
                 continue
             if best in steps:
                 return best
-            if best is not None:
+            if best is None:
+                logger.warning("no checkpoint has been evaluated yet: using that of step %d", step)
+            else:
                 logger.warning(
                     "the best checkpoint (step %d) is missing: using that of step %d", best, step
                 )
