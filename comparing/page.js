@@ -41,18 +41,21 @@ const TESTS = {
 
 function buildScores() {
   if (content.validation) byId("scores-title").textContent = "Best validation scores during training";
-  const found = [...content.scores, ...content.faithfulness].flatMap(({ contrasts }) => contrasts.flat()).filter(Boolean);
+  const found = content.scores.flatMap(({ contrasts }) => contrasts.flat()).filter(Boolean);
   const used = new Set(found.map(({ test }) => test));
   if (found.length) used.add("");
   byId("tests").textContent = Object.keys(TESTS).filter(test => used.has(test)).map(test => TESTS[test]).join(" ");
   content.systems.forEach(({ name }, i) => add(byId("baseline"), "option", name, { value: i }));
   byId("baseline").parentNode.hidden = content.systems.length < 2;
-  const fill = () => {
+  byId("baseline").onchange = () => {
     fillScores(byId("scores"), content.scores);
-    if (content.faithfulness.length) fillScores(byId("faithfulness"), content.faithfulness);
+    if (content.faithfulness.length) buildFaithfulness();
   };
-  byId("baseline").onchange = fill;
-  fill();
+  fillScores(byId("scores"), content.scores);
+}
+
+function buildFaithfulness() {
+  fillScores(byId("faithfulness"), content.faithfulness);
 }
 
 // Few systems are columns, because there are many scores; many systems are rows.
@@ -399,7 +402,7 @@ byId("about").textContent = content.about;
 buildSystems();
 buildPart("notes-section", content.notes.length, () => content.notes.forEach(note => add(byId("notes"), "li", note)));
 buildPart("scores-section", content.scores.length, buildScores);
-buildPart("faithfulness-section", content.faithfulness.length, () => {});
+buildPart("faithfulness-section", content.faithfulness.length, buildFaithfulness);
 buildPart("differences-section", content.differences.length, buildDifferences);
 buildPart("curves-section", content.curves.length, buildCurves);
 buildCost();

@@ -63,7 +63,7 @@ def faithfulness_table(systems: Sequence[System]) -> list[dict[str, Any]]:
         measured = [_values(system, "faithfulness", key) for system in systems]
         if any(measured):
             entry = _entry(metric, measured, [None] * len(systems))
-            entries.append({"name": f"{metric.name}, {metric.note}", "note": "", **entry})
+            entries.append({"name": metric.full_name, "note": "", **entry})
     return entries
 
 

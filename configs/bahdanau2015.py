@@ -18,7 +18,8 @@ recurrent step. `paper` is RNNsearch-50: 1000 units in each direction, embedding
 batches of 80 sentences, and the paper's initial parameters. The paper reports 26.75 BLEU on WMT'14
 English–French (28.45 after longer training), and 17.82 BLEU for the same model without attention.
 
-Result pages in docs/results: bahdanau2015.table1, multi30k.english, multi30k.german.
+Result pages in docs/results: bahdanau2015.table1, multi30k.english, multi30k.german,
+jain2019.translation.
 """
 
 from configs import recipes

@@ -17,7 +17,8 @@ The candidates of novels_ne, and the unknown words of novels_cn, get ids that ar
 for each question, so that the model cannot memorize names (--config.data.anonymous). The sizes of
 `paper` are quoted from memory and were not checked against the paper.
 
-Result pages in docs/results: cui2017.readers; `tiny` is in tiny.md.
+Result pages in docs/results: cui2017.readers, jain2019.reading.novels_ne,
+jain2019.reading.novels_cn; `tiny` is in tiny.md.
 """
 
 from configs.arguments import parse

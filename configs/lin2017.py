@@ -18,7 +18,8 @@ Arguments (the first value is the default):
 vectors. `paper` has the paper's r = 30 and d_a = 350; the rest of this recipe is quoted from
 memory. The paper reports an accuracy of 64.21 % on Yelp, and 61.99 % for a BiLSTM with max pooling.
 
-Result pages in docs/results: lin2017.hops, lin2017.hops.sst5, yang2016.flat.
+Result pages in docs/results: lin2017.hops, lin2017.hops.sst5, yang2016.flat,
+jain2019.classification.sst2, jain2019.classification.imdb.
 """
 
 from configs.arguments import parse

@@ -30,7 +30,7 @@ epochs, gradients clipped to norm 5, batches of 128 sentences, D = 10. With drop
 newstest2014 (Table 1, without replacement of unknown words).
 
 Result pages in docs/results: luong2015.table1, luong2015.table4, luong2015.table6,
-luong2015.figure6, multi30k.english, multi30k.german, xu2015.table.
+luong2015.figure6, multi30k.english, multi30k.german, xu2015.table, jain2019.translation.
 """
 
 from configs import recipes

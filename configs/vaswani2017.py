@@ -29,7 +29,8 @@ the base model and the last 20 of the big model. With a shared vocabulary of 37,
 base model has 63.0 million parameters and the big model 214.2 million. No vocabulary size gives
 both rounded numbers of the paper, 65 and 213 million.
 
-Result pages in docs/results: multi30k.german, multi30k.english, toshniwal2016.cmudict.
+Result pages in docs/results: multi30k.german, multi30k.english, toshniwal2016.cmudict,
+jain2019.translation.
 """
 
 from configs.arguments import parse

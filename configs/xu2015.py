@@ -25,7 +25,7 @@ evaluate_coco.py): an LSTM of 1800 units over annotations of 512 (here a bidirec
 256 units in each direction), embeddings of 512, 10,000 words, Adam with a learning rate of 2e-4,
 batches of 64, dropout of 0.5, λ = 1. The paper reports no score for translation.
 
-Result pages in docs/results: luong2015.table6, xu2015.table.
+Result pages in docs/results: luong2015.table6, xu2015.table, jain2019.translation.
 """
 
 from configs import bahdanau2015, recipes

@@ -4,9 +4,9 @@
         --config.data.dir=path/to/imdb --workdir=runs/imdb
     python eval.py --workdir=runs/imdb
 
-These commands take one to two minutes on one H200 and reach an error rate of 10.4 % (mean of three
-seeds, docs/results/jain2019.classification.imdb). With cell=gru, they reach 10.7 %
-(docs/results/yang2016.flat).
+These commands reach an error rate of 10.4 % (docs/results/jain2019.classification.imdb). With
+cell=gru, they take one to two minutes on one H200 and reach 10.7 % (docs/results/yang2016.flat).
+Both are means of three seeds.
 
 Arguments (the first value is the default):
     data  sst2, or another classification corpus of configs/datasets.py
@@ -18,7 +18,8 @@ The model reads the first 40 sentences of a document, and the first 60 words of 
 which has ten classes. The recipe of `paper` is quoted from memory and was not checked against the
 paper.
 
-Result pages in docs/results: yang2016.flat, jain2019.classification; `tiny` is in tiny.md.
+Result pages in docs/results: yang2016.flat, jain2019.classification.sst2,
+jain2019.classification.imdb; `tiny` is in tiny.md.
 """
 
 from configs.arguments import parse

@@ -31,9 +31,9 @@ class Metric(NamedTuple):
         return f"{self.name} ({details})" if details else self.name
 
     @property
-    def title(self) -> str:
-        """Return the name with the note and, for percentages, the unit."""
-        return ", ".join(filter(None, (self.name, self.note, "%" if self.unit == "%" else "")))
+    def full_name(self) -> str:
+        """Return the name with the note, such as "Permuted weights, changed predictions"."""
+        return ", ".join(filter(None, (self.name, self.note)))
 
     def text(self, value: float) -> str:
         """Format a stored value in the metric's unit, without the name of the unit."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from evaluation.metrics import FAITHFULNESS
+from evaluation.metrics import FAITHFULNESS, Metric
 
 Report = Mapping[str, Any]  # the contents of scores.json
 
@@ -30,8 +30,10 @@ class Measure(NamedTuple):
         return self.scale * ((1 - found) if self.complement else found)
 
 
-def _lower(title: str) -> str:
-    return title[:1].lower() + title[1:]
+def _column(metric: Metric) -> str:
+    """Return the name of a metric as the head of a column, such as "permuted weights, %"."""
+    name = metric.full_name + (", %" if metric.unit == "%" else "")
+    return name[:1].lower() + name[1:]
 
 
 MEASURES = {
@@ -54,6 +56,6 @@ MEASURES = {
     "squared_error": Measure("squared error × 1000", ("scores", "loss"), True, ".3f", 1000),
 }  # fmt: skip
 MEASURES |= {
-    key: Measure(_lower(metric.title), ("faithfulness", key), form=metric.form, scale=metric.scale)
+    key: Measure(_column(metric), ("faithfulness", key), form=metric.form, scale=metric.scale)
     for key, metric in FAITHFULNESS.items()
 }

@@ -1,8 +1,8 @@
 """Test whether a row of a table differs significantly from the row above it.
 
-BLEU, exact match and accuracy are compared with the paired bootstrap over test examples, for the
-mean score over seeds. All other results are compared with Welch's t-test over
-seeds, which needs at least two seeds and has little power with few seeds.
+BLEU, word error rate and accuracy are compared with the paired bootstrap over test examples, for
+the mean score over seeds. All other results are compared with Welch's t-test over seeds, which
+needs at least two seeds and has little power with few seeds.
 """
 
 import math

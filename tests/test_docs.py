@@ -404,7 +404,7 @@ def test_the_quickstart_runs(quickstart):
 
 
 def _examples_of_runs() -> list[Block]:
-    """Return the examples that read a run. tests/serving runs that of docs/lab.md."""
+    """Return the examples that read a run, except that of docs/lab.md, which tests/serving runs."""
     blocks = [block for block in _python_blocks() if "127.0.0.1" not in block.text]
     return [block for block in blocks if re.search(r"['\"]runs/", block.text)]
 

@@ -299,13 +299,12 @@ def test_help_shows_a_command(program):
 
 
 def test_ctrl_c_ends_a_program_that_is_busy_quietly():
-    code = "import terminal, time; terminal.leave_on_interrupt(0); print(1, flush=True)"
-    code += "; time.sleep(99)"
+    # A shell starts background jobs, such as these tests may be, with SIGINT ignored.
+    code = "import signal, terminal, time; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    code += "terminal.leave_on_interrupt(0); print(1, flush=True); time.sleep(99)"
     process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        # A shell starts background jobs, such as these tests may be, with SIGINT ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert process.stdout.readline() == b"1\n"
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60) == (b"", b"\n") and process.returncode == 0

@@ -265,7 +265,9 @@ class Checkpoints:
             if best in steps:
                 return best
             if best is None:
-                logger.warning("no checkpoint has been evaluated yet: using that of step %d", step)
+                logger.warning(
+                    "no checkpoint has been evaluated yet: using the latest, of step %d", step
+                )
             else:
                 logger.warning(
                     "the best checkpoint (step %d) is missing: using that of step %d", best, step

@@ -4,20 +4,20 @@ from papers.table import Row, Table
 from papers.tables.luong2015 import BIDIRECTIONAL
 
 _SOURCE = (
-    "no figures, but two claims about classifiers in the abstract of Jain & Wallace 2019: their "
-    "attention weights are often uncorrelated with gradients, and very different weights give the "
-    "same predictions. Wiegreffe & Pinter 2019 reply that what counts is whether a model needs its "
-    "attention, and test this with uniform weights"
+    "no numbers that can be compared, but two claims about classifiers in the abstract of Jain & "
+    "Wallace 2019: their attention weights are often uncorrelated with gradients, and very "
+    "different weights give the same predictions. Wiegreffe & Pinter 2019 reply that what counts "
+    "is whether a model needs its attention, and test this with uniform weights"
 )
 _DIFFERS = (
-    "docs/faithfulness.md defines the measures. Jain & Wallace search adversarial weights with "
+    "docs/faithfulness.md defines the measures. Jain & Wallace search for adversarial weights with "
     "gradients; here they are the best of 35 candidates."
 )
 _FAITHFULNESS = (
     "drop_attention", "drop_gradient", "drop_random", "tau_gradient", "tau_removal",
     "permuted_changed", "uniform_changed", "adversarial_jsd", "largest_jsd",
 )  # fmt: skip
-EXAMPLES = 200  # number of test examples per run
+_EXAMPLES = 200  # number of test examples per run
 
 # The models of luong2015.table6, which measures their alignment error.
 TRANSLATION = Table(
@@ -29,7 +29,7 @@ TRANSLATION = Table(
     minutes=2.5,
     sizes=("small",),
     differs=_DIFFERS,
-    faithfulness=EXAMPLES,
+    faithfulness=_EXAMPLES,
     rows=(
         Row("global (location)", {"score": "location"}, BIDIRECTIONAL),
         Row("global (dot)", {"score": "dot"}, BIDIRECTIONAL),
@@ -54,7 +54,7 @@ CLASSIFICATION = Table(
     minutes=1.0,
     sizes=("small", "tiny"),
     differs=_DIFFERS,
-    faithfulness=EXAMPLES,
+    faithfulness=_EXAMPLES,
     rows=(
         Row("Lin 2017, one hop", {}, {"model.hops": 1, "train.penalty": 0.0}),
         Row("Lin 2017, four hops"),
@@ -70,7 +70,7 @@ READING = Table(
     minutes=1.0,
     sizes=("small", "tiny"),
     differs=_DIFFERS,
-    faithfulness=EXAMPLES,
+    faithfulness=_EXAMPLES,
     rows=(
         Row("attention sum", {"reader": "attention_sum"}),
         Row("attention over attention"),

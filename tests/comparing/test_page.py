@@ -115,9 +115,9 @@ def test_faithfulness_is_a_table_of_its_own(show, tmp_path):
     folders = two_systems(tmp_path)
     browser = show(folders)
     assert not texts(browser, "#faithfulness-section h2")
-    for drop, folder in enumerate(folders):
+    for number, folder in enumerate(folders):
         path = folder / "eval/test/scores.json"
-        report = json.loads(path.read_text()) | {"faithfulness": {"permuted_changed": drop / 10}}
+        report = json.loads(path.read_text()) | {"faithfulness": {"permuted_changed": number / 10}}
         path.write_text(json.dumps(report))
     browser = show(folders)
     assert texts(browser, "#faithfulness th") == ["Score", "general", "dot"]

@@ -1,5 +1,6 @@
 """Tests of results pages: tables, verdicts, legends and significance tests."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -147,8 +148,13 @@ def test_answers_are_compared_with_the_paired_bootstrap(tmp_path):
         folder.mkdir(parents=True)
         lines = (f"{'a' if i < right[row.name] else 'b'}\t0.9\ta\n" for i in range(100))
         (folder / "predictions.txt").write_text("".join(lines))
-        (folder / "scores.json").write_text(json.dumps({"scores": {"accuracy": 0.5}}))
+        report = {"scores": {"accuracy": 0.5}, "faithfulness": {"drop_attention": seed}}
+        (folder / "scores.json").write_text(json.dumps(report))
     assert significance(plan, read_reports(plan)) == {"b": "1", "c": "<.001"}
+    # The bootstrap compares answers, so another measure is compared over seeds.
+    table = dataclasses.replace(table, measures=("drop_attention", "accuracy"))
+    found = significance(plan._replace(table=table), read_reports(plan))
+    assert found == {"b": "1 (t)", "c": "1 (t)"}
 
 
 def test_a_page_shows_missing_values_as_dashes(tmp_path):

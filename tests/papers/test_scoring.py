@@ -1,10 +1,30 @@
-"""Tests of scoring in several processes."""
+"""Tests of scoring the rows of a table, also in several processes."""
 
+import dataclasses
 import os
 
-from papers.plan import make_plan
+from papers import scoring
+from papers.plan import Plan, make_plan
 from papers.registry import find_targets
-from papers.scoring import KILLED, _score_all
+from papers.scoring import KILLED, _score_all, score_row
+
+
+def test_a_table_can_ask_for_faithfulness(tmp_path, monkeypatch):
+    table = find_targets()["jain2019.reading"]
+    plan = make_plan("jain2019.reading", table, "novels_ne", "tiny", tmp_path, 1, "")
+    plain = plan._replace(table=dataclasses.replace(table, faithfulness=0))
+    row = table.rows[0]
+    assert plan.report_folder(row, 0) != plain.report_folder(row, 0)  # tables share their runs
+    counts = []
+
+    def score_run(config, run, mesh, checkpoint, wanted):
+        counts.append(wanted.faithfulness)
+        wanted.folder.mkdir()
+
+    monkeypatch.setattr(scoring, "score_run", score_run)
+    monkeypatch.setattr(Plan, "trained_config", lambda plan, row, seed: plan.config(row, seed))
+    assert score_row(plan, row, 0) == score_row(plain, row, 0) == ""
+    assert counts == [table.faithfulness, 0] and table.faithfulness > 0
 
 
 class Deadly:

@@ -256,7 +256,7 @@ def test_the_best_step_is_read_from_the_newest_intact_record(tmp_path, caplog):
 def test_the_latest_checkpoint_of_a_run_that_was_never_evaluated(tmp_path, caplog):
     save(tmp_path, [1, 2], best={1: None, 2: None})
     assert Checkpoints(tmp_path, read_only=True).find("best") == [2]
-    assert "no checkpoint has been evaluated yet: using that of step 2" in caplog.text
+    assert "no checkpoint has been evaluated yet: using the latest, of step 2" in caplog.text
 
 
 def test_a_run_does_not_restart_if_all_checkpoints_are_corrupt(tmp_path):
