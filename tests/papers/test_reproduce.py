@@ -70,7 +70,7 @@ def test_reproducing_a_table_writes_its_page(plan):
         assert (perplexity == "–") == (p != "–") == ("1 × " in size) == (not first)
         assert how == ("greedy" if first else "beam 2") and float(bleu) >= 0
         assert int(tokens.replace(",", "")) > 0 and float(minutes) >= 0
-    assert "one seed only" in text and "tok:none" in text and "tok:13a" in text
+    assert "tok:none" in text and "tok:13a" in text
     assert {path.name for path in plan.page_folder.glob("*.png")} == {
         "lengths.png", "attention-0.png",
     }  # fmt: skip
