@@ -2,6 +2,7 @@
 
 python reproduce.py --list
 python reproduce.py luong2015.table4 --data=multi30k_de_en --size=small --seeds=3
+python reproduce.py luong2015.table4 --decide --most_seeds=10
 
 The results are written to WORKDIR/TARGET,DATA,SIZE/page.md. Complete runs and
 reports are reused: run the same command again to continue after an interruption. Tables share runs
@@ -24,9 +25,12 @@ from absl import flags
 
 import program
 from errors import UserError
+from papers.deciding import check_decidable, open_rows, read_verdicts, schedule
 from papers.plan import Plan, make_plan
 from papers.registry import find_targets
+from papers.results import Result, committed
 from papers.table import Table
+from papers.verdicts import count_verdicts, decide_claims, verdict_lines
 from sweeping.devices import machine_shares
 from sweeping.estimate import TRIAL_MESSAGE, duration, estimate
 from sweeping.packages import check_packages
@@ -55,7 +59,14 @@ _WORKERS = flags.DEFINE_integer(
 )
 _WORKDIR = flags.DEFINE_string("workdir", "results", "Folder of all runs, reports and pages.")
 _LIST = flags.DEFINE_bool(
-    "list", False, "List all targets, with their corpora, model sizes and approximate times."
+    "list", False, "List all targets, with their corpora, model sizes, approximate times, claims "
+    "and verdicts.",
+)  # fmt: skip
+_DECIDE = flags.DEFINE_bool(
+    "decide", False, "Train more seeds of the rows of undecided claims, up to --most_seeds."
+)
+_MOST_SEEDS = flags.DEFINE_integer(
+    "most_seeds", 10, "With --decide: the largest number of runs per row.", lower_bound=2
 )
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Only list the runs, and train one for 40 steps to estimate the total time."
@@ -76,6 +87,10 @@ def main(target: str = "") -> None:
         target, targets[target], _DATA.value, _SIZE.value, program.folder(_WORKDIR.value, "result"),
         _SEEDS.value, _DATA_DIR.value,
     )  # fmt: skip
+    if _DECIDE.value:
+        check_decidable(plan, _MOST_SEEDS.value)
+    elif _MOST_SEEDS.present:
+        raise UserError("--most_seeds has no effect without --decide: add --decide")
     if _DRY_RUN.value:
         return _show_plan(plan, _WORKERS.value)
     _check_corpus(plan)
@@ -87,7 +102,10 @@ def main(target: str = "") -> None:
             "that you can write to"
         ) from error
     command = shlex.join(["python", "reproduce.py", *sys.argv[1:]])
-    page = reproduce(plan, _WORKERS.value, command)
+    if _DECIDE.value:
+        page = decide(plan, _WORKERS.value, command, _MOST_SEEDS.value)
+    else:
+        page = reproduce(plan, _WORKERS.value, command)
     print(page.read_text("utf-8"))
     print(f"wrote {page}")
 
@@ -121,6 +139,26 @@ def reproduce(plan: Plan, workers: int, command: str) -> Path:
     return page
 
 
+def decide(plan: Plan, workers: int, command: str, most_seeds: int) -> Path:
+    """Add seeds of the rows of undecided claims until all are decided; return the page's path.
+
+    The number of seeds doubles in each round. The confidence of the intervals is corrected for the
+    number of rounds.
+    """
+    rounds = schedule(plan.seeds, most_seeds)
+    plan, rows = plan._replace(rounds=len(rounds)), set[str]()
+    for number, seeds in enumerate(rounds, 1):
+        plan = plan._replace(more_seeds=plan.more_seeds | dict.fromkeys(rows, seeds))
+        reproduce(plan, workers, command)
+        found = read_verdicts(plan)
+        print(f"round {number} of {len(rounds)}, up to {seeds} seeds: {count_verdicts(found)}")
+        print(verdict_lines(found, "  "), flush=True)
+        rows = open_rows(plan.table, found)
+        if not rows:
+            break
+    return plan.page_folder / "page.md"
+
+
 def _train(plan: Plan, workers: int) -> list[str]:
     """Train all missing runs with the workers of a sweep; return the errors of failed runs.
 
@@ -134,13 +172,14 @@ def _train(plan: Plan, workers: int) -> list[str]:
     from sweeping.study import Study
     from sweeping.watch import work
 
-    total, logger = len(runs) * plan.seeds, logging.getLogger("alignax")
+    total = sum(max(map(plan.seeds_of, rows)) for rows in runs.values())
+    most, logger = max((plan.seeds, *plan.more_seeds.values())), logging.getLogger("alignax")
     logger.info(f"{total - len(untrained)} of {total} runs are trained")
     for name, rows in runs.items():
         logger.info(f"{name}: {'; '.join(row.name for row in rows)}")
     points: list[Point] = [{"name": name} for name in runs]
     metrics = {plan.config(rows[0]).train.eval_metric for rows in runs.values()}
-    settings = Settings(metrics.pop() if len(metrics) == 1 else "loss", seeds=plan.seeds)
+    settings = Settings(metrics.pop() if len(metrics) == 1 else "loss", seeds=most)
     with tempfile.TemporaryDirectory() as folder:
         storage = file_url(Path(folder) / "study.db")
         study = Study(storage, plan.name, Sweep(points, None), settings, {}, only=set(untrained))
@@ -150,7 +189,8 @@ def _train(plan: Plan, workers: int) -> list[str]:
 
 
 def _show_targets(targets: dict[str, Table]) -> None:
-    """Print the name, title, corpora, sizes and approximate time of every target."""
+    """Print the name, title, corpora, sizes, approximate time and claims of every target."""
+    results = committed(targets)
     for name, table in targets.items():
         runs = _count_runs(name, table)
         print(f"{name:24} {table.title}")
@@ -158,8 +198,25 @@ def _show_targets(targets: dict[str, Table]) -> None:
         print(f"{'':24} --data={'|'.join(table.data)}{sizes}")
         time = duration(60 * runs * table.minutes)
         print(f"{'':24} {runs} runs with {table.seeds} seeds, about {time} on {table.machine}")
+        print(_list_claims(table, results[name]), end="")
     print("\nTimes are rough estimates for the first corpus and size, with --workers=1.")
     print("To reproduce a target: python reproduce.py TARGET [--data=CORPUS] [--size=SIZE]")
+
+
+def _list_claims(table: Table, results: list[Result]) -> str:
+    """Return the verdicts on a table's claims, from each page in docs/results."""
+    indent = " " * 25
+    if not table.claims:
+        return f"{indent}no claims that compare rows\n"
+    if not results:
+        lines = verdict_lines(decide_claims(table, {"rows": {}}), indent + "  ")
+        return f"{indent}there is no page in docs/results\n{lines}"
+    text = ""
+    for result in results:
+        found = result.verdicts()
+        text += f"{indent}{result.content['data']} (docs/results/{result.page}): "
+        text += f"{count_verdicts(found)}\n{verdict_lines(found, indent + '  ')}"
+    return text
 
 
 def _count_runs(name: str, table: Table) -> int:

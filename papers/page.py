@@ -1,21 +1,27 @@
 """Write the page of a results table, which compares measured and published results."""
 
 import itertools
-import math
 import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from configs.registry import TASKS, resolve
 from markup import code, escape, table
 from papers.figures import FIGURES, mean_curve
-from papers.measures import MEASURES, Measure, Report
+from papers.measures import MEASURES, Report
 from papers.plan import Facts, Plan, facts
 from papers.scoring import Reports
 from papers.significance import significance, values
 from papers.table import Row
+from papers.verdicts import (
+    CONFIDENCE,
+    POWER,
+    Verdict,
+    claims_table,
+    count_verdicts,
+    decide_claims,
+)
 from writing import write_json, write_text
 
 
@@ -23,16 +29,17 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
     """Write page.md, its plots and results.json; return the path of page.md."""
     t, p = plan.table, significance(plan, reports)
     costs = {row.name: _facts(plan, reports, row) for row in t.rows}
+    content = _content(plan, reports, p, costs)
     plan.page_folder.mkdir(parents=True, exist_ok=True)
     parts = [
         f"# {escape(t.title)}", _provenance(plan, command, list(itertools.chain(*costs.values()))),
-        published(plan), _table(plan, reports, p, costs), legend(plan, reports, p),
-        order(plan, reports), _signatures(plan, reports), _compare_command(plan, reports),
+        published(plan), _table(plan, reports, p, costs),
+        claims_section(plan, decide_claims(plan.table, content)), legend(plan, reports, p),
+        _signatures(plan, reports), _compare_command(plan, reports),
         *(FIGURES[name](plan, reports) for name in t.figures if reports),
     ]  # fmt: skip
     path = plan.page_folder / "page.md"
     write_text(path, "\n\n".join(part.strip() for part in parts if part) + "\n")
-    content = _content(plan, reports, p, costs)
     write_json(plan.page_folder / "results.json", content, indent=1)
     return path
 
@@ -53,7 +60,9 @@ def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
 def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
     """Describe how the results were obtained: command, corpus, seeds, commits and devices."""
     size = f", size={plan.size}" if plan.size else ""
+    most = max((plan.seeds, *plan.more_seeds.values()))
     seeds = f"seeds 0 to {plan.seeds - 1}" if plan.seeds > 1 else "seed 0"
+    seeds += f" (0 to {most - 1} for some rows)" if most > plan.seeds else ""
     text = f"{code(command)}\n\nCorpus {escape(plan.data + size)}, {seeds}"
     commits = sorted({run.commit[:9] + run.commit[40:] or "unknown" for run in costs})
     devices = sorted({run.device for run in costs})
@@ -152,16 +161,17 @@ def _decoding(row: Row, by_seed: Mapping[int, Report]) -> str:
 
 def legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
     """Return the paragraph that explains the columns of the results table."""
-    fewer = [
-        f"{escape(row.name)}: {len(reports.get(row.name, {}))}"
+    found = {
+        row.name: len(reports.get(row.name, {}))
         for row in plan.table.rows
-        if not (row.ensemble or row.links) and len(reports.get(row.name, {})) < plan.seeds
-    ]
+        if not (row.ensemble or row.links)
+    }
+    others = [f"{escape(name)}: {seeds}" for name, seeds in found.items() if seeds != plan.seeds]
     other_data = any(row.published for row in plan.table.rows) and not plan.table.same_data
     parts = [
         "Results are on the test split",
         f": mean ± standard deviation over {plan.seeds} seeds" if plan.seeds > 1 else "",
-        f" (fewer for {'; '.join(fewer)})" if fewer else "",
+        f" (other numbers of seeds: {'; '.join(others)})" if others else "",
         ". Every run is scored with the checkpoint that is best on the validation split, or with "
         "the last one or the mean of several where the table says so.",
         _explain_p(plan, p),
@@ -196,121 +206,28 @@ _OTHER_DATA = (
 )
 
 
-class Comparison(NamedTuple):
-    """Two rows of a table, of which `better` has the better result in the paper."""
-
-    worse: str
-    better: str
-    gain: float  # measured improvement of `better` over `worse`; negative: contradicts the paper
-    deviation: float  # standard deviation of the gain over seeds; 0 if unknown
-    form: str
-
-    @property
-    def within(self) -> bool:
-        """Whether the gain is within one standard deviation of zero."""
-        return abs(self.gain) <= self.deviation
-
-    def __str__(self) -> str:
-        deviation = f" ± {self.deviation:{self.form}}" if self.deviation else ""
-        within = ", within one standard deviation" if self.within else ""
-        gain = f"{self.gain:+{self.form}}{deviation}{within}"
-        return f"{escape(self.worse)} → {escape(self.better)} ({gain})"
+def claims_section(plan: Plan, verdicts: Sequence[Verdict]) -> str:
+    """Return the verdicts on the paper's claims: their number, a table and an explanation."""
+    if not verdicts:
+        return "The paper makes no claim that compares these rows."
+    table = claims_table(verdicts, plan.confidence)
+    several = _SEVERAL_ROUNDS.format(plan.rounds) if plan.rounds > 1 else ""
+    return f"**{count_verdicts(verdicts)}.**\n\n{table}\n{_VERDICTS}{several}"
 
 
-def comparisons(plan: Plan, reports: Reports) -> list[Comparison]:
-    """Compare the pairs of rows that the paper ranks.
-
-    Rows are sorted by their published results, and each row is compared with all rows that have the
-    next better published result. Rows with equal published results are not compared with one
-    another. The pairs in `Table.claims` follow.
-    """
-    name = plan.table.measures[0]
-    measure = MEASURES[name]
-    measured = {row.name: values(reports, row, measure) for row in plan.table.rows}
-    by_figure: dict[float, list[str]] = {}
-    for row in plan.table.rows:
-        if name in row.published and measured[row.name]:
-            by_figure.setdefault(row.published[name], []).append(row.name)
-    figures = sorted(by_figure, reverse=measure.lower_is_better)
-    pairs = [
-        pair
-        for worse, better in itertools.pairwise(figures)
-        for pair in itertools.product(by_figure[worse], by_figure[better])
-    ]
-    pairs += [(a, b) for a, b in plan.table.claims if measured[a] and measured[b]]
-    return [_compare(plan, worse, better, measured, measure) for worse, better in pairs]
-
-
-def _compare(
-    plan: Plan, worse: str, better: str, measured: dict[str, list[float]], measure: Measure
-) -> Comparison:
-    """Compare the measured results of two rows.
-
-    A row with a single value, such as an ensemble, is assumed to have the mean variance of the
-    other rows.
-    """
-    variances = {
-        row: statistics.variance(found) for row, found in measured.items() if len(found) > 1
-    }
-    usual = statistics.mean(variances.values()) if variances else 0.0
-    low, high = measured[worse], measured[better]
-    gain = statistics.mean(high) - statistics.mean(low)
-    models = [plan.run_folders(plan.table.row(name), 0) for name in (worse, better)]
-    if models[0] == models[1] and len(low) == len(high) > 1:
-        deviation = statistics.stdev(b - a for a, b in zip(low, high, strict=True))
-    else:
-        deviation = math.sqrt(sum(variances.get(row, usual) for row in (worse, better)))
-    sign = -1 if measure.lower_is_better else 1
-    return Comparison(worse, better, sign * gain, deviation, measure.form)
-
-
-def order(plan: Plan, reports: Reports) -> str:
-    """Describe, pair by pair, whether the measured results rank two rows as the paper does."""
-    found = comparisons(plan, reports)
-    missing = [escape(row.name) for row in plan.table.rows if row.name not in reports]
-    if not found:
-        first = plan.table.measures[0]
-        ranks = {row.published[first] for row in plan.table.rows if first in row.published}
-        if len(ranks) > 1 or plan.table.claims:
-            return "The rows that the paper ranks have not been measured." if reports else ""
-        return "The published results do not rank these rows."
-    agree, differ = [c for c in found if c.gain > 0], [c for c in found if c.gain < 0]
-    equal = [c for c in found if c.gain == 0]
-    verdict = _verdict(agree, differ, bool(missing), plan.seeds)
-    text = f"**{verdict}** ({MEASURES[plan.table.measures[0]].name}): "
-    text += f"{len(agree)} of {len(found)} published comparisons (worse → better) agree. "
-    text += f"Agree: {'; '.join(map(str, agree)) or 'none'}. "
-    text += f"Disagree: {'; '.join(map(str, differ))}. " if differ else ""
-    text += (
-        f"Equal: {'; '.join(escape(f'{c.worse}, {c.better}') for c in equal)}. " if equal else ""
-    )
-    text += f"Missing rows: {'; '.join(missing)}. " if missing else ""
-    return text + (_DEVIATION if plan.seeds > 1 else "")
-
-
-def _verdict(
-    agree: Sequence[Comparison], differ: Sequence[Comparison], missing: bool, seeds: int
-) -> str:
-    if missing:
-        return "Some rows have not been measured"
-    if seeds == 1:
-        return "There is one seed only, so the standard deviation over seeds is unknown"
-    if any(not c.within for c in differ):
-        return "The published order does not hold"
-    if not agree:
-        return "No difference exceeds one standard deviation"
-    if differ:
-        return "The published order holds, except for differences within one standard deviation"
-    if any(c.within for c in agree):
-        return "The published order holds, with some differences within one standard deviation"
-    return "The published order holds"
-
-
-_DEVIATION = (
-    "(± is the standard deviation of the difference over seeds: the square root of the summed "
-    "variances of both rows or, if both rows decode the same models, the standard deviation of the "
-    "differences per seed. A row with a single value is assumed to have the mean variance of the "
-    "other rows.)"
+_VERDICTS = (
+    "A claim holds if the whole confidence interval of the difference over seeds lies above 0, or "
+    "above the margin that the claim states; a claim that two rows are equal (≈) holds if the "
+    "interval lies within the margin. The claim is contradicted if the whole interval lies outside "
+    "this range, and otherwise undecided. The number of seeds that an undecided claim needs is the "
+    f"number per row that decides it with a probability of {100 * POWER:.0f} %, if difference and "
+    "standard deviations are as measured. Positive differences agree with the paper. Intervals are "
+    "those of Welch's t-test, or of the paired t-test if both rows use the same runs. An ensemble "
+    "is assumed to vary as much as its models."
+)
+_SEVERAL_ROUNDS = (
+    " The claims may be decided in {} rounds, with more seeds in each; the intervals of all rounds "
+    f"together have a confidence of {100 * CONFIDENCE:.0f} %."
 )
 
 
@@ -344,6 +261,7 @@ def _content(
     rows = {
         row.name: {
             "run": plan.run_name(row) if row.trained else None,
+            "seeds": [*reports.get(row.name, {})],
             "published": dict(row.published),
             "measured": {n: values(reports, row, MEASURES[n]) for n in plan.table.measures},
             "p": p.get(row.name),
@@ -352,7 +270,15 @@ def _content(
         | _lengths(plan, reports.get(row.name, {}))
         for row in plan.table.rows
     }
-    return {"target": plan.target, "data": plan.data, "size": plan.size, "rows": rows}
+    content = {
+        "target": plan.target,
+        "data": plan.data,
+        "size": plan.size,
+        "confidence": plan.confidence,
+        "rows": rows,
+    }
+    verdicts = decide_claims(plan.table, content)
+    return content | {"claims": [verdict.content() for verdict in verdicts]}
 
 
 def _lengths(plan: Plan, by_seed: Mapping[int, Report]) -> dict:

@@ -20,6 +20,7 @@ from configs.check import check
 from configs.datasets import reverse_dataset
 from errors import UserError
 from papers.table import Row, Table
+from papers.verdicts import CONFIDENCE
 from reading import read_json, reading
 from sweeping.log import REMOVE, Entry, elapsed, read_complete_log
 from sweeping.points import Base, Point, label
@@ -37,6 +38,8 @@ class Plan(NamedTuple):
     folder: Path  # parent folder of all runs and pages (RESULTS above)
     seeds: int
     overrides: dict[str, Any]  # values of config fields that are set in every run, such as data.dir
+    more_seeds: dict[str, int] = {}  # number of seeds of the rows that have more than `seeds`
+    rounds: int = 1  # how often claims may be decided, with more seeds each time
 
     @property
     def name(self) -> str:
@@ -47,6 +50,15 @@ class Plan(NamedTuple):
     def page_folder(self) -> Path:
         """Folder of the page and its plots."""
         return self.folder / self.name
+
+    @property
+    def confidence(self) -> float:
+        """Confidence of each interval, such that 95 % is the joint confidence of all rounds."""
+        return 1 - (1 - CONFIDENCE) / self.rounds
+
+    def seeds_of(self, row: Row) -> int:
+        """Return the number of seeds of a row; an ensemble always consists of `seeds` models."""
+        return self.seeds if row.ensemble else self.more_seeds.get(row.name, self.seeds)
 
     def corpus(self, row: Row) -> str:
         """Return the name of a row's corpus."""
@@ -93,11 +105,12 @@ class Plan(NamedTuple):
         """Return the name and the seed of every run that is not trained yet."""
         from training.workdir import is_done
 
+        needed = {name: max(map(self.seeds_of, rows)) for name, rows in self.runs().items()}
         return [
             (name, seed)
-            for seed in range(self.seeds)
-            for name in self.runs()
-            if not is_done(self.folder / "runs" / name / f"seed{seed}")
+            for seed in range(max(needed.values(), default=0))
+            for name, seeds in needed.items()
+            if seed < seeds and not is_done(self.folder / "runs" / name / f"seed{seed}")
         ]
 
     def flags(self, point: Point, seed: int) -> list[str]:
@@ -111,9 +124,8 @@ class Plan(NamedTuple):
     def rows_to_score(self) -> Iterator[tuple[Row, int]]:
         """Yield the row and seed of every report; an ensemble has one report for all seeds."""
         for row in self.table.rows:
-            yield from (
-                (row, seed) for seed in range(1 if row.ensemble or row.links else self.seeds)
-            )
+            once = row.ensemble or row.links
+            yield from ((row, seed) for seed in range(1 if once else self.seeds_of(row)))
 
     def report_folder(self, row: Row, seed: int) -> Path:
         """Return the folder of a row's report on one run, or on the ensemble of all seeds."""

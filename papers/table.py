@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from evaluation.alignment import LinkSettings
+from papers.claims import Claim
 from papers.measures import MEASURES
 
 FieldValue = bool | int | float | str
@@ -69,15 +70,14 @@ class Table:
     machine: str = "an H200"
     differs: str = ""  # complete sentences on how the setup differs from the paper's
     same_data: bool = False  # whether the published results are for the corpus in `data`
-    # Pairs of row names (worse, better) that the paper ranks without publishing both results.
-    claims: tuple[tuple[str, str], ...] = ()
+    claims: tuple[Claim, ...] = ()  # comparisons of rows that the paper makes
     figures: tuple[str, ...] = ()  # names of figures in papers/figures.py
     faithfulness: int = 0  # number of test examples whose faithfulness is measured
 
     def __post_init__(self) -> None:
         """Check the table when it is defined, before any row is trained."""
         names = [row.name for row in self.rows]
-        mentioned = {name for pair in self.claims for name in pair}
+        mentioned = {name for claim in self.claims for name in (claim.worse, claim.better)}
         mentioned |= {name for row in self.rows for name in row.merges}
         published = {name for row in self.rows for name in row.published}
         align = {name for row in self.rows for name in row.align}
@@ -86,14 +86,37 @@ class Table:
             (mentioned - set(names), "`claims` or `merges` refer to rows that do not exist"),
             (set(self.measures) - set(MEASURES), "measures are not in papers/measures.py"),
             (published - set(self.measures), "measures of `published` are not in `measures`"),
+            ({self.measure_of(claim) for claim in self.claims} - set(self.measures),
+             "measures of `claims` are not in `measures`"),
             (align - set(LinkSettings._fields), "`align` has fields that LinkSettings lacks"),
-        ):
+        ):  # fmt: skip
             if wrong:
                 raise ValueError(f"{self.title}: {what}: {', '.join(sorted(wrong))}")
+        for claim in self.claims:
+            gain, (low, high) = self.published_gain(claim), claim.range
+            if gain is not None and not low < gain < high:
+                raise ValueError(f"{self.title}: the published results contradict {claim}")
 
     def row(self, name: str) -> Row:
         """Return the row with this name."""
         return next(row for row in self.rows if row.name == name)
+
+    def measure_of(self, claim: Claim) -> str:
+        """Return the name of the measure that a claim is about."""
+        return claim.measure or self.measures[0]
+
+    def gain(self, claim: Claim, worse: float, better: float) -> float:
+        """Return by how much `better` is better; negative if it is worse."""
+        lower = MEASURES[self.measure_of(claim)].lower_is_better
+        return worse - better if lower else better - worse
+
+    def published_gain(self, claim: Claim) -> float | None:
+        """Return the published difference between the rows of a claim, or None if there is none."""
+        measure = self.measure_of(claim)
+        worse, better = (self.row(name).published for name in (claim.worse, claim.better))
+        if measure not in worse or measure not in better:
+            return None
+        return self.gain(claim, worse[measure], better[measure])
 
     def above(self, row: Row) -> Row | None:
         """Return the row above `row`, or None for the first row."""

@@ -1,5 +1,6 @@
 """Cui et al. 2017: attention over attention against the attention sum."""
 
+from papers.claims import Claim
 from papers.table import Row, Table
 
 READERS = Table(
@@ -13,7 +14,7 @@ READERS = Table(
     sizes=("small", "paper"),
     differs="The novels corpus has one tenth as many questions as the Children's Book Test, and "
     "they are from other books.",
-    claims=(("attention sum", "attention over attention"),),
+    claims=(Claim("attention sum", "attention over attention", "Table 3"),),
     figures=("heat_maps",),
     rows=(
         Row("attention sum", {"reader": "attention_sum"}),

@@ -1,5 +1,6 @@
 """Lin et al. 2017: the number of attention hops r and the penalty on similar hops."""
 
+from papers.claims import Claim
 from papers.table import Row, Table
 
 HOPS = Table(
@@ -13,7 +14,11 @@ HOPS = Table(
     sizes=("small",),
     differs="The published results are for another corpus. By default, size=small has 4 hops, a "
     "BiLSTM of 150 units per direction and no pretrained word vectors.",
-    claims=(("max pooling", "r = 4, penalty .1"),),
+    claims=(
+        Claim("max pooling", "r = 4, penalty .1", "Table 1"),
+        Claim("r = 1", "r = 4, penalty .1", "plots of the effect of r, from memory"),
+        Claim("r = 4, no penalty", "r = 4, penalty .1", "effect of the penalty, from memory"),
+    ),
     figures=("heat_maps",),
     rows=(
         Row("mean pooling", {"pooling": "mean"}),

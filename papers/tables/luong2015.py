@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from papers.claims import Claim, best, ranked
 from papers.table import FieldValue, Row, Table
 
 _MEASURES = ("tokenized_bleu", "bleu", "perplexity", "aer")
@@ -48,6 +49,11 @@ TABLE1 = Table(
     sizes=("small", "paper"),
     minutes=1.5,
     differs=_SIZE + _DECODING,
+    claims=ranked(
+        "Table 1", "base", "+ reverse", "+ dropout", "+ global attention (location)",
+        "+ input feeding", "local-p (general) + feed", "+ unknown words replaced",
+        "ensemble, unknown words replaced",
+    ),
     rows=(
         Row("base", _PLAIN | _NO_DROPOUT | {"reverse": "no"}, {}, _published(10.6, 11.3)),
         Row("+ reverse", _PLAIN | _NO_DROPOUT, {}, _published(9.9, 12.6)),
@@ -69,6 +75,10 @@ TABLE3 = Table(
     sizes=("small", "paper"),
     minutes=1.5,
     differs=_SIZE,
+    claims=ranked(
+        "Table 3", "base (reverse)", "+ global (location)", "+ feed",
+        "+ global (dot) + drop + feed", "+ unknown words replaced",
+    ),
     rows=(
         Row("base (reverse)", _PLAIN | _NO_DROPOUT, {}, _published(14.3, 16.9)),
         Row("+ global (location)", _LOCATION | _NO_DROPOUT | {"feed": "no"}, {},
@@ -79,6 +89,10 @@ TABLE3 = Table(
             decode=_REPLACED),
     ),
 )  # fmt: skip
+
+
+_SCORES = "Table 4; §5.3: dot is good for global, general for local attention (from memory)"
+_CONCAT = "§5.3: concat does not perform well (from memory)"
 
 
 def _architecture(align: str, score: str, *published: float) -> Row:
@@ -95,6 +109,14 @@ TABLE4 = Table(
     data=_TO_GERMAN,
     minutes=1.5,
     differs=_SIZE + " In the paper, local-m (dot) had a perplexity over 7.0.",
+    claims=(
+        Claim("global (general)", "global (dot)", _SCORES),
+        Claim("local-p (dot)", "local-p (general)", _SCORES),
+        *best("Table 4: local-p with general is best", "local-p (general)", "global (location)",
+              "global (dot)", "global (general)", "local-m (general)"),
+        *(Claim(f"{align} (concat)", f"{align} (general)", _CONCAT, "perplexity")
+          for align in ("global", "local-m", "local-p")),
+    ),
     figures=("heat_maps",),
     rows=(
         _architecture("global", "location", 6.4, 18.1),
@@ -108,7 +130,7 @@ TABLE4 = Table(
         _architecture("local_p", "general", 5.9, 19.0),
         _architecture("local_p", "concat", 7.1),
     ),
-)
+)  # fmt: skip
 
 
 # A corpus of a few thousand sentences needs small batches and many epochs. Sentences of up to 100
@@ -172,6 +194,10 @@ TABLE6 = Table(
     "training steps with batches of 4,096 tokens. "
     "The statistical aligner is eflomal 2.0; guided models are trained towards the union of its "
     "links in both directions.",
+    claims=(
+        *ranked("Table 6", "global (location)", "local-p (general)", "local-m (general)"),
+        Claim("local-p (general)", "ensemble, local-p (general)", "Table 6"),
+    ),
     rows=(
         Row("statistical aligner, both directions", links=("{split}.links.fwd",
             "{split}.links.rev"), align=_BOTH),
@@ -205,6 +231,8 @@ FIGURE6 = Table(
     sizes=("small", "paper"),
     minutes=1.5,
     differs=_SIZE + _DECODING,
+    # Table 1 compares local-p with the ensemble.
+    claims=ranked("Figure 6", "without attention", "local-p, unknown words replaced"),
     figures=("lengths",),
     rows=(
         dataclasses.replace(_NO_ATTENTION, name="without attention"),

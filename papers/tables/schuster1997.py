@@ -1,5 +1,6 @@
 """Schuster & Paliwal 1997: delays, merged networks and bidirectional networks."""
 
+from papers.claims import Claim, best
 from papers.table import Row, Table
 
 DELAYS = (0, 2, 5, 10, 15, 20)
@@ -16,7 +17,7 @@ def _table(
     data: str,
     measure: str,
     merged: tuple[Row, ...],
-    claims: tuple[tuple[str, str], ...],
+    claims: tuple[Claim, ...],
 ) -> Table:
     return Table(
         title=f"Schuster & Paliwal 1997: delays, merging, two directions ({data})",
@@ -45,9 +46,17 @@ def _table(
     )  # fmt: skip
 
 
-def _best_delay(direction: str, best: int) -> tuple[tuple[str, str], ...]:
-    """Return the claims that delays of 0 and 20 time steps are worse than the delay `best`."""
-    return tuple((f"{direction}, delay {k}", f"{direction}, delay {best}") for k in (0, 20))
+def _best_delay(direction: str, delay: int) -> tuple[Claim, ...]:
+    """Return the claims that delays of 0 and 20 time steps are worse than another delay."""
+    others = (f"{direction}, delay {k}" for k in (0, 20))
+    return best("plots: a delay helps up to a point", f"{direction}, delay {delay}", *others)
+
+
+def _merging(merged: str) -> tuple[Claim, ...]:
+    return (
+        *best("plots", merged, "forward, delay 15", "backward, delay 10"),
+        Claim(merged, "brnn", "plots"),
+    )
 
 
 SERIES = _table(
@@ -57,16 +66,12 @@ SERIES = _table(
      Row("merged in one training, delays 15 and 10", {"network": "merged"},
          {"model.forward_delay": 15, "model.backward_delay": 10})),
     (*_best_delay("forward", 15), *_best_delay("backward", 10),
-     ("forward, delay 15", "merged, separately trained, delays 15 and 10"),
-     ("backward, delay 10", "merged, separately trained, delays 15 and 10"),
-     ("merged, separately trained, delays 15 and 10", "brnn")),
+     *_merging("merged, separately trained, delays 15 and 10")),
 )  # fmt: skip
 CLASSES = _table(
     "series_classes", "error",
     (Row("merged in one training, delays 15 and 10", {"network": "merged"},
          {"model.forward_delay": 15, "model.backward_delay": 10}),),
     (*_best_delay("forward", 15), *_best_delay("backward", 10),
-     ("forward, delay 15", "merged in one training, delays 15 and 10"),
-     ("backward, delay 10", "merged in one training, delays 15 and 10"),
-     ("merged in one training, delays 15 and 10", "brnn")),
+     *_merging("merged in one training, delays 15 and 10")),
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Sutskever, Vinyals & Le 2014: source reversal and beam width (Table 1), depth (§3.4)."""
 
+from papers.claims import Claim, ranked
 from papers.table import Row, Table
 
 _MEASURES = ("tokenized_bleu", "bleu", "perplexity")
@@ -29,6 +30,11 @@ TABLE1 = Table(
     minutes=1.5,
     seeds=5,
     differs=_SIZE,
+    claims=(
+        *ranked("Table 1", "forward, beam 12", "reversed, beam 12", "ensemble, beam 1",
+                "ensemble, beam 2", "ensemble, beam 12"),
+        Claim("forward, beam 12", "reversed, beam 12", "§3.3", "perplexity"),
+    ),
     figures=("lengths",),
     rows=(
         _row("forward", 12, 26.17, reverse="no"),
@@ -37,7 +43,7 @@ TABLE1 = Table(
         _row("ensemble", 2, 34.50, ensemble=True),
         _row("ensemble", 12, 34.81, ensemble=True),
     ),
-)
+)  # fmt: skip
 
 
 def _deep(layers: int) -> Row:
@@ -53,6 +59,6 @@ DEPTH = Table(
     data=_DATA,
     minutes=1.5,
     differs=_SIZE,
-    claims=(("1 layer", "2 layers"), ("2 layers", "3 layers"), ("3 layers", "4 layers")),
+    claims=ranked("§3.4", "1 layer", "2 layers", "3 layers", "4 layers"),
     rows=(_deep(1), _deep(2), _deep(3), _deep(4)),
 )

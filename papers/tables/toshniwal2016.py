@@ -1,5 +1,6 @@
 """Toshniwal & Livescu 2016: global against local attention on CMUdict (spelling to phonemes)."""
 
+from papers.claims import Claim, ranked
 from papers.table import Row, Table
 
 
@@ -20,6 +21,10 @@ CMUDICT = Table(
     sizes=("small",),
     seeds=5,
     differs="As in the paper, a word is correct if it matches any of its listed pronunciations.",
+    claims=(
+        *ranked("word error rates, from memory", "local-p", "global", "local-m"),
+        Claim("global", "ensemble, global", "word error rates, from memory"),
+    ),
     rows=(
         _row("local_p", 5.39, 22.83),
         _row("global", 5.04, 21.69),

@@ -1,5 +1,6 @@
 """Xu 2015 and Deng 2018: soft, hard and marginal attention in the same decoders."""
 
+from papers.claims import ranked
 from papers.table import Row, Table
 
 _AFTER = {"feed": "no"}  # attention after the recurrent step, without input feeding
@@ -16,6 +17,10 @@ TABLE = Table(
     differs="Xu et al. measure soft and hard attention on image captions, and report no score for "
     "translation. Deng et al. train models with input feeding on 160,000 sentences of talks; here, "
     "marginal attention has no input feeding.",
+    claims=ranked(
+        "Deng et al. 2018, from memory", "without input feeding, hard",
+        "without input feeding, soft", "without input feeding, marginal",
+    ),
     rows=(  # p-values compare each row with the row above
         Row("Bahdanau decoder, hard", {"attention": "hard"}, config="xu2015"),
         Row("Bahdanau decoder, soft", {"attention": "soft"}, config="xu2015"),

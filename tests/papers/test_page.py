@@ -1,4 +1,4 @@
-"""Tests of results pages: tables, verdicts, legends and significance tests."""
+"""Tests of results pages: tables, claims, legends and significance tests."""
 
 import dataclasses
 import json
@@ -11,7 +11,8 @@ import pytest
 from data.labelling import LabellingCorpus
 from errors import UserError
 from evaluation.bootstrap import welch
-from papers.page import _cost, _facts, comparisons, legend, mean_and_deviation, order, write_page
+from papers.claims import ranked
+from papers.page import _cost, _facts, claims_section, legend, mean_and_deviation, write_page
 from papers.plan import Plan, facts
 from papers.scoring import read_reports
 from papers.significance import significance
@@ -36,75 +37,28 @@ def make_reports(**losses):
     }
 
 
-HOLDS = "The published order holds"
-# Each entry: the losses of row `best` (one per seed), the expected verdict, and a phrase in the
-# verdict's text. The losses of the other rows are the same for all entries: 2.0 and 2.1 for
-# `middle`, and 3.0 and 3.1 for `worst`.
-VERDICTS = {
-    "far better": ([1.0, 1.1], f"**{HOLDS}**", "2 of 2"),
-    "a little better": (
-        [1.95, 2.05],
-        f"**{HOLDS}, with some differences within one standard deviation**",
-        "middle → best (+0.050 ± 0.100, within one standard deviation)",
-    ),
-    "a little worse": (
-        [2.05, 2.15],
-        f"**{HOLDS}, except for differences within one standard deviation**",
-        "Disagree: middle → best (-0.050 ± 0.100, within one standard deviation)",
-    ),
-    "far worse": ([2.5, 2.6], "**The published order does not hold**", "1 of 2"),
-    "equal": ([2.0, 2.1], f"**{HOLDS}**", "Equal: middle, best."),
-}
+def test_a_page_shows_the_claims_with_verdicts(tmp_path):
+    claims = ranked("Table 1", "worst", "middle", "best")
+    plan = make_cells_plan(tmp_path, claims=claims)
+    for row, seed in plan.rows_to_score():
+        write_run(plan.run_folder(row, seed))
+    reports = make_reports(worst=[3.0, 3.01], middle=[2.0, 2.01], best=[1.99, 2.0])
+    text = write_page(plan, reports, "command").read_text()
+    assert "**1 of 2 claims hold, 1 is undecided.**" in text
+    assert "| worst → middle | holds | +1.000 \\[+0.970, +1.030\\] | +0.500 | 2 | Table 1 |" in text
+    undecided = "| middle → best | undecided | +0.010 \\[-0.020, +0.040\\] | +0.500 | 2, needs 9 | "
+    assert undecided in text and "difference \\[95 % interval\\]" in text and "rounds" not in text
+    kept = json.loads((plan.page_folder / "results.json").read_text())
+    assert [claim["verdict"] for claim in kept["claims"]] == ["holds", "undecided"]
+    assert kept["claims"][1]["interval"] == pytest.approx([-0.0204, 0.0404], abs=1e-3)
+    assert kept["confidence"] == 0.95 and kept["rows"]["best"]["seeds"] == [0, 1]
+    # Several rounds widen the intervals.
+    text = write_page(plan._replace(rounds=5), reports, "command").read_text()
+    assert "difference \\[99 % interval\\]" in text and "in 5 rounds" in text
 
 
-@pytest.mark.parametrize("case", VERDICTS)
-def test_verdict_depends_on_gains_and_standard_deviations(case, tmp_path):
-    losses, verdict, detail = VERDICTS[case]
-    reports = make_reports(worst=[3.0, 3.1], middle=[2.0, 2.1], best=losses)
-    text = order(make_cells_plan(tmp_path), reports)
-    assert text.startswith(verdict) and detail in text and "NLL per frame" in text
-    assert ("Disagree" in text) == case.endswith("worse")
-
-
-def test_no_order_is_reported_without_large_differences(tmp_path):
-    reports = make_reports(worst=[3.0, 3.1], middle=[3.05, 3.15], best=[3.1, 3.2])
-    assert order(make_cells_plan(tmp_path), reports).startswith(
-        "**No difference exceeds one standard"
-    )
-
-
-def test_missing_rows_or_a_single_seed_prevent_a_verdict(tmp_path):
-    plan, measured = make_cells_plan(tmp_path), {"worst": [3.0, 3.1], "middle": [2.0, 2.1]}
-    text = order(plan, make_reports(**measured))
-    assert "not been measured" in text and "Missing rows: best." in text
-    text = order(plan._replace(seeds=1), make_reports(worst=[3.0], middle=[2.0], best=[1.0]))
-    assert "one seed only" in text and "±" not in text
-    assert order(plan, {}) == ""
-
-
-def test_rows_with_equal_published_results_are_not_ranked(tmp_path):
-    rows = tuple(Row(row.name, row.arguments, {}, {"frame": 8.0}) for row in ROWS)
-    plan, reports = make_cells_plan(tmp_path, rows), make_reports(worst=[3.0], middle=[2.0])
-    assert comparisons(plan, reports) == [] and "do not rank" in order(plan, reports)
-
-
-def test_ranked_rows_may_not_have_been_measured(tmp_path):
-    text = order(make_cells_plan(tmp_path), make_reports(worst=[3.0]))
-    assert text == "The rows that the paper ranks have not been measured."
-
-
-def test_every_row_is_compared_with_all_rows_of_the_next_better_published_result(tmp_path):
-    figures = {"worst": 9.0, "middle": 8.0, "best": 8.0}
-    rows = tuple(Row(row.name, row.arguments, {}, {"frame": figures[row.name]}) for row in ROWS)
-    reports = make_reports(worst=[3.0], middle=[2.0], best=[1.0])
-    found = comparisons(make_cells_plan(tmp_path, rows), reports)
-    assert [(c.worse, c.better) for c in found] == [("worst", "middle"), ("worst", "best")]
-
-
-def test_a_row_with_one_value_is_assumed_to_have_the_mean_variance(tmp_path):
-    measured = make_reports(worst=[3.0, 3.4], middle=[2.0, 2.4], best=[1.9])
-    first, second = comparisons(make_cells_plan(tmp_path), measured)
-    assert first.deviation == pytest.approx(0.4) == second.deviation and second.within
+def test_a_page_without_claims_says_so(tmp_path):
+    assert "no claim" in claims_section(make_cells_plan(tmp_path), [])
 
 
 def test_the_legend_names_the_significance_test(tmp_path):
@@ -112,23 +66,6 @@ def test_the_legend_names_the_significance_test(tmp_path):
     assert "by Welch's t-test" in legend(plan, reports, {"middle": "–", "best": ".03 (t)"})
     assert "bootstrap" in legend(plan, reports, {"middle": "–", "best": ".03"})
     assert "p-value" not in legend(plan, reports, {"middle": "–", "best": "–"})
-
-
-def test_claims_without_published_results_are_compared(tmp_path):
-    rows = tuple(Row(row.name, row.arguments) for row in ROWS)
-    plan = make_cells_plan(tmp_path, rows, claims=(("worst", "best"), ("middle", "best")))
-    (first, second) = comparisons(plan, make_reports(worst=[3.0], middle=[1.0], best=[2.0]))
-    assert (first.gain, second.gain) == (1.0, -1.0)
-
-
-def test_two_decodings_of_the_same_models_are_compared_per_seed(tmp_path):
-    measured = make_reports(worst=[3.0, 1.0], best=[2.9, 0.89])
-    for other, within in ({"cell": "gru"}, True), ({}, False):
-        rows = Row("worst"), Row("best", other, decode={"beam": 5})
-        (found,) = comparisons(
-            make_cells_plan(tmp_path, rows, claims=(("worst", "best"),)), measured
-        )
-        assert found.within == within
 
 
 def test_means_standard_deviations_and_welch_p_values():
@@ -168,7 +105,10 @@ def test_a_page_shows_missing_values_as_dashes(tmp_path):
     assert "| best | – | 8.000 | – | – | – | – | – |" in text and "`python a.py`" in text
     runs = ",".join(f"{tmp_path}/runs/{plan.run_name(row)}/seed*" for row in ROWS[:2])
     assert f"`python compare.py '--runs={runs}'`" in text
-    assert "(fewer for middle: 1; best: 0)" in text and "at commit abc on a chip." in text
+    assert (
+        "(other numbers of seeds: middle: 1; best: 0)" in text
+        and "at commit abc on a chip." in text
+    )
     kept = json.loads((plan.page_folder / "results.json").read_text())["rows"]
     assert (
         kept["middle"]["measured"]["frame"] == [8.4] and kept["best"]["published"]["frame"] == 8.0

@@ -11,10 +11,11 @@ import pytest
 
 import reproduce as reproducing
 from errors import UserError
+from papers.claims import Claim
 from papers.plan import Plan, make_plan
 from papers.registry import find_targets
 from papers.table import Row, Table
-from reproduce import reproduce
+from reproduce import decide, reproduce
 from sweeping.estimate import Estimate
 from tests.programs import ENVIRONMENT, ROOT, call
 from tests.training.test_initialization import start
@@ -32,6 +33,7 @@ TABLE = Table(
     ),
     data=("dates",),
     minutes=1.0,
+    claims=(Claim("greedy", "ensemble, beam 2", "Table 1"),),
     figures=("lengths", "heat_maps"),
 )  # fmt: skip
 JSB = find_targets()["bai2018.jsb"]
@@ -52,7 +54,7 @@ def plan(tmp_path, monkeypatch):
 
 def make_tiny_plan(folder, rows=TABLE.rows):
     overrides = {**QUICK, "data.cache": str(folder / "prepared")}
-    table = dataclasses.replace(TABLE, rows=rows)
+    table = dataclasses.replace(TABLE, rows=rows, claims=TABLE.claims if len(rows) > 1 else ())
     return Plan("two.rows", table, "dates", "tiny", folder / "results", 1, overrides)
 
 
@@ -70,7 +72,8 @@ def test_reproducing_a_table_writes_its_page(plan):
         assert (perplexity == "–") == (p != "–") == ("1 × " in size) == (not first)
         assert how == ("greedy" if first else "beam 2") and float(bleu) >= 0
         assert int(tokens.replace(",", "")) > 0 and float(minutes) >= 0
-    assert "one seed only" in text and "tok:none" in text and "tok:13a" in text
+    assert "| greedy → ensemble, beam 2 | undecided | " in text
+    assert "tok:none" in text and "tok:13a" in text
     assert {path.name for path in plan.page_folder.glob("*.png")} == {
         "lengths.png", "attention-0.png",
     }  # fmt: skip
@@ -81,12 +84,36 @@ def test_reproducing_a_table_writes_its_page(plan):
     # not train the run of that row again.
     times = {path: path.stat().st_mtime_ns for path in plan.folder.rglob("scores.json")}
     assert all("ter" not in json.loads(path.read_text("utf-8"))["scores"] for path in times)
-    shared = dataclasses.replace(TABLE, rows=TABLE.rows[:1], figures=())
+    shared = dataclasses.replace(TABLE, rows=TABLE.rows[:1], claims=(), figures=())
     assert len(times) == 2
     reproduce(plan, workers=1, command="again")
     reproduce(plan._replace(target="other", table=shared), workers=1, command="other")
     assert {path: path.stat().st_mtime_ns for path in times} == times
     assert len(list(plan.folder.glob("runs/*/seed*/log.jsonl"))) == 1
+
+
+@pytest.mark.slow
+def test_decide_trains_more_seeds_of_undecided_claims(plan, capsys):
+    """The claim about two decodings is undecided, because neither translates a word correctly."""
+    longer = {"train.steps": 4, "train.eval_every": 4}
+    rows = (
+        Row("3 steps", _DOT),
+        Row("4 steps", _DOT, longer),
+        Row("4 steps, beam 2", _DOT, longer, decode={"beam": 2}),
+    )
+    claims = (
+        Claim("3 steps", "4 steps", "§1", "perplexity", margin=100.0, equal=True),
+        Claim("4 steps", "4 steps, beam 2", "§2"),
+    )
+    table = dataclasses.replace(TABLE, rows=rows, claims=claims, figures=())
+    page = decide(plan._replace(table=table, seeds=2), 1, "command", most_seeds=3)
+    shown = capsys.readouterr().out
+    assert "round 2 of 2, up to 3 seeds: 1 of 2 claims hold, 1 is undecided" in shown
+    assert "seeds 0 to 1 (0 to 2 for some rows)" in page.read_text()
+    kept = json.loads((page.parent / "results.json").read_text())
+    seeds = [row["seeds"] for row in kept["rows"].values()]
+    assert seeds == [[0, 1], [0, 1, 2], [0, 1, 2]] and kept["confidence"] == 0.975
+    assert len(list(plan.folder.glob("runs/*/seed*/log.jsonl"))) == 5
 
 
 # This program scores the first row of the tiny table with reproduce.py. It runs in a separate
@@ -159,9 +186,15 @@ def test_a_dry_run_lists_the_untrained_runs(plan, monkeypatch, capsys):
 def test_targets_are_listed_and_close_names_suggested():
     listed = call("reproduce.py", "--list").stdout
     assert "luong2015.table4" in listed and "30 runs with 3 seeds, about" in listed
+    assert re.search(
+        r"imdb \(docs/results/yang2016.flat/page.md\): 2 of 2 claims hold\n +holds  ", listed
+    )
+    assert "no claims that compare rows" in listed
     done = call("reproduce.py", "luong2015.tabel4", check=False)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
     assert "no target luong2015.tabel4: did you mean luong2015.table4" in done.stderr
+    done = call("reproduce.py", "mino2017.keys", "--most_seeds=5", check=False)
+    assert done.returncode == 1 and "--most_seeds has no effect without --decide" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from errors import UserError
 from papers import tables
+from papers.claims import Claim
 from papers.figures import FIGURES
 from papers.plan import make_plan
 from papers.registry import find_targets
@@ -92,12 +93,15 @@ def test_a_row_of_both_directions_adds_runs_on_the_reversed_corpus():
     ("mistake", "message"),
     [
         ({"rows": (Row("a"), Row("a"))}, "same name: a"),
-        ({"claims": (("a", "b"),)}, "do not exist: b"),
+        ({"claims": (Claim("a", "b", "§1"),)}, "do not exist: b"),
+        ({"claims": (Claim("a", "a", "§1", "wer"),)}, "measures of `claims`.*: wer"),
+        ({"rows": (Row("a", published={"bleu": 2.0}), Row("b", published={"bleu": 1.0})),
+          "claims": (Claim("a", "b", "§1"),)}, "published results contradict a → b"),
         ({"measures": ("bleau",)}, "measures.*: bleau"),
         ({"rows": (Row("a", published={"wer": 2.0}),)}, "published.*: wer"),
         ({"rows": (Row("a", align={"treshold": 0.2}),)}, "align.*: treshold"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_in_a_table_is_reported_when_it_is_defined(mistake, message):
     good = {"measures": ("bleu",), "rows": (Row("a"),)}
     with pytest.raises(ValueError, match=message):

@@ -1,0 +1,47 @@
+"""Decide which rows of a table need more seeds, for `reproduce.py --decide`."""
+
+from collections.abc import Sequence
+
+from errors import UserError
+from papers.plan import Plan
+from papers.results import read_result
+from papers.table import Table
+from papers.verdicts import Verdict
+
+
+def check_decidable(plan: Plan, most_seeds: int) -> None:
+    """Raise a UserError if a table has no claims, or if the numbers of seeds cannot decide them."""
+    if not plan.table.claims:
+        raise UserError(f"{plan.target} has no claims: leave --decide out")
+    if not 2 <= plan.seeds <= most_seeds:
+        raise UserError(
+            f"--decide needs at least two seeds, and at most --most_seeds={most_seeds}: --seeds="
+            f"{plan.seeds} is not between them"
+        )
+
+
+def schedule(seeds: int, most_seeds: int) -> list[int]:
+    """Return the number of seeds in every round: it doubles from `seeds` up to `most_seeds`."""
+    found = [seeds]
+    while found[-1] < most_seeds:
+        found.append(min(2 * found[-1], most_seeds))
+    return found
+
+
+def read_verdicts(plan: Plan) -> list[Verdict]:
+    """Return the verdicts on the page of a table, which must exist."""
+    result = read_result(plan.page_folder / "results.json", {plan.target: plan.table})
+    assert result is not None
+    return result.verdicts()
+
+
+def open_rows(table: Table, verdicts: Sequence[Verdict]) -> set[str]:
+    """Return the names of the rows of which more seeds could decide a claim.
+
+    Ensembles and the links of other programs are measured once. A row that merges predictions needs
+    more seeds of the merged rows.
+    """
+    claims = [v.claim for v in verdicts if v.outcome in ("undecided", "not measured")]
+    rows = [table.row(name) for claim in claims for name in (claim.worse, claim.better)]
+    varying = [row for row in rows if not row.ensemble and not row.links]
+    return {name for row in varying for name in (row.name, *row.merges)}

@@ -1,0 +1,87 @@
+"""Tests of the committed results: the overview of claims, and rows that are out of date."""
+
+import json
+import subprocess
+import sys
+
+from papers import stale
+from papers.overview import OVERVIEW, overview
+from papers.registry import find_targets
+from papers.results import FOLDER, committed, read_result
+from tests.programs import ROOT
+
+TARGETS = find_targets()
+
+
+def test_the_overview_of_claims_is_current():
+    assert OVERVIEW.read_text("utf-8") == overview(), "run python -m papers.overview"
+
+
+def test_the_overview_contains_all_claims():
+    text = overview()
+    for result in (result for results in committed(TARGETS).values() for result in results):
+        if result.table.claims:
+            assert f"]({result.page}) |" in text and f"[full table]({result.page})" in text
+    for target, table in TARGETS.items():
+        assert (f"## {target}" in text) == bool(table.claims)
+
+
+def test_listing_claims_does_not_import_jax():
+    code = (
+        "import sys\nfrom papers.registry import find_targets\n"
+        "from papers.results import committed\n"
+        "found = [r.verdicts() for rs in committed(find_targets()).values() for r in rs]\n"
+        "print(len(found) > 10, 'jax' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "True False", done.stderr
+
+
+def make_result(folder, target, **changes):
+    """Return results of a target whose rows are up to date, except for the given changes."""
+    path = folder / "results.json"
+    path.write_text(json.dumps(changes | {"target": target}))
+    return read_result(path, TARGETS)
+
+
+def test_rows_with_another_config_are_out_of_date(tmp_path):
+    names = ("LSTM", "GRU", "Elman")
+    rows = {name: {"run": "schuster1997,jsb,0", "measured": {"frame": [1.0]}} for name in names}
+    content = {"data": "jsb", "size": "", "rows": rows}
+    result = make_result(tmp_path, "bai2018.jsb", **content)
+    stale = result.stale_rows()
+    assert set(stale) == set(names)
+    assert stale["GRU"].startswith("trained as schuster1997,jsb,0, now schuster1997,jsb,")
+    for name in names[:2]:
+        rows[name]["run"] = stale[name].rpartition(" ")[2]
+    rows["Elman"]["measured"]["frame"] = []  # a row that was not measured cannot be out of date
+    assert make_result(tmp_path, "bai2018.jsb", **content).stale_rows() == {}
+    rows["TCN"] = rows["GRU"]
+    found = make_result(tmp_path, "bai2018.jsb", **content).stale_rows()
+    assert found == {"TCN": "the table has no row with this name"}
+    found = make_result(tmp_path, "bai2018.jsb", **content | {"size": "huge"}).stale_rows()
+    assert set(found) == {"LSTM", "GRU", "TCN"} and "--size=huge" in found["TCN"]
+
+
+def test_files_of_other_targets_are_ignored(tmp_path):
+    assert make_result(tmp_path, "nobody2030.table1") is None
+
+
+def test_results_are_found_by_target():
+    found = committed(TARGETS)
+    assert [*found] == [*TARGETS]
+    paths = [result.path.parent.name for result in found["luong2015.table6"]]
+    assert paths == ["luong2015.table6.bible_grc_eng", "luong2015.table6.europarl_es_en"]
+    assert all(path.parent.parent == FOLDER for path in (r.path for r in found["lin2017.hops"]))
+
+
+def test_out_of_date_rows_fail_only_with_strict(monkeypatch, capsys):
+    (result,) = committed(TARGETS)["bai2018.jsb"]
+    rows = {name: row | {"run": "old"} for name, row in result.content["rows"].items()}
+    old = result._replace(content=result.content | {"rows": rows})
+    monkeypatch.setattr(stale, "committed", lambda _: {"bai2018.jsb": [old]})
+    for strict, status in (False, 0), (True, 1):
+        assert stale.report(strict) == status
+    shown = capsys.readouterr().out
+    assert "bai2018.jsb/page.md: 3 of 3 rows are out of date" in shown
+    assert "    GRU: trained as old, now schuster1997,jsb," in shown
