@@ -2,6 +2,7 @@
 
 import json
 import re
+import types
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ ROWS = (
     Row("middle", {"cell": "lstm"}, {}, {"frame": 8.5}),
     Row("best", {"cell": "gru"}, {}, {"frame": 8.0}),
 )
+SCORES = ("dot", "general", "concat")
 
 
 def make_cells_plan(folder, rows=ROWS, measures=("frame",), **more):
@@ -148,6 +150,25 @@ def test_answers_are_compared_with_the_paired_bootstrap(tmp_path):
         lines = (f"{'a' if i < right[row.name] else 'b'}\t0.9\ta\n" for i in range(100))
         (folder / "predictions.txt").write_text("".join(lines))
         (folder / "scores.json").write_text(json.dumps({"scores": {"accuracy": 0.5}}))
+    assert significance(plan, read_reports(plan)) == {"b": "1", "c": "<.001"}
+
+
+def test_exact_match_is_compared_with_the_paired_bootstrap(tmp_path, monkeypatch):
+    rows = tuple(Row(name, {"score": score}) for name, score in zip("abc", SCORES, strict=True))
+    table = Table("T", "a paper", "luong2015", ("exact",), rows, ("dates",), 1.0)
+    plan = Plan("t", table, "dates", "tiny", tmp_path, 2, {})
+    right = {"a": 40, "b": 40, "c": 80}
+    for row, seed in plan.rows_to_score():
+        folder = plan.report_folder(row, seed)
+        folder.mkdir(parents=True)
+        lines = (f"{'yes' if i < right[row.name] else 'no'}\n" for i in range(100))
+        (folder / "hypotheses.txt").write_text("".join(lines))
+        (folder / "scores.json").write_text(json.dumps({"scores": {"exact": 0.5}}))
+    task = types.SimpleNamespace(scored_words=str.split, lowercase=False)
+    gold = [(i, ["yes"]) for i in range(100)]
+    monkeypatch.setattr(Plan, "trained_config", lambda *_: None)
+    monkeypatch.setattr("papers.significance.Translation", lambda config: task)
+    monkeypatch.setattr("papers.significance.references", lambda task, split: gold)
     assert significance(plan, read_reports(plan)) == {"b": "1", "c": "<.001"}
 
 
