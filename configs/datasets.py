@@ -28,6 +28,18 @@ _TATOEBA = {  # sentence pairs of tatoeba.org (manythings.org/anki), without off
     "source_vocab": {"size": 20_000, "min_count": 2},
     "target_vocab": {"size": 20_000, "min_count": 2},
 }
+# Commands and action sequences of github.com/brendenlake/SCAN (Lake & Baroni 2018). There are no
+# validation commands, so one in 20 training commands is held out.
+_SCAN = {
+    "corpus": "tsv",
+    "dir": "corpora/scan",
+    "source": "commands",
+    "target": "actions",
+    "splits": {"train": "train", "valid": "", "test": "test"},
+    "holdout": 20,
+    "source_vocab": {"tokenizer": "split"},
+    "target_vocab": {"tokenizer": "split"},
+}
 _EN_DE = {"source": "en", "target": "de"}
 _DE_EN = {"source": "de", "target": "en"}
 _FR_EN = {"source": "fr", "target": "en"}
@@ -72,15 +84,19 @@ def _reversed(corpus: dict) -> dict:
     return {**corpus, **sides, "alignment_order": orders[0]}
 
 
+# The embedded corpus of CLDR dates, times, durations and numbers, which is generated.
+_DATES = {
+    "corpus": "dates",
+    **_EN_DE,
+    "source_vocab": {"tokenizer": "unicode"},
+    "target_vocab": {"tokenizer": "unicode"},
+    "buckets": 2,
+}
+# The same corpus, divided by length: pairs of the test split have more tokens than all others.
+_SHORT_AND_LONG = {"train": "train_short", "valid": "valid_short", "test": "test_long"}
 _TRANSLATION: dict[str, dict] = {
-    # The embedded corpus of CLDR dates, times, durations and numbers, which is generated.
-    "dates": {
-        "corpus": "dates",
-        **_EN_DE,
-        "source_vocab": {"tokenizer": "unicode"},
-        "target_vocab": {"tokenizer": "unicode"},
-        "buckets": 2,
-    },
+    "dates": _DATES,
+    "dates_long": {**_DATES, "splits": _SHORT_AND_LONG},
     "multi30k_en_de": {**_MULTI30K, **_EN_DE},
     "multi30k_de_en": {**_MULTI30K, **_DE_EN},
     "multi30k_bpe_en_de": {**_MULTI30K_BPE, **_EN_DE},
@@ -104,6 +120,10 @@ _TRANSLATION: dict[str, dict] = {
         "source_vocab": {"tokenizer": "characters"},
         "target_vocab": {"tokenizer": "split"},
     },
+    "scan_simple": {**_SCAN, "files": "simple.{split}.tsv"},
+    "scan_length": {**_SCAN, "files": "length.{split}.tsv"},
+    "scan_jump": {**_SCAN, "files": "jump.{split}.tsv"},
+    "scan_turn_left": {**_SCAN, "files": "turn_left.{split}.tsv"},
     "wmt14_en_de": {
         "corpus": "tfds",
         "name": "wmt14_translate/de-en",
@@ -114,6 +134,9 @@ _TRANSLATION: dict[str, dict] = {
     "text": {},
     "tsv": {"corpus": "tsv", "files": "{split}.tsv"},
 }
+# Settings of config.decode, for corpora whose targets are much longer than their sources. In SCAN,
+# "look around left thrice" (four words) stands for 24 actions.
+_DECODE = {name: {"max_ratio": 6.0} for name in _TRANSLATION if name.startswith("scan_")}
 
 
 _POLYMUSIC = {
@@ -213,11 +236,13 @@ DATASETS: dict[str, dict[str, dict]] = {
 
 
 def use_dataset(config: Config, name: str) -> None:
-    """Set the fields of `config.data` for the corpus `name`."""
+    """Set the fields of `config.data` for the corpus `name`, and the limits of its output."""
     if name not in DATASETS[config.task]:
         known = ", ".join(DATASETS[config.task])
         raise UserError(f"there is no {config.task} corpus {name!r}: use one of {known}")
     config.data.update(DATASETS[config.task][name])
+    if config.task == "translation":
+        config.decode.update(_DECODE.get(name, {}))
 
 
 def reverse_dataset(name: str) -> str:

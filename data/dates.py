@@ -26,6 +26,10 @@ Shape = tuple[tuple[str, ...], ...]  # the fields that each token renders; () fo
 Codes = tuple[str, str]  # the locales of source and target
 
 SPLITS = ("train", "valid", "test")
+# A split is also divided by length: all pairs of train_short have at most SHORT tokens on both
+# sides, and all pairs of train_long have more on at least one side.
+SHORT = 14
+_PATIENCE = 10_000  # number of consecutive pairs of the other length before an error is raised
 
 _tokenize = make_tokenizer("unicode", "").tokenize
 
@@ -49,22 +53,46 @@ def examples(
     """Return an endless iterator over the examples of a split; equal arguments give equal examples.
 
     A value belongs to the same split for all seeds and languages. For example, a date in the test
-    split never occurs in the training split, neither alone nor with a time.
+    split never occurs in the training split, neither alone nor with a time. The splits train_short
+    and train_long are the short and the long examples of train; the same holds for valid and test.
     """
-    if split not in SPLITS:
-        raise ValueError(f"unknown split '{split}' of the dates corpus: use {', '.join(SPLITS)}")
+    whole, _, length = split.partition("_")
+    if whole not in SPLITS or split not in (whole, f"{whole}_short", f"{whole}_long"):
+        raise ValueError(
+            f"unknown split '{split}' of the dates corpus: use {', '.join(SPLITS)}, or one of them "
+            "with _short or _long, such as test_long"
+        )
     for code in (source, target):
         _locale(code)
-    return _generate(split, (source, target), random.Random(f"{split} {source} {target} {seed}"))
+    codes, rng = (source, target), random.Random(f"{whole} {source} {target} {seed}")
+    return _of_length(_generate(whole, codes, rng), length, codes)
 
 
-def _generate(split: str, codes: Codes, rng: random.Random) -> Iterator[Pair]:
+def _generate(split: str, codes: Codes, rng: random.Random) -> Iterator[tuple[Pair, int]]:
+    """Yield pairs, and the number of tokens of their longer side."""
     kinds, weights = list(_KINDS), list(itertools.accumulate(_KINDS.values()))
     while True:
         (kind,) = rng.choices(kinds, cum_weights=weights)
         rendered = kind(rng, split, codes)
         (source, source_shape), (target, target_shape) = map(_text_and_shape, rendered)
-        yield Pair(source, target, _align(source_shape, target_shape))
+        pair = Pair(source, target, _align(source_shape, target_shape))
+        yield pair, max(len(source_shape), len(target_shape))
+
+
+def _of_length(pairs: Iterator[tuple[Pair, int]], length: str, codes: Codes) -> Iterator[Pair]:
+    """Yield the pairs that are "short" or "long"; if `length` is empty, yield all pairs."""
+    others = 0
+    for pair, tokens in pairs:
+        if not length or (tokens > SHORT) == (length == "long"):
+            others = 0
+            yield pair
+            continue
+        others += 1
+        if others == _PATIENCE:
+            raise ValueError(
+                f"the dates corpus has no {length} pairs in {' and '.join(codes)} (long pairs have "
+                f"more than {SHORT} tokens on a side): choose other languages or splits"
+            )
 
 
 @functools.cache

@@ -32,7 +32,8 @@ def _dates(data: Config, split: str) -> Iterator[Pair]:
 
     try:
         endless = dates.examples(split, source=data.source, target=data.target, seed=data.seed)
-        yield from itertools.islice(endless, data.examples[split])
+        # The splits train_short and train_long have as many examples as train.
+        yield from itertools.islice(endless, data.examples[split.partition("_")[0]])
     except ValueError as error:
         raise UserError(str(error)) from None
 

@@ -40,6 +40,7 @@ MEASURES = {
     "tokenized_bleu": Measure("tokenized BLEU", ("scores", "tokenized_bleu")),
     "bleu": Measure("BLEU", ("scores", "bleu")),
     "perplexity": Measure("perplexity", ("scores", "perplexity"), True),
+    "exact": Measure("exact match, %", ("scores", "exact"), False, ".2f", 100),
     "wer": Measure("word error rate, %", ("scores", "exact"), True, ".2f", 100, complement=True),
     "per": Measure("phoneme error rate, %", ("scores", "token_error"), True, ".2f", 100),
     "aer": Measure("alignment error rate, %", ("scores", "alignment_error"), True, ".1f", 100),

@@ -45,7 +45,7 @@ def significance(plan: Plan, reports: Reports) -> dict[str, str]:
     if not measured:
         return {}
     task = plan.config(plan.table.rows[0]).task
-    if task == "translation" and name in ("tokenized_bleu", "wer"):
+    if task == "translation" and name in ("tokenized_bleu", "exact", "wer"):
         score = bleu_score if name == "tokenized_bleu" else mean_score
         examples = _translations(plan, reports, measured, name)
     elif task in ("classification", "cloze") and name in ("accuracy", "error"):
@@ -75,7 +75,7 @@ def _translations(
     gold_words = [[task.scored_words(text) for text in several] for several in gold]
 
     def statistics(texts: list[str]) -> ExampleStatistics:
-        if name == "wer":
+        if name != "tokenized_bleu":
             return mean_statistics(exact_matches(texts, gold, task.lowercase))
         return bleu_statistics([task.scored_words(text) for text in texts], gold_words)
 

@@ -165,7 +165,7 @@ ARGUMENTS = {
     "luong2015": ["align", "score"], "bahdanau2015": ["align", "score"], "mino2017": ["keys"],
     "sutskever2014": ["reverse"], "cho2014": [], "xu2015": ["attention"],
     "toshniwal2016": ["align"], "vaswani2017": ["norm"], "schuster1997": ["network", "cell"],
-    "lin2017": ["pooling"], "yang2016": ["cell"], "cui2017": ["reader"],
+    "lin2017": ["pooling"], "yang2016": ["cell"], "cui2017": ["reader"], "lake2018": ["model"],
 }  # fmt: skip
 ALIGN = choices("seq2seq", "model.attention.align")
 SCORE = choices("seq2seq", "model.attention.score")
@@ -174,6 +174,10 @@ VALUES = {
     "reverse": ("yes", "no"), "attention": ("hard", "soft"), "norm": ("post", "pre"),
     "network": choices("tagger", "model.network"), "cell": choices("tagger", "model.cell"),
     "pooling": choices("sentence", "model.pooling"), "reader": choices("reader", "model.reader"),
+    "model": (
+        "lstm", "lstm_attention", "gru_attention", "sutskever", "cho", "bahdanau", "luong",
+        "local_m", "local_p", "hard", "marginal", "mino", "transformer",
+    ),
 }  # fmt: skip
 
 
@@ -185,7 +189,7 @@ def points():
     """Yield each config file with all combinations of its ARGUMENTS, and with every model size.
 
     Combinations with an alignment that a config file does not offer are omitted, and marginal
-    attention has no input feeding.
+    attention of luong2015.py has no input feeding.
     """
     omitted = {"bahdanau2015": {"none", "marginal"}, "toshniwal2016": {"marginal"}}
     for name, arguments in ARGUMENTS.items():
@@ -193,7 +197,7 @@ def points():
             if omitted.get(name, set()).intersection(values):
                 continue
             given = ",".join(f"{a}={v}" for a, v in zip(arguments, values, strict=True))
-            yield name, f"{given},feed=no" if "marginal" in values else given
+            yield name, f"{given},feed=no" if "align=marginal" in given else given
         for size in getattr(importlib.import_module(f"configs.{name}"), "SIZES", ()):
             yield name, f"size={size}"
 
@@ -244,6 +248,23 @@ def test_size_paper_has_the_hyperparameters_of_the_paper():
     assert config.data.source_vocab.size == config.data.target_vocab.size == 50_000
     assert config.data.reverse_source and config.optimizer.clip_norm == 5.0
     assert (config.model.init, config.model.init_scale) == ("uniform", 0.1)
+
+
+def test_lake2018_trains_all_models_with_one_recipe():
+    for size in ("tiny", "small", "paper"):
+        for field in ("train.steps", "train.eval_every", "train.eval_metric", "data.batch_size"):
+            values = set()
+            for model in VALUES["model"]:
+                config = load_config_file("configs/lake2018.py", f"model={model},size={size}")
+                values.add(check_path(config, field.split(".")))
+            assert len(values) == 1, (size, field)
+    config = load_config_file("configs/lake2018.py", "size=paper")
+    stack = config.model.decoder
+    assert (stack.layers, stack.features, stack.cell, config.model.dropout) == (2, 200, "lstm", 0.5)
+    assert (config.data.batch_size, config.train.steps) == (1, 100_000)
+    assert (config.optimizer.learning_rate, config.optimizer.clip_norm) == (0.001, 5.0)
+    config = load_config_file("configs/lake2018.py", "model=gru_attention,size=paper")
+    assert (config.model.decoder.features, config.model.decoder.type) == (50, "bahdanau")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -163,6 +163,47 @@ def test_splits_have_80_10_and_10_percent_of_the_values() -> None:
     assert shares == pytest.approx([0.8, 0.1, 0.1], abs=0.01)
 
 
+def tokens(pair: Pair) -> int:
+    return max(len(UNICODE.tokenize(text)) for text in (pair.source, pair.target))
+
+
+def test_a_split_is_divided_by_length(train: list[Pair]) -> None:
+    short = [pair for pair in train if tokens(pair) <= dates.SHORT]
+    long = [pair for pair in train if tokens(pair) > dates.SHORT]
+    assert len(long) > 0.1 * len(train)
+    assert take(len(short), "train_short") == short and take(len(long), "train_long") == long
+
+
+def test_long_test_pairs_have_known_words_in_new_combinations() -> None:
+    train, test = take(6000, "train_short"), take(500, "test_long")
+    for side in ("source", "target"):
+        known, used = (
+            {token for pair in pairs for token in UNICODE.tokenize(getattr(pair, side))}
+            for pairs in (train, test)
+        )
+        assert used <= known
+
+    def both(pair: Pair) -> bool:
+        return "day, " in pair.source and bool(TIME.search(pair.source))
+
+    assert not any(map(both, train)) and sum(map(both, test)) > 0.8 * len(test)
+    assert all(TIME.search(pair.source) for pair in test)
+
+
+def test_error_for_a_language_pair_without_long_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dates, "SHORT", 99)
+    monkeypatch.setattr(dates, "_PATIENCE", 50)
+    with pytest.raises(ValueError, match="has no long pairs in en and de"):
+        take(1, "test_long")
+    assert len(take(60, "test_short")) == 60
+
+
+@pytest.mark.parametrize("split", ["dev", "train_", "train_medium", "short", "test_long_long"])
+def test_error_for_an_unknown_split(split: str) -> None:
+    with pytest.raises(ValueError, match=f"split '{split}' .*train, valid, test, .*test_long"):
+        dates.examples(split)
+
+
 def test_the_training_split_covers_the_vocabulary(train: list[Pair]) -> None:
     moments = [day for pair in train if (day := en_date(pair.source))]
     assert {day.weekday() for day in moments} == set(range(7))
@@ -214,8 +255,3 @@ def test_error_for_an_unknown_locale() -> None:
         dates.examples("train", target="xx")
     with pytest.raises(ValueError, match="locale 'english!'"):
         dates.examples("train", source="english!")
-
-
-def test_error_for_an_unknown_split() -> None:
-    with pytest.raises(ValueError, match=r"split 'dev' .*train, valid, test"):
-        dates.examples("dev")

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import types
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ ROWS = (
     Row("middle", {"cell": "lstm"}, {}, {"frame": 8.5}),
     Row("best", {"cell": "gru"}, {}, {"frame": 8.0}),
 )
+SCORES = ("dot", "general", "concat")
 
 
 def make_cells_plan(folder, rows=ROWS, measures=("frame",), **more):
@@ -92,6 +94,25 @@ def test_answers_are_compared_with_the_paired_bootstrap(tmp_path):
     table = dataclasses.replace(table, measures=("drop_attention", "accuracy"))
     found = significance(plan._replace(table=table), read_reports(plan))
     assert found == {"b": "1 (t)", "c": "1 (t)"}
+
+
+def test_exact_match_is_compared_with_the_paired_bootstrap(tmp_path, monkeypatch):
+    rows = tuple(Row(name, {"score": score}) for name, score in zip("abc", SCORES, strict=True))
+    table = Table("T", "a paper", "luong2015", ("exact",), rows, ("dates",), 1.0)
+    plan = Plan("t", table, "dates", "tiny", tmp_path, 2, {})
+    right = {"a": 40, "b": 40, "c": 80}
+    for row, seed in plan.rows_to_score():
+        folder = plan.report_folder(row, seed)
+        folder.mkdir(parents=True)
+        lines = (f"{'yes' if i < right[row.name] else 'no'}\n" for i in range(100))
+        (folder / "hypotheses.txt").write_text("".join(lines))
+        (folder / "scores.json").write_text(json.dumps({"scores": {"exact": 0.5}}))
+    task = types.SimpleNamespace(scored_words=str.split, lowercase=False)
+    gold = [(i, ["yes"]) for i in range(100)]
+    monkeypatch.setattr(Plan, "trained_config", lambda *_: None)
+    monkeypatch.setattr("papers.significance.Translation", lambda config: task)
+    monkeypatch.setattr("papers.significance.references", lambda task, split: gold)
+    assert significance(plan, read_reports(plan)) == {"b": "1", "c": "<.001"}
 
 
 def test_a_page_shows_missing_values_as_dashes(tmp_path):

@@ -19,7 +19,7 @@ def test_targets_are_ordered_by_year_module_and_definition():
     expected = [
         "schuster1997.series", "schuster1997.classes", "bahdanau2015.table1", "luong2015.table1",
         "luong2015.table6", "luong2015.figure6", "cui2017.readers", "vaswani2017.table3",
-        "bai2018.jsb", "multi30k.german",
+        "bai2018.jsb", "lake2018.simple", "lake2018.turn_left", "dates.length", "multi30k.german",
     ]  # fmt: skip
     assert [target for target in TARGETS if target in expected] == expected
 
@@ -57,6 +57,17 @@ def test_figures_exist_and_texts_have_the_right_punctuation(target):
     assert set(table.figures) <= set(FIGURES)
     assert table.source and not table.source.endswith(".")
     assert not table.differs or table.differs.endswith(".")
+
+
+def test_every_split_of_scan_has_the_same_architectures():
+    tables = [TARGETS[f"lake2018.{split}"] for split in ("simple", "length", "jump", "turn_left")]
+    rows = {
+        tuple(row.name for row in table.rows[2:]) for table in [*tables, TARGETS["dates.length"]]
+    }
+    assert len(rows) == 1 and len(rows.pop()) == 10
+    for table in tables:
+        assert any("exact" in row.published for row in table.rows[:2])
+        assert "from memory" in table.source
 
 
 def test_tables_share_runs_with_equal_configs():
