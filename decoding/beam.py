@@ -24,6 +24,8 @@ from configs.base import Config
 from data.vocabulary import BOS, EOS, PAD
 from decoding.greedy import Step, mask_invalid
 
+TOP_K_BLOCK = 64  # number of values per block in `blocked_top_k`
+
 
 class Hypotheses(NamedTuple):
     """Hypotheses of each sentence, sorted by decreasing score; empty beam slots have score −inf."""
@@ -82,7 +84,7 @@ def beam_search(
         t, active = search.t, search.active
         logits, state, weights = step(search.state, search.last.reshape(-1))
         too_short = jnp.repeat(t < shortest, width)
-        parent, token, best = _continuations(active.log_p, logits.astype(jnp.float32), too_short)
+        parent, token, best = continuations(active.log_p, logits.astype(jnp.float32), too_short)
         grown = _append(active, parent, token, t, best, weights)
         ends = (token == EOS) | (t + 1 >= max_length)[:, None]
         accepted = ends & (jnp.arange(2 * width)[None] < width) & ~search.done[:, None]
@@ -104,7 +106,7 @@ def beam_search(
     return jax.lax.while_loop(is_running, advance, search).finished
 
 
-def _continuations(
+def continuations(
     prefix_log_p: Float[Array, "b k"], logits: Float[Array, "r v"], too_short: Bool[Array, " r"]
 ) -> tuple[Int[Array, "b n"], Int[Array, "b n"], Float[Array, "b n"]]:
     """Return parent, token and log p of the 2 × width continuations with the largest log p.
@@ -112,33 +114,60 @@ def _continuations(
     The continuations are sorted by decreasing log p. At most `width` of them end in </s>, so at
     least `width` continuations remain active.
     """
-    batch, width = prefix_log_p.shape
-    # The normalizer is subtracted where the values are searched, so that there is no array of
-    # log-probabilities in memory.
-    shift = prefix_log_p.reshape(-1) - jax.nn.logsumexp(logits, axis=-1)
-    total = mask_invalid(logits, too_short) + shift[:, None]
-    best, index = blocked_top_k(total.reshape(batch, -1), 2 * width)
-    return index // logits.shape[-1], index % logits.shape[-1], best
+    (batch, width), size = prefix_log_p.shape, logits.shape[-1]
+    valid = mask_invalid(logits, too_short)
+    maxima = _block_maxima(valid)
+    # Block maxima also give the largest logit, so that the logits are read only twice: for the
+    # maxima and for the normalizers. The normalizers are subtracted where the values are searched,
+    # so that there is no array of log-probabilities in memory.
+    invalid = logits[:, jnp.array([PAD, BOS, EOS])]
+    largest = jnp.concatenate([maxima, invalid], axis=-1).max(axis=-1)
+    largest = jnp.where(jnp.isfinite(largest), largest, 0)
+    normalizer = jnp.log(jnp.exp(logits - largest[:, None]).sum(axis=-1)) + largest
+    shift = (prefix_log_p.reshape(-1) - normalizer)[:, None]
+    log_p, maxima = ((x + shift).reshape(batch, width, -1) for x in (valid, maxima))
+    best, index = _search_blocks(log_p, maxima, 2 * width)
+    return index // size, index % size, best
 
 
 def blocked_top_k(
-    x: Float[Array, "b v"], count: int, block: int = 64
+    x: Float[Array, "b v"], count: int, block: int = TOP_K_BLOCK
 ) -> tuple[Float[Array, "b n"], Int[Array, "b n"]]:
     """Compute `jax.lax.top_k(x, count)` faster if the rows are long.
 
     The largest values are in the blocks with the largest maxima, so only these blocks are searched
     (docs/performance.md#decisions-and-their-measurements).
     """
-    size = x.shape[-1]
-    if size <= 2 * count * block:
+    if x.shape[-1] <= 2 * count * block:
         values, index = jax.lax.top_k(x, count)  # unpacked, because top_k returns a list
         return values, index
-    padded = jnp.pad(x, [(0, 0), (0, -size % block)], constant_values=-jnp.inf)
-    maxima = padded.reshape(len(x), -1, block).max(axis=-1)
+    return _search_blocks(x[:, None], _block_maxima(x, block)[:, None], count, block)
+
+
+def _block_maxima(x: Float[Array, "r v"], block: int = TOP_K_BLOCK) -> Float[Array, "r n"]:
+    """Return the largest value of each block of a row; the last block may be shorter."""
+    padded = jnp.pad(x, [(0, 0), (0, -x.shape[-1] % block)], constant_values=-jnp.inf)
+    return padded.reshape(len(x), -1, block).max(axis=-1)
+
+
+def _search_blocks(
+    x: Float[Array, "b k v"], maxima: Float[Array, "b k m"], count: int, block: int = TOP_K_BLOCK
+) -> tuple[Float[Array, "b n"], Int[Array, "b n"]]:
+    """Return the largest values of x and their indices on the last two axes, which are flattened.
+
+    `maxima` are the maxima of the blocks on the last axis.
+    """
+    (batch, _, size), blocks = x.shape, maxima.shape[-1]
+    x, maxima = (part.reshape(batch, -1) for part in (x, maxima))
+    if x.shape[-1] <= 2 * count * block:
+        values, index = jax.lax.top_k(x, count)
+        return values, index
     # Search the blocks in their original order, to return the first of equal values, as top_k does.
-    chosen = jnp.sort(blocked_top_k(maxima, count, block)[1], axis=-1)
-    index = (chosen[..., None] * block + jnp.arange(block)[None, None]).reshape(len(x), -1)
-    searched = jnp.where(index < size, jnp.take_along_axis(x, index, axis=1, mode="clip"), -jnp.inf)
+    chosen = jnp.sort(blocked_top_k(maxima, count, block)[1], axis=-1)[..., None]
+    column = chosen % blocks * block + jnp.arange(block)[None, None]
+    index = (chosen // blocks * size + column).reshape(batch, -1)
+    found = jnp.take_along_axis(x, index, axis=1, mode="clip")
+    searched = jnp.where(column.reshape(batch, -1) < size, found, -jnp.inf)
     values, places = jax.lax.top_k(searched, count)
     return values, jnp.take_along_axis(index, places, axis=1)
 

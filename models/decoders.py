@@ -255,23 +255,31 @@ class BahdanauDecoder(PlainDecoder):
 
 
 class Combine(nn.Module):
-    """Linear layer W_c [c; h] over a context vector and a decoder state, without a bias."""
+    """Linear layer W_c [c; h] over a context vector c and a decoder state h, without a bias.
 
+    A context vector is a weighted sum of values. The values are therefore multiplied by the first
+    rows of W_c once per sentence, and context vectors need no product at every time step.
+    """
+
+    context_width: int
     features: int
     kernel_init: Initializer
     dtype: DTypeLike = jnp.float32
 
-    @nn.compact
+    def setup(self) -> None:
+        shape = self.context_width + self.features, self.features
+        self.kernel = self.param("kernel", self.kernel_init, shape)
+
+    def project_values(self, values: Float[Array, "b s k"]) -> Float[Array, "b s f"]:
+        """Multiply the values of attention by the rows of W_c for context vectors."""
+        return values.astype(self.dtype) @ self.kernel[: self.context_width].astype(self.dtype)
+
     def __call__(
-        self, c: Float[Array, "b #t *n k"], h: Float[Array, "b t h"]
+        self, c: Float[Array, "b #t *n f"], h: Float[Array, "b t f"]
     ) -> Float[Array, "b t *n f"]:
-        width = c.shape[-1]
-        kernel = self.param("kernel", self.kernel_init, (width + h.shape[-1], self.features))
-        kernel, c, h = kernel.astype(self.dtype), c.astype(self.dtype), h.astype(self.dtype)
-        if c.ndim == 3:
-            return jnp.concatenate([c, h], axis=-1) @ kernel
-        # h is the same for all n contexts of a position, so its product is computed only once.
-        return c @ kernel[:width] + (h @ kernel[width:])[:, :, None]
+        """Return W_c [c; h] for a context vector c of values from `project_values`."""
+        state = h.astype(self.dtype) @ self.kernel[self.context_width :].astype(self.dtype)
+        return c + (state if c.ndim == 3 else state[:, :, None])
 
 
 class LuongDecoder(PlainDecoder):
@@ -298,12 +306,14 @@ class LuongDecoder(PlainDecoder):
 
     def setup(self) -> None:
         stack = self.stack
-        self.W_c = Combine(stack.features, self.combine_init, stack.dtype)
+        width = self.attention.score.key_width  # values are as wide as the states for keys
+        self.W_c = Combine(width, stack.features, self.combine_init, stack.dtype)
 
     def source(
         self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
     ) -> Source:
-        return self.attention.source(states, mask, deterministic)
+        source = self.attention.source(states, mask, deterministic)
+        return dataclasses.replace(source, values=self.W_c.project_values(source.values))
 
     def start(self, memory: RecurrentMemory) -> RecurrentState:
         state = super().start(memory)

@@ -32,7 +32,7 @@ def run(
         x, real = inputs[0], inputs[1][:, None]
         new = cell.step(carry, x, None)
         carry = tuple(jnp.where(real, n, old) for n, old in zip(new, carry, strict=True))
-        return carry, carry[-1] * real
+        return carry, jnp.where(real, carry[-1], 0)
 
     carry, outputs = scan_module(step, cell, carry, (xs, mask), reverse)
     return outputs, carry

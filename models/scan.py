@@ -15,6 +15,9 @@ every xₜ, the backward loop stores every gₜ, and one contraction over all ti
 keys and values of attention are shared by all time steps and are treated like weights. For a bias,
 which is added instead of multiplied, the contraction is the sum Σₜ gₜ.
 
+On GPUs, the forward loop stores only the results of products and reductions, and the backward loop
+recomputes elementwise operations, which takes less time than storing and loading their results.
+
 Step functions are written as for `jax.lax.scan`, with two limits: only first derivatives in reverse
 mode are correct, and side effects such as `jax.debug.print` are not ordered by time step. Storing
 every gₜ costs memory. docs/performance.md compares both scans.
@@ -40,6 +43,16 @@ UNROLL = 5
 def unroll() -> int:
     """Return the number of time steps per loop iteration for the default backend."""
     return 1 if jax.default_backend() == "cpu" else UNROLL
+
+
+def recomputes() -> bool:
+    """Return whether backward loops recompute elementwise operations, for the default backend."""
+    return jax.default_backend() != "cpu"
+
+
+def is_stored(primitive: core.Primitive, *_: Any, **__: Any) -> bool:
+    """Return whether the forward loop stores the results of an operation for the backward loop."""
+    return primitive in (primitives.dot_general_p, primitives.reduce_max_p, primitives.reduce_sum_p)
 
 
 class Stage(enum.IntEnum):
@@ -189,8 +202,12 @@ def _loop(
 
     def run(shared: list, carry: list, inputs: list, slots: list) -> tuple[list, list]:
         """Return the results of the loop, and every xₜ of the operations with a slot."""
+
+        def step(carry: list, x: tuple[list, list]) -> tuple[list, tuple[list, list]]:
+            return _step(body, linears, shared, carry, *x)
+
         carry, (outputs, stored) = jax.lax.scan(
-            lambda carry, x: _step(body, linears, shared, carry, *x),
+            jax.checkpoint(step, prevent_cse=False, policy=is_stored) if recomputes() else step,
             carry,
             (inputs, slots),
             # Arrays imply the length, which export.py does not know as a number.

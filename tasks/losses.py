@@ -60,11 +60,21 @@ def cross_entropy(
     """
     batch, length = target.shape
     width = max(1, (max_logits or MAX_LOGITS * jax.device_count()) // (batch * kernel.shape[-1]))
-    results: Any = _in_chunks(-(-length // width), smoothing, features, kernel, target)
+    chunks = chunk_count(length, -(-length // width))
+    results: Any = _in_chunks(chunks, smoothing, features, kernel, target)
     (values, loss), real = results, target != PAD
     sums = summed(values, real) | {"loss": loss}
     sums["examples"] = jnp.sum(real.any(axis=1), dtype=jnp.float32)
     return jnp.where(real, values["nll"], 0), sums
+
+
+def chunk_count(length: int, least: int) -> int:
+    """Return a number of chunks, at least `least`, that divides the length, so none is padded.
+
+    If such a number exceeds 2 × `least`, return `least`, because many small chunks would be slower.
+    """
+    candidates = range(least, 2 * least + 1)
+    return next((count for count in candidates if length % count == 0), least)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -149,7 +159,9 @@ def _logits_gradient(
     """Return the gradient of the summed loss with respect to the logits: p − smoothed reference."""
     size = scores.shape[-1]
     reference = (1 - smoothing) * jax.nn.one_hot(target, size) + smoothing / size
-    return jnp.where((target != PAD)[..., None], jax.nn.softmax(scores) - reference, 0)
+    # The same normalizer as in `class_values`, so that XLA computes it only once.
+    p = jnp.exp(scores - jax.nn.logsumexp(scores, axis=-1)[..., None])
+    return jnp.where((target != PAD)[..., None], p - reference, 0)
 
 
 def mixture_cross_entropy(

@@ -57,8 +57,10 @@ def scan_all_operations(scan, reverse, W, U, b, keys, h, xs):
     return carry, outputs
 
 
+@pytest.mark.parametrize("recomputes", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_results_and_gradients_equal_those_of_jaxs_scan(reverse):
+def test_results_and_gradients_equal_those_of_jaxs_scan(reverse, recomputes, monkeypatch):
+    monkeypatch.setattr(scanning, "recomputes", lambda: recomputes)
     ours, theirs = (scan_all_operations(s, reverse, **ARGUMENTS) for s in (scan, plain))
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), ours, theirs)
 
@@ -128,7 +130,10 @@ def loop_equations(jaxpr, in_loop=False):
             yield from loop_equations(called, in_loop or equation.primitive.name == "scan")
 
 
-def test_loops_contain_no_operations_that_can_be_hoisted():
+@pytest.mark.parametrize("recomputes", [False, True])
+def test_loops_contain_no_operations_that_can_be_hoisted(recomputes, monkeypatch):
+    monkeypatch.setattr(scanning, "recomputes", lambda: recomputes)
+
     def loss(scan, arguments):
         (h, _), outputs = scan_all_operations(scan, False, **arguments)
         return h.sum() + (outputs[0] ** 2).sum()
@@ -142,11 +147,31 @@ def test_loops_contain_no_operations_that_can_be_hoisted():
 
     ours, theirs = loops(scan), loops(plain)
     # Forward: the products with W, keys (scores), keys (context) and U. Backward: one per product,
-    # for the gradient of its left operand; gradients of weights are computed after the loop.
+    # for the gradient of its left operand; gradients of weights are computed after the loop. No
+    # product is recomputed.
     assert count(ours, "dot_general") == 8 and count(theirs, "dot_general") > 12
     assert count(ours, "random_bits") == 0 and count(theirs, "random_bits") == 1
     sums = [e.outvars[0].aval.shape for e in ours if e.primitive.name == "add_any"]
     assert (WIDTH, WIDTH) not in sums and (2 * WIDTH, WIDTH) not in sums
+
+
+def test_backward_loops_recompute_elementwise_operations(monkeypatch):
+    """The forward loop stores h and the product h U, but not the gates that depend on it."""
+    U = random_array(WIDTH, 2 * WIDTH)
+
+    def step(h, x):
+        a, b = jnp.split(h @ U, 2, axis=-1)
+        return jax.nn.sigmoid(a) * jnp.tanh(b) + x, None
+
+    def stored(recomputes):
+        monkeypatch.setattr(scanning, "recomputes", lambda: recomputes)
+        loss = lambda h: scan(step, h, ARGUMENTS["xs"])[0].sum()  # noqa: E731
+        jaxpr = jax.make_jaxpr(jax.grad(loss))(ARGUMENTS["h"])
+        forward = next(e for e in jaxpr.eqns if e.primitive.name == "scan")
+        return sorted(x.aval.shape[2] for x in forward.outvars[forward.params["num_carry"] :])
+
+    assert stored(True) == [WIDTH, 2 * WIDTH]
+    assert len(stored(False)) > 4
 
 
 def test_scan_under_vmap():

@@ -8,6 +8,7 @@ import pytest
 from configs.base import base_config
 from data.vocabulary import EOS, PAD
 from tasks.losses import (
+    chunk_count,
     cross_entropy,
     diagonal_distance,
     doubly_stochastic,
@@ -76,6 +77,11 @@ def test_cross_entropy_does_not_depend_on_the_chunk_size():
         in_chunks = jax.tree.leaves(value_and_gradient(max_logits))
         for ours, theirs in zip(in_chunks, whole, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("length, least, count", [(50, 3, 5), (48, 3, 3), (7, 1, 1), (53, 3, 3)])
+def test_chunks_have_no_padding_unless_the_length_has_no_suitable_divisor(length, least, count):
+    assert chunk_count(length, least) == count
 
 
 def test_cross_entropy_in_chunks_needs_less_memory_than_all_logits():
