@@ -33,13 +33,34 @@ def write_comparison(folders: Sequence[Path], split: str, sentences: int, path: 
     if validation:
         runs = [run._replace(report=validation_report(run)) for run in runs]
     systems = group_runs(runs)
-    notes = _shortened([problem for run in runs for problem in run.problems])
+    problems = [problem for run in runs for problem in run.problems]
+    notes = _shortened([*problems, *_faithfulness_problems(runs)])
     content = _content(systems, split, sentences)
     if content["different"]:
         notes.append(OTHER_EXAMPLES)
     content |= {"notes": notes, "validation": validation}
     write_html(path, _TEMPLATE, _cleaned(content))
     return notes
+
+
+def _faithfulness_problems(runs: Sequence[ComparedRun]) -> list[str]:
+    """Return messages if faithfulness was measured in some runs only, or with unequal samples."""
+    counts = [(run.report or {}).get("faithfulness", {}).get("examples", 0) for run in runs]
+    if len(set(counts)) < 2:
+        return []
+    problems = [
+        f"The faithfulness of {run.folder} was not measured: add --faithfulness to its eval.py "
+        "command"
+        for run, count in zip(runs, counts, strict=True)
+        if not count
+    ]
+    sizes = sorted({int(count) for count in counts if count})
+    if len(sizes) > 1:
+        problems.append(
+            f"The faithfulness of some runs was measured with {sizes[0]} examples and of others "
+            f"with {sizes[-1]}: use the same --faithfulness_examples for all runs"
+        )
+    return problems
 
 
 def _shortened(problems: list[str]) -> list[str]:

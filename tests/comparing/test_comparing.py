@@ -158,6 +158,21 @@ def test_faithfulness_is_compared_over_seeds(systems):
     assert entry["cells"][1]["text"] == "–" and entry["contrasts"][1][0] is None
 
 
+def test_unequal_samples_of_faithfulness_are_a_note(runs, tmp_path):
+    def notes(*counts):
+        for folder, count in zip(runs, counts, strict=True):
+            path = folder / "eval/test/scores.json"
+            report = json.loads(path.read_text()) | {"faithfulness": {"examples": count}}
+            path.write_text(json.dumps(report))
+        found = write_comparison(runs, "test", 10, tmp_path / "page.html")
+        return [note for note in found if "faithfulness" in note]
+
+    assert notes(3, 3, 3, 3, 3) == []
+    missing, sizes = notes(3, 0, 3, 5, 3)
+    assert str(runs[1]) in missing and "--faithfulness" in missing
+    assert "with 3 examples and of others with 5" in sizes
+
+
 def test_costs_are_means_over_seeds(systems):
     table = cost_table(systems, "tokens")
     costs = dict(zip(table["head"], table["rows"][0], strict=True))
