@@ -12,7 +12,7 @@ function add(parent, tag, text = "", properties = {}) {
   return node;
 }
 
-const round = value => (value ?? 0).toFixed(2).replace("-", "−");
+const round = value => (value ?? 0).toFixed(2).replace(/^-(?!0\.00$)/, "−").replace("-", "");
 const weightText = weight => weight > 0 && weight < .01 ? weight.toFixed(4) : round(weight);
 // Math.max(...values) would fail for long lists, because the number of arguments is limited.
 const largestOf = values => values.reduce((largest, value) => Math.max(largest, value ?? 0), 1e-9);
