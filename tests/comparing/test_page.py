@@ -211,6 +211,7 @@ def test_no_task_has_a_page_that_runs_text(task, show, tmp_path):
         assert len(find(browser, ".card select option")) == 4  # two rows of weights of each run
 
 
+@pytest.mark.slow
 @needs_browser
 def test_hundreds_of_examples_are_quick(show, tmp_path):
     gold = [f"Satz {i} hat viele Tokens " * 4 for i in range(400)]
