@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import os
+import platform
 import re
 import shutil
 import signal
@@ -382,3 +383,16 @@ def test_exceptions_of_closed_event_loops_are_not_shown(capsys, monkeypatch):
     for text in ("Event loop is closed", "another error"):
         program._show_unraisable(types.SimpleNamespace(exc_value=RuntimeError(text)))
     assert capsys.readouterr().out == "another error\n"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has mallopt")
+def test_freed_memory_is_reused():
+    code = """if True:
+        import resource, program
+        program.keep_freed_memory()
+        for _ in range(3):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            b"x" * 2**27
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)"""
+    page_faults = int(subprocess.check_output([sys.executable, "-c", code], cwd=ROOT))
+    assert page_faults < 1000  # new memory would cause one fault per page, 32,768 in all
