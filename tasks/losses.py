@@ -86,9 +86,10 @@ def _in_chunks(
     target: Int[Array, "b t"],
 ) -> tuple[dict[str, Shaped[Array, "b t"]], Float[Array, ""]]:
     """Return the `class_values` of all target positions, and the loss summed without padding."""
+    cast = kernel.astype(features.dtype)
 
     def one_chunk(slices: tuple[Array, Array]) -> dict[str, Array]:
-        return class_values(logits(slices[0], kernel), slices[1], smoothing)
+        return class_values(logits(slices[0], cast), slices[1], smoothing)
 
     values = jax.lax.map(one_chunk, (_split(features, chunks), _split(target, chunks)))
     return _total(values, target)
@@ -106,12 +107,13 @@ def _in_chunks_forward(
     Return the results of `_in_chunks`, and the gradients of its loss with respect to features and
     kernel, which the backward rule only scales.
     """
+    cast = kernel.astype(features.dtype)  # once, before the loop over chunks
 
     def one_chunk(d_kernel: Array, slices: tuple[Array, Array]) -> tuple[Array, Any]:
         features, target = slices
-        scores = logits(features, kernel)
+        scores = logits(features, cast)
         d_scores = _logits_gradient(scores, target, smoothing).astype(features.dtype)
-        d_features = jnp.einsum("btv,dv->btd", d_scores, kernel.astype(features.dtype))
+        d_features = jnp.einsum("btv,dv->btd", d_scores, cast)
         d_kernel += jnp.einsum(
             "btd,btv->dv", features, d_scores, preferred_element_type=jnp.float32
         )
@@ -194,10 +196,11 @@ def _by_position(
     target: Int[Array, "b t"],
 ) -> tuple[dict[str, Shaped[Array, "b t"]], Float[Array, ""]]:
     """Return the `class_values` of a mixture, and the loss summed without padding."""
+    cast = kernel.astype(features.dtype)
 
     def one_position(slices: tuple[Array, Array, Array]) -> dict[str, Array]:
         features, weights, target = slices
-        return class_values(mixture_scores(features, weights, kernel), target, smoothing)
+        return class_values(mixture_scores(features, weights, cast), target, smoothing)
 
     values = jax.lax.map(one_position, _time_first(features, weights, target))
     return _total(jax.tree.map(lambda x: x[:, :, None], values), target)
@@ -216,10 +219,11 @@ def _by_position_forward(
     c_n = Σ_v g_v p_n(v), the gradients of the loss −Σ_v q_v log m_v are weights_n p_n (c_n − g)
     with respect to the logits of part n, and −c_n with respect to weights_n.
     """
+    cast = kernel.astype(features.dtype)
 
     def one_position(d_kernel: Array, slices: tuple[Array, ...]) -> tuple[Array, Any]:
         features, weights, target = slices
-        log_p = jax.nn.log_softmax(logits(features, kernel))
+        log_p = jax.nn.log_softmax(logits(features, cast))
         joint = jnp.exp(log_p + log_weights(weights)[..., None])
         mixture = jnp.maximum(joint.sum(axis=1), 1e-30)
         size = mixture.shape[-1]
@@ -227,7 +231,7 @@ def _by_position_forward(
         g = jnp.where((target != PAD)[:, None], reference / mixture, 0)[:, None]
         c = jnp.sum(g * jnp.exp(log_p), axis=-1)
         d_scores = (joint * (c[..., None] - g)).astype(features.dtype)
-        d_features = jnp.einsum("bnv,dv->bnd", d_scores, kernel.astype(features.dtype))
+        d_features = jnp.einsum("bnv,dv->bnd", d_scores, cast)
         d_kernel += jnp.einsum(
             "bnd,bnv->dv", features, d_scores, preferred_element_type=jnp.float32
         )

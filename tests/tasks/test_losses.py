@@ -20,6 +20,7 @@ from tasks.losses import (
 )
 from tests import reference
 from tests.models.test_attention import attend, build, draw
+from tests.models.test_scan import loop_equations
 
 
 def test_cross_entropy_equals_its_equation():
@@ -82,6 +83,24 @@ def test_cross_entropy_does_not_depend_on_the_chunk_size():
 @pytest.mark.parametrize("length, least, count", [(50, 3, 5), (48, 3, 3), (7, 1, 1), (53, 3, 3)])
 def test_chunks_have_no_padding_unless_the_length_has_no_suitable_divisor(length, least, count):
     assert chunk_count(length, least) == count
+
+
+@pytest.mark.parametrize("differentiate", [lambda loss: loss, jax.grad])
+@pytest.mark.parametrize("mixture", [False, True])
+def test_the_output_matrix_is_cast_before_the_loop_over_target_positions(differentiate, mixture):
+    kernel, target = jnp.zeros((4, 9)), jnp.ones((2, 6), int)
+
+    def loss(kernel):
+        if mixture:
+            features, weights = jnp.zeros((2, 6, 3, 4), jnp.bfloat16), jnp.ones((2, 6, 3)) / 3
+            return mixture_cross_entropy(features, weights, kernel, target, 0.1)[1]["loss"]
+        features = jnp.zeros((2, 6, 4), jnp.bfloat16)
+        return cross_entropy(features, kernel, target, 0.1, max_logits=2 * 9 * 2)[1]["loss"]
+
+    in_loops = list(loop_equations(jax.make_jaxpr(differentiate(loss))(kernel).jaxpr))
+    assert any(e.primitive.name == "dot_general" for e in in_loops)
+    casts = [e for e in in_loops if e.primitive.name == "convert_element_type"]
+    assert kernel.shape not in [e.outvars[0].aval.shape for e in casts]
 
 
 def test_cross_entropy_in_chunks_needs_less_memory_than_all_logits():
