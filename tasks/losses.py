@@ -15,8 +15,9 @@ from configs.base import Config
 from data.vocabulary import PAD
 from models.output import log_weights, logits, mixture_scores, mixture_weights
 
-# Largest number of logits that a device keeps in memory at a time: half a GiB in float32.
-MAX_LOGITS = 2**27
+# Largest number of logits that a device keeps in memory at a time: 2 GiB in float32. Fewer chunks
+# add to the gradient of the output matrix less often (docs/performance.md).
+MAX_LOGITS = 2**29
 
 
 def class_values(
