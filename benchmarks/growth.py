@@ -1,4 +1,4 @@
-"""Measure how time and memory grow with source length, vocabulary, batch size and corpus size.
+"""Measure how time and memory grow with source length, vocabulary, batch, beam and corpus size.
 
     python -m benchmarks.growth
 
@@ -7,8 +7,11 @@
 - source: time and temporary memory of one decoder time step of Luong's model, for increasing source
   lengths, with global attention and with local attention, which reads 2D + 1 positions for any
   source length;
+- training: time and temporary memory of a training step of these models, whose encoders always read
+  the whole source;
 - vocabulary: time and temporary memory of a training step, for increasing vocabulary sizes;
 - batch: time and temporary memory of a training step, for increasing batch sizes;
+- beam: time and sentences per second of beam search, for increasing beam widths;
 - corpus: the speed of preparing a corpus and of reading its batches, for increasing corpus sizes,
   in a separate process whose memory must stay almost constant (`make memory` does the same with
   five million sentence pairs).
@@ -18,19 +21,22 @@ them.
 """
 
 import functools
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from benchmarks import corpus_memory
-from benchmarks.measure import Results, format_row, measure, selected_parts
+from benchmarks.measure import Results, format_row, measure, seconds_per_call, selected_parts
+from benchmarks.speed import SENTENCES, beam_search
 from benchmarks.subjects import Subject, recurrent
 from data.vocabulary import PAD
 from program import run
 
 ALIGNMENTS = ("global", "local_m", "local_p")
 SOURCES = (128, 256, 512, 1024, 2048)
+TRAINING_SOURCES = {"cpu": (64, 256, 1024), "gpu": (64, 256, 1024, 4096)}
 SIZES = {  # by kind of device: layers, features, batch size and dtype of the training steps
     "cpu": (1, 128, 32, "float32"),
     "gpu": (2, 512, 128, "bfloat16"),
@@ -38,19 +44,35 @@ SIZES = {  # by kind of device: layers, features, batch size and dtype of the tr
 LENGTH = {"cpu": 20, "gpu": 50}
 VOCABULARIES = {"cpu": (1000, 4000, 16_000, 64_000), "gpu": (4000, 16_000, 64_000, 256_000)}
 BATCHES = {"cpu": (1, 4, 16, 64), "gpu": (8, 32, 128, 512)}
+BEAMS = (1, 2, 5, 10, 20)
 CORPORA = (10_000, 100_000, 1_000_000)
 
 
 def measure_source_lengths(kind: str) -> list[dict[str, Any]]:
     """Measure time and memory of one decoder time step for increasing source lengths."""
     layers, features, _, dtype = SIZES[kind]
+    subject = recurrent(layers, features, 1000, 32, LENGTH[kind], dtype)
+    return _compare_alignments(subject, SOURCES, _decoding_step)
+
+
+def measure_training(kind: str) -> list[dict[str, Any]]:
+    """Measure time and memory of one training step for increasing source lengths."""
+    _, features, _, dtype = SIZES[kind]
+    subject = recurrent(1, features, 1000, 32, LENGTH[kind], dtype)
+    return _compare_alignments(subject, TRAINING_SOURCES[kind], _long_source_step)
+
+
+def _compare_alignments(
+    subject: Subject, lengths: Iterable[int], make_step: Callable[[Subject, Any], tuple]
+) -> list[dict[str, Any]]:
+    """Measure a step of each type of attention for sources of these lengths."""
     rows = []
-    for length in SOURCES:
+    for length in lengths:
         row: dict[str, Any] = {"source length": length}
+        source = jax.device_put(subject._replace(length=length).sentences())
         for align in ALIGNMENTS:
-            subject = recurrent(layers, features, 1000, 32, length, dtype)
             subject.config.unlock().model.attention.align = align
-            found = measure(*_decoding_step(subject))
+            found = measure(*make_step(subject, source))
             row |= {
                 f"{align} ms": 1e3 * found.seconds,
                 f"{align} temporary MB": found.temporary / 1e6,
@@ -59,11 +81,16 @@ def measure_source_lengths(kind: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _decoding_step(subject: Subject) -> tuple[Any, ...]:
+def _long_source_step(subject: Subject, source: Any) -> tuple[Any, ...]:
+    """Return a training step for this source, and its arguments."""
+    step, params, batch, key = subject.training_step()
+    return step, params, batch | {"source": source}, key
+
+
+def _decoding_step(subject: Subject, source: Any) -> tuple[Any, ...]:
     """Return a function that computes one decoder time step, and the arguments for the function."""
     task = subject.task()
     params = jax.jit(task.init)(jax.random.key(0))
-    source = jax.device_put(subject.sentences())
 
     def start(params: Any, source: Any) -> tuple[Any, Any]:
         apply = functools.partial(task.model.apply, {"params": params})
@@ -110,6 +137,18 @@ def _training_step(subject: Subject) -> dict[str, float]:
     }
 
 
+def measure_beams(kind: str) -> list[dict[str, Any]]:
+    """Measure beam search for increasing beam widths."""
+    layers, features, batch, dtype = SIZES[kind]
+    subject = recurrent(layers, features, 8000, batch, LENGTH[kind], dtype)
+    rows = []
+    for width in BEAMS:
+        seconds = seconds_per_call(beam_search(subject, width), jax.block_until_ready)
+        sentences = min(batch, SENTENCES) / seconds
+        rows.append({"beam": width, "ms": 1e3 * seconds, "sentences per second": sentences})
+    return rows
+
+
 def measure_corpora(kind: str) -> list[dict[str, Any]]:
     """Measure the preparation and reading of increasingly large corpora."""
     rows = []
@@ -128,8 +167,10 @@ def measure_corpora(kind: str) -> list[dict[str, Any]]:
 
 MEASUREMENTS = {
     "source": measure_source_lengths,
+    "training": measure_training,
     "vocabulary": measure_vocabularies,
     "batch": measure_batch_sizes,
+    "beam": measure_beams,
     "corpus": measure_corpora,
 }
 

@@ -133,8 +133,11 @@ PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
 GROWTH_CAPTIONS = {
     "source": "One decoding step of Luong's model, by source length. Temporary memory is the "
     "memory that XLA\nallocates in addition to the inputs and outputs.",
+    "training": "One training step of Luong's model with one layer, by source length. The encoder "
+    "reads the whole source\nin all rows:",
     "vocabulary": "One training step of Luong's model, by vocabulary size:",
     "batch": "One training step of Luong's model, by batch size:",
+    "beam": "Beam search of Luong's model for one batch, by beam width:",
     "corpus": "Preparing a corpus and reading batches from it, by number of sentence pairs:",
 }
 
@@ -142,9 +145,12 @@ GROWTH_CAPTIONS = {
 def growth(results: dict[str, Any], picture: Path) -> str:
     """Return the tables of the growth benchmark, and write their plots to the file `picture`."""
     names = [name for name in results if name != "device"]
-    figure, columns = plt.subplots(1, len(names), figsize=(4 * len(names), 3.2), squeeze=False)
+    lines = -(-len(names) // 3)
+    figure, grid = plt.subplots(lines, 3, figsize=(12, 3.2 * lines), squeeze=False)
+    for axes in grid.flat[len(names) :]:
+        axes.remove()
     text = ""
-    for name, axes in zip(names, columns[0], strict=True):
+    for name, axes in zip(names, grid.flat, strict=False):
         rows = results[name]
         head = list(rows[0])
         text += f"{GROWTH_CAPTIONS[name]}\n\n"

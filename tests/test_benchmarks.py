@@ -55,6 +55,18 @@ def test_a_decoding_step_is_measured(align, monkeypatch):
     assert row["source length"] == 6 and row[f"{align} ms"] > 0
 
 
+@pytest.mark.slow
+def test_training_steps_and_beam_widths_are_measured(monkeypatch):
+    monkeypatch.setattr("benchmarks.measure.REPEATS", 1)
+    monkeypatch.setattr(growth, "ALIGNMENTS", ("local_m",))
+    monkeypatch.setattr(growth, "BEAMS", (3,))
+    monkeypatch.setitem(growth.TRAINING_SOURCES, "cpu", (7,))
+    monkeypatch.setitem(growth.SIZES, "cpu", (1, 8, 4, "float32"))
+    (training,), (beam,) = growth.measure_training("cpu"), growth.measure_beams("cpu")
+    assert training["source length"] == 7 and training["local_m ms"] > 0
+    assert beam["beam"] == 3 and beam["sentences per second"] == pytest.approx(4e3 / beam["ms"])
+
+
 @pytest.mark.filterwarnings("ignore")  # PyTorch emits warnings, which would fail the test
 def test_the_pytorch_models_run():
     torch = pytest.importorskip("torch")
