@@ -27,7 +27,6 @@ from typing import Any
 
 import jax
 
-from benchmarks import corpus_memory
 from benchmarks.measure import Results, format_row, measure, seconds_per_call, selected_parts
 from benchmarks.speed import SENTENCES, beam_search
 from benchmarks.subjects import Subject, recurrent
@@ -151,6 +150,8 @@ def measure_beams(kind: str) -> list[dict[str, Any]]:
 
 def measure_corpora(kind: str) -> list[dict[str, Any]]:
     """Measure the preparation and reading of increasingly large corpora."""
+    from benchmarks import corpus_memory  # needs packages that no other part needs
+
     rows = []
     for pairs in CORPORA:
         found = corpus_memory.prepare_and_read(pairs, Path("cache") / "growth")
