@@ -89,6 +89,11 @@ MISTAKES = {  # the body of a request to /api/translate, and a part of the messa
     '{"run": "a", "text": "May", "prefix": 3}': "prefix must be a text, or",
     '{"run": "a", "text": "May", "prefix": {"run": "x", "tokens": []}}': "the run 'x' of prefix",
     '{"run": "a", "text": "May", "prefix": {"run": "a", "tokens": [1]}}': "a list of texts",
+    '{"run": "a", "text": "May", "beams": 4}': "the request has the unknown field 'beams': use "
+    "only run, text, edit, prefix, beam, length_penalty, alpha, temperature, draw",
+    '{"run": "a", "text": "May", "edit": {"run": "a", "changes": {}, "x": 1}}': "edit has the "
+    "unknown field 'x': use only run, changes",
+    '{"run": "a", "text": "May", "prefix": {"run": "a", "tokens": [], "x": 1}}': "use only run, to",
     '{"run": "a", "text": "May", "edit": null}': "",
     '{"run": "a", "text": "May", "edit": 3}': "edit must be an object",
     '{"run": "a", "text": "May", "edit": {"run": "a", "changes": {"x": "y"}}}': "map positions",
@@ -129,8 +134,20 @@ def test_requests_of_other_sites_are_refused(client):
     assert status(origin="http://[") == 403  # not a valid address
     assert status(sec_fetch_site="cross-site") == status(sec_fetch_site="same-site") == 403
     assert status(content_type="text/plain") == 415
-    assert status("/nothing", "GET") == 404 and status("/api/translate", "GET") == 405
+    assert status("/nothing", "GET") == 404
     assert status(content_type="application/json; charset=utf-8") == 200
+
+
+def test_unknown_paths_and_other_methods_have_messages(client):
+    paths = "GET /, GET /api/runs, POST /api/translate, POST /api/inspect, POST /api/next, "
+    for method in ("GET", "POST"):
+        answer = client.request(method, "/api/foo", json={"run": "a"})
+        message = f"there is no '/api/foo': use {paths}POST /api/predict"
+        assert (answer.status_code, answer.json()) == (404, {"error": message})
+    for method, path in (("POST", "/api/runs"), ("GET", "/api/translate"), ("PUT", "/")):
+        answer = client.request(method, path, json={"run": "a"})
+        assert answer.status_code == 405 and answer.headers["allow"]
+        assert f"{path} does not answer {method}: use {paths}" in answer.json()["error"]
 
 
 def test_large_and_slow_bodies_are_refused(client, monkeypatch):
@@ -204,7 +221,8 @@ def test_a_client_that_leaves_cancels_its_request():
 def test_an_error_of_a_model_has_a_message_but_typed_text_is_not_logged(caplog):
     class Broken(Slow):
         def job(self, kind, body, runs):
-            return lambda: int(body.text("text"))
+            text = body.text("text")
+            return lambda: int(text)
 
     with serving({"slow": Broken()}, ServerLimits(), ModelWorker(4)) as address:
         answer = httpx.post(f"{address}/api/wait", json={"run": "slow", "text": "secret"})
