@@ -56,6 +56,14 @@ function buildScores() {
 
 function buildFaithfulness() {
   fillScores(byId("faithfulness"), content.faithfulness);
+  const texts = content.faithfulness.flatMap(({ cells }) => cells.map(({ text }) => text));
+  const contrasts = content.faithfulness.flatMap(({ contrasts }) => contrasts.flat());
+  const notes = [
+    [texts.some(text => text.includes("±")), "±: mean and standard deviation over seeds."],
+    [texts.some(text => text.includes("[")), "[low, high]: one seed, with its 95 % confidence interval over examples."],
+    [contrasts.some(contrast => contrast?.p), "p-values are those of Welch's t-test over seeds."],
+  ];
+  byId("faithfulness-note").textContent = notes.filter(([used]) => used).map(([, note]) => note).join(" ");
 }
 
 // Few systems are columns, because there are many scores; many systems are rows.

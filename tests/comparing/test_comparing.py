@@ -43,7 +43,11 @@ def test_faithfulness_is_compared_over_seeds(systems):
     assert faithfulness_table(systems) == []
 
     def measured(system, *drops):
-        found = [{"drop_attention": drop, "drop_attention_low": 0, "examples": 3} for drop in drops]
+        found = [
+            {"drop_attention": drop, "drop_attention_low": drop - 0.5, "drop_attention_high": 4,
+             "examples": 3}
+            for drop in drops
+        ]  # fmt: skip
         return system._replace(
             runs=[
                 run._replace(report=run.report | {"faithfulness": values})
@@ -52,13 +56,16 @@ def test_faithfulness_is_compared_over_seeds(systems):
         )
 
     (entry,) = faithfulness_table([measured(systems[0], 1, 2, 3), measured(systems[1], 8, 9)])
-    assert entry["name"] == "Removal of the most attended token, drop in log p"
+    assert entry["name"] == "Removal of the most attended token, drop in log p (nats)"
     assert [cell["text"] for cell in entry["cells"]] == ["2.00 ± 1.00", "8.50 ± 0.71"]
     assert not any(cell["best"] for cell in entry["cells"])
     contrast = entry["contrasts"][1][0]
     assert contrast["difference"] == "+6.50" and contrast["test"] == "t"
     (entry,) = faithfulness_table([measured(systems[0], 1, 2, 3), systems[1]])
     assert entry["cells"][1]["text"] == "–" and entry["contrasts"][1][0] is None
+    single = systems[0]._replace(runs=systems[0].runs[:1])
+    (entry,) = faithfulness_table([measured(single, 1)])
+    assert entry["cells"][0]["text"] == "1.00 [0.50, 4.00]"  # over examples
 
 
 def test_unequal_samples_of_faithfulness_are_a_note(runs, tmp_path):
