@@ -79,8 +79,9 @@ class Lab:
 
     async def _get_runs(self, request: Request) -> Response:
         self._count(request)
-        progress = {"done": self._worker.done, "total": self._worker.total}
-        return _json({"runs": [run.describe() for run in self._runs.values()], **progress})
+        worker = self._worker
+        state = {"done": worker.done, "total": worker.total, "compiling": worker.compiling}
+        return _json({"runs": [run.describe() for run in self._runs.values()], **state})
 
     async def _post(self, request: Request) -> Response:
         """Answer a request that uses a model."""
@@ -93,7 +94,7 @@ class Lab:
         except (UserError, RecursionError) as error:
             return _error(400, str(error) if isinstance(error, UserError) else _NOT_JSON)
         try:
-            future = asyncio.wrap_future(self._worker.submit(job))
+            future = asyncio.wrap_future(self._worker.submit(job, body.name))
         except Busy:
             return _error(503, "too many requests are waiting: try again in a few seconds", 2)
         gone = asyncio.ensure_future(_disconnected(request))

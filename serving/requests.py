@@ -88,6 +88,12 @@ class Body:
         """Raise UserError if the request has fields that have not been read."""
         _check_names("the request", self._value, self._known)
 
+    @property
+    def name(self) -> str:
+        """The run and the beam of a checked request, without anything that was typed."""
+        beam = self._value.get("beam")
+        return f"{self._value['run']}, beam {beam:g}" if beam else self._value["run"]
+
     def text(self, name: str, default: str | None = None) -> str:
         """Return a field that must be a text."""
         value = self._get(name, default)

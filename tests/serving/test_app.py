@@ -8,10 +8,12 @@ import re
 import resource
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import jax
 import pytest
 
 from decoding.beam import LENGTH_PENALTIES
@@ -40,6 +42,7 @@ def test_the_page_and_its_headers(client):
     assert "access-control-allow-origin" not in answer.headers
     runs = client.get("/api/runs").json()["runs"]
     assert [run["name"] for run in runs] == ["a", HOSTILE, "sentence", "columns", "reader"]
+    assert client.get("/api/runs").json()["compiling"] == ""
     assert runs[0]["decode"]["beam"] == 1 and "global" in runs[0]["about"]
     assert runs[0]["ranges"]["beam"] == [1, LARGEST_BEAM]
     assert runs[0]["length_penalties"] == [*LENGTH_PENALTIES]
@@ -205,6 +208,25 @@ def test_full_queues_timeouts_and_rates_have_messages():
         refused = [answer for answer in answers if answer.status_code == 429]
         assert refused and "20 requests per second" in refused[0].json()["error"]
         assert int(refused[0].headers["retry-after"]) >= 1
+
+
+def test_the_request_that_is_compiled_is_named():
+    class Compiling(Slow):
+        def describe(self):
+            return {}
+
+        def job(self, kind, body, runs):
+            body.whole("beam", 1, 1, LARGEST_BEAM)
+            work = super().job(kind, body, runs)
+            return lambda: float(jax.jit(lambda x: 2 * x)(3.0)) and work()
+
+    run = Compiling()
+    with serving({"slow": run}, ServerLimits()) as address, ThreadPoolExecutor() as pool:
+        answer = pool.submit(httpx.post, f"{address}/api/wait", json={"run": "slow", "beam": 7})
+        while httpx.get(f"{address}/api/runs").json()["compiling"] != "slow, beam 7":
+            assert not answer.done()
+        run.go.set()
+        assert answer.result().json() == {"ran": 1}
 
 
 def test_a_client_that_leaves_cancels_its_request():
