@@ -393,12 +393,12 @@ function buildAttention() {
 }
 
 function buildFaithfulness() {
+  const { sample, rows } = content.faithfulness;
+  byId("faithfulness-sample").textContent = sample;
   fillTable(
     byId("faithfulness"),
     ["Measure", "Value", "95 % confidence interval", "Unit"],
-    content.faithfulness.map(row => [
-      [row.name, row.note], row.value, `${row.low} to ${row.high}`, row.unit,
-    ]),
+    rows.map(row => [row.name, row.value, `${row.low} to ${row.high}`, row.unit]),
   );
 }
 
@@ -426,7 +426,7 @@ buildPart("scores-section", content.scores.length, buildScores);
 buildPart("comparison-section", content.comparison, buildComparison);
 content.chart_groups.forEach(buildChartGroup);
 buildPart("attention-section", content.attention.length, buildAttention);
-buildPart("faithfulness-section", content.faithfulness.length, buildFaithfulness);
+buildPart("faithfulness-section", content.faithfulness, buildFaithfulness);
 buildPart("confusion-section", Object.keys(content.confusion).length, buildConfusion);
 buildPart("pictures-section", content.pictures.length, buildPictures);
 window.addEventListener("resize", () => content.examples.length && weights() && fitCells());

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from evaluation import classification, cloze, labelling, page
+from evaluation.faithfulness_report import describe_faithfulness
 from evaluation.page import AttentionBudget, ReportPage, write_report_page
 from evaluation.results import Wanted, write_report
 from tests.browser import (
@@ -106,6 +107,15 @@ def show(driver, tmp_path):
 
     yield open_page
     assert script_errors(driver) == []
+
+
+@needs_browser
+def test_faithfulness_states_the_size_of_its_sample(show):
+    values = {"drop_random": 1, "drop_random_low": 0.5, "drop_random_high": 2}
+    found = describe_faithfulness(values | {"decisions": 993, "examples": 100})
+    section = show(make_page(faithfulness=found)).find_element("id", "faithfulness-section").text
+    assert "means over 993 predictions in 100 examples of the split" in section
+    assert "Removal of a random token, drop in log p 1.00 0.50 to 2.00 nats" in section
 
 
 def tokens(browser, side):
