@@ -7,8 +7,6 @@ const POLL = 500;  // milliseconds between questions what the server compiles
 
 const percent = p => p >= .9995 ? "100 %" : p < .0005 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`;
 const heaviest = values => values.indexOf(largestOf(values));
-const setShade = (node, weight, largest) =>
-  node.style.setProperty("--shade", (100 * Math.max(0, weight ?? 0) / largest).toFixed(1));
 
 
 // ---- Requests ----------------------------------------------------------------------------------
@@ -419,27 +417,9 @@ function showMap(panel, run, part, source, target) {
 function heatMap(run, part, weights, rows, columns, mark, choose) {
   const grid = add(add(part, "div", "", { className: "map" }), "div", "", { className: "heat" });
   const readout = add(part, "p", "", { className: "readout" });
-  const side = Math.max(10, Math.min(22, Math.floor((run.content.clientWidth - 130) / columns.length)));
+  const side = Math.max(9, Math.min(21, Math.floor((run.content.clientWidth - 130) / columns.length) - 1));
   grid.style.setProperty("--cell", `${side}px`);
-  grid.style.gridTemplateColumns = `max-content repeat(${columns.length}, ${side - 1}px)`;
-  add(grid, "span", "", { className: "corner" });
-  const heads = columns.map((text, s) => {
-    const node = add(grid, "span", text, { className: "column-label", title: text });
-    node.onmouseenter = () => mark(null, s);
-    return node;
-  });
-  const largest = largestOf(weights.flat()), labels = [];
-  weights.forEach((row, t) => {
-    labels.push(add(grid, "span", rows[t], { className: "row-label", title: rows[t] }));
-    labels[t].onmouseenter = () => mark(t, null);
-    labels[t].onclick = () => choose(t);
-    row.forEach((weight, s) => {
-      const cell = add(grid, "span", "", { className: "cell" });
-      setShade(cell, weight, largest);
-      cell.onmouseenter = () => mark(t, s);
-      cell.onclick = () => choose(t);
-    });
-  });
+  const { labels, heads } = fillHeatMap(grid, rows, columns, weights, mark, choose);
   grid.onmouseleave = () => run.rest();
   return (row, column) => {
     labels.forEach((node, t) => node.classList.toggle("marked", t === row));

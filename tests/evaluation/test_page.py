@@ -18,6 +18,7 @@ from tests.browser import (
     point_at,
     script_errors,
 )
+from tests.programs import ROOT
 
 WEIGHTS = [[0.7, 0.2, 0.1], [0.0, 0.05, 0.95]]
 HOSTILE = "the </script> <!--<script> <img src=x onerror=fail()> cat"
@@ -88,6 +89,14 @@ def test_a_sentence_cannot_break_the_page(tmp_path):
     assert not re.search(r"/\*[A-Z]+\*/", page)  # placeholders such as /*DATA*/ are replaced
     data = json.loads(page.split('type="application/json">')[1].split("</script>")[0])
     assert data["examples"][1]["text"] == HOSTILE and data["about"].endswith(str(tmp_path))
+
+
+def test_all_pages_draw_heat_maps_with_the_same_function():
+    folders = ("evaluation", "comparing", "serving")
+    scripts = [path for folder in folders for path in (ROOT / folder).glob("*.js")]
+    drawing = [path.name for path in scripts if '"--shade"' in path.read_text("utf-8")]
+    calling = [path for path in scripts if "fillHeatMap(" in path.read_text("utf-8")]
+    assert drawing == ["elements.js"] and len(calling) == 4  # the function and three pages
 
 
 def test_the_page_contains_no_number_that_json_lacks(tmp_path):
