@@ -56,6 +56,14 @@ function buildScores() {
 
 function buildFaithfulness() {
   fillScores(byId("faithfulness"), content.faithfulness);
+  const texts = content.faithfulness.flatMap(({ cells }) => cells.map(({ text }) => text));
+  const contrasts = content.faithfulness.flatMap(({ contrasts }) => contrasts.flat());
+  const notes = [
+    [texts.some(text => text.includes("±")), "±: mean and standard deviation over seeds."],
+    [texts.some(text => text.includes("[")), "[low, high]: one seed, with its 95 % confidence interval over examples."],
+    [contrasts.some(contrast => contrast?.p), "p-values are those of Welch's t-test over seeds."],
+  ];
+  byId("faithfulness-note").textContent = notes.filter(([used]) => used).map(([, note]) => note).join(" ");
 }
 
 // Few systems are columns, because there are many scores; many systems are rows.
@@ -341,20 +349,10 @@ function addCard(example, run) {
 
 function addHeatMap(card, words, tokens, rows) {
   const heat = add(add(card, "div", "", { className: "scroll" }), "div", "", { className: "heat" });
-  const largest = largestOf(rows.flat());
-  heat.style.gridTemplateColumns = `max-content repeat(${words.length}, var(--cell))`;
-  add(heat, "span", "", { className: "corner" });
-  words.forEach((word, s) => { add(heat, "bdi", word, { className: "column-label", title: word }).dataset.source = s; });
-  tokens.forEach((token, t) => {
-    add(heat, "bdi", token, { className: "row-label", title: token });
-    rows[t].forEach((weight, s) => {
-      const cell = add(heat, "span", "", { className: "cell" });
-      cell.style.setProperty("--shade", (100 * weight / largest).toFixed(1));
-      cell.onmouseenter = () => {
-        byId("readout").textContent = `“${token}” gives the weight ${weightText(weight)} to “${words[s]}”.`;
-        markColumn(s);
-      };
-    });
+  fillHeatMap(heat, tokens, words, rows, (t, s) => {
+    if (t !== null && s !== null)
+      byId("readout").textContent = `“${tokens[t]}” gives the weight ${weightText(rows[t][s])} to “${words[s]}”.`;
+    markColumn(s);
   });
   heat.onmouseleave = () => markColumn(null);
 }
@@ -372,9 +370,8 @@ function fitHeatMaps() {
 
 // Mark the same source token in the heat maps of all runs.
 function markColumn(chosen) {
-  byId("cards").querySelectorAll(".column-label").forEach(node => {
-    node.classList.toggle("marked", chosen !== null && Number(node.dataset.source) === chosen);
-  });
+  for (const heat of byId("cards").querySelectorAll(".heat"))
+    heat.querySelectorAll(".column-label").forEach((node, s) => node.classList.toggle("marked", s === chosen));
 }
 
 // Show a text whose words are shaded by one row of weights, such as those of an attention hop.
@@ -388,7 +385,7 @@ function addShadedText(card, words, names, rows) {
     box.replaceChildren();
     words.forEach((word, i) => {
       const node = add(box, "span", "", { className: "token" });
-      node.style.setProperty("--shade", (100 * (values[i] ?? 0) / largest).toFixed(1));
+      setShade(node, values[i], largest);
       add(node, "bdi", word);
       add(node, "small", values[i] < .005 ? "" : round(values[i]));
     });

@@ -34,13 +34,23 @@ def write_comparison(folders: Sequence[Path], split: str, sentences: int, path: 
         runs = [run._replace(report=validation_report(run)) for run in runs]
     systems = group_runs(runs)
     problems = [problem for run in runs for problem in run.problems]
-    notes = _shortened([*problems, *_faithfulness_problems(runs)])
+    notes = _shortened([*_repetitions(systems), *problems, *_faithfulness_problems(runs)])
     content = _content(systems, split, sentences)
     if content["different"]:
         notes.append(OTHER_EXAMPLES)
     content |= {"notes": notes, "validation": validation}
     write_html(path, _TEMPLATE, _cleaned(content))
     return notes
+
+
+def _repetitions(systems: Sequence[System]) -> list[str]:
+    """Return messages about seeds that were trained more than once with the same config."""
+    return [
+        f"{system.name} has the config and the seeds ({system.seeds}) of {system.repeats}: a seed "
+        "that was trained twice is not two seeds, so the page shows two systems"
+        for system in systems
+        if system.repeats
+    ]
 
 
 def _faithfulness_problems(runs: Sequence[ComparedRun]) -> list[str]:

@@ -4,9 +4,10 @@ Nothing in a workdir chooses which files are read: all paths are those of the fi
 and eval.py write. This module does not import JAX.
 """
 
+import logging
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +22,10 @@ from reading import matching, read_json, reading
 from sweeping.log import Entry, read_complete_log
 from training.workdir import flat, load_config
 
+logger = logging.getLogger("alignax")
 AGAIN = "score the run again with eval.py"
 RESTORE_IT = "restore the file from a backup"
+MOST_MATCHES = 3  # of a pattern that are shown in a message
 _REPORT = {
     "scores": {str: float | None}, "signatures?": {str: str}, "checkpoints?": list,
     "decode?": dict, "faithfulness?": {str: float | None},
@@ -64,10 +67,12 @@ def parse_runs(text: str) -> list[Path]:
     """Return the folders of runs that --runs lists, separated by commas.
 
     An entry may be a pattern such as sweeps/a/runs/*/seed0. The names of folders may contain
-    commas themselves: an entry ends at the first comma at which it names a run.
+    commas themselves: an entry ends at the first comma at which it names a run. A run that is
+    named more than once counts once, and a warning says so.
     """
     parts = [part for part in text.split(",") if part]
     found: dict[Path, Path] = {}
+    repeated: list[str] = []
     first = 0
     while first < len(parts):
         for end in range(first + 1, len(parts) + 1):
@@ -75,17 +80,41 @@ def parse_runs(text: str) -> list[Path]:
             if folders:
                 break
         else:
-            raise UserError(
-                f"--runs: {parts[first]} is not the folder of a run, because it has no "
-                "config.json: list folders that train.py created, separated by commas"
-            )
-        found |= {folder.resolve(): folder for folder in folders if folder.resolve() not in found}
+            raise _no_run(parts[first])
+        for folder in folders:
+            if found.setdefault(folder.resolve(), folder) is not folder:
+                repeated.append(str(folder))
         first = end
+    if repeated:
+        logger.warning("--runs repeats %s: every run counts once", ", ".join(repeated))
     if len(found) < 2:
+        named = "".join(map(str, found.values())) or "no run"
         raise UserError(
-            "--runs needs at least two runs: list their folders, such as --runs=runs/a,runs/b"
+            f"--runs needs at least two runs, but it names {named}: list different folders, such "
+            "as --runs=runs/a,runs/b"
         )
     return list(found.values())
+
+
+def _no_run(entry: str) -> UserError:
+    """Return the error for an entry of --runs that names no run."""
+    if not _is_pattern(entry):
+        return UserError(
+            f"--runs: {entry} is not the folder of a run, because it has no config.json: list "
+            "folders that train.py created, separated by commas"
+        )
+    matches = sorted(map(str, _matches(entry)))
+    if not matches:
+        return UserError(
+            f"--runs: the pattern {entry} matches no file or folder: correct it, or list folders "
+            "that train.py created, separated by commas"
+        )
+    more = ", …" if len(matches) > MOST_MATCHES else ""
+    return UserError(
+        f"--runs: the pattern {entry} matches {', '.join(matches[:MOST_MATCHES])}{more}, but no "
+        "run, because none of them is a folder with a config.json: match the folders that train.py "
+        f"created, which may be one level deeper, as in {entry.rstrip('/')}/*"
+    )
 
 
 def _runs(entry: str) -> list[Path]:
@@ -93,17 +122,25 @@ def _runs(entry: str) -> list[Path]:
     path = Path(entry)
     if (path / "config.json").exists():
         return [path]
-    if not re.search(r"[*?\[]", entry):
+    if not _is_pattern(entry):
         return []
+    return sorted(folder for folder in _matches(entry) if (folder / "config.json").exists())
+
+
+def _is_pattern(entry: str) -> bool:
+    return re.search(r"[*?\[]", entry) is not None
+
+
+def _matches(entry: str) -> Iterator[Path]:
+    """Return the files and folders that a pattern matches."""
+    path = Path(entry)
     if any("**" in part and part != "**" for part in path.parts):
         raise UserError(
             f"--runs: the pattern {entry} has ** next to other characters: use *, or ** as the "
             "whole name of a folder, such as runs/**/seed0"
         )
     root, pattern = (Path("/"), entry.lstrip("/")) if path.is_absolute() else (Path(), entry)
-    return sorted(
-        folder for folder in root.glob(pattern.rstrip("/")) if (folder / "config.json").exists()
-    )
+    return root.glob(pattern.rstrip("/"))
 
 
 def load_run(folder: Path, split: str) -> ComparedRun:

@@ -57,14 +57,28 @@ def score_table(systems: Sequence[System], comparable: bool) -> list[dict[str, A
 
 
 def faithfulness_table(systems: Sequence[System]) -> list[dict[str, Any]]:
-    """Return one entry per measure of faithfulness, like `score_table`; [] if there are none."""
+    """Return one entry per measure of faithfulness, like `score_table`; [] if there are none.
+
+    The value of a single seed is followed by its confidence interval over examples.
+    """
     entries = []
     for key, metric in FAITHFULNESS.items():
         measured = [_values(system, "faithfulness", key) for system in systems]
         if any(measured):
             entry = _entry(metric, measured, [None] * len(systems))
-            entries.append({"name": metric.full_name, "note": "", **entry})
+            for cell, system in zip(entry["cells"], systems, strict=True):
+                cell["text"] += _interval(system, key, metric)
+            name = f"{metric.full_name} ({metric.unit})"
+            entries.append({**entry, "name": name, "note": "", "unit": ""})
     return entries
+
+
+def _interval(system: System, key: str, metric: Metric) -> str:
+    """Return the confidence interval of a measure of one seed; "" for several or none."""
+    ends = [_values(system, "faithfulness", f"{key}_{end}") for end in ("low", "high")]
+    if any(len(values) != 1 for values in ends):
+        return ""
+    return f" [{', '.join(metric.text(value) for (value,) in ends)}]"
 
 
 def _entry(

@@ -18,6 +18,7 @@ class System(NamedTuple):
 
     name: str
     runs: list[ComparedRun]
+    repeats: str = ""  # the name of an earlier system with the same config and the same seeds
 
     @property
     def seeds(self) -> str:
@@ -33,7 +34,10 @@ class Difference(NamedTuple):
 
 
 def group_runs(runs: Sequence[ComparedRun]) -> list[System]:
-    """Group runs into systems, in the order of the first runs with their configs."""
+    """Group runs into systems, in the order of the first runs with their configs.
+
+    A seed that was trained twice is not two seeds: its second run belongs to another system.
+    """
     keys = [(_config_key(run), run.fields["train.init_from"]) for run in runs]
     times = collections.Counter(keys)
     by_config: dict[tuple, list[ComparedRun]] = {}
@@ -41,8 +45,17 @@ def group_runs(runs: Sequence[ComparedRun]) -> list[System]:
         # Several seeds may also start from one run, whose name has nothing to do with their seeds.
         origin = _without_seed(run) if times[key, origin] == 1 else origin
         by_config.setdefault((key, origin), []).append(run)
-    groups = [group for same in by_config.values() for group in _by_report(same)]
-    return [System(name, group) for name, group in zip(_names(groups), groups, strict=True)]
+    groups: list[list[ComparedRun]] = []
+    firsts: list[int] = []  # of every group: the first one with the same config
+    for group in [group for same in by_config.values() for group in _by_report(same)]:
+        parts = _by_repetition(group)
+        firsts += [len(groups)] * len(parts)
+        groups += parts
+    names = _names(groups)
+    return [
+        System(name, group, names[first] if first < i else "")
+        for i, (name, group, first) in enumerate(zip(names, groups, firsts, strict=True))
+    ]
 
 
 def _config_key(run: ComparedRun) -> tuple:
@@ -79,6 +92,17 @@ def _by_report(runs: Sequence[ComparedRun]) -> list[list[ComparedRun]]:
     groups: dict[tuple, list[ComparedRun]] = {}
     for run in runs:
         groups.setdefault(key(run) if run.report else first, []).append(run)
+    return list(groups.values())
+
+
+def _by_repetition(runs: Sequence[ComparedRun]) -> list[list[ComparedRun]]:
+    """Divide runs into groups without equal seeds: the first run of every seed, the second, …"""
+    times: collections.Counter[object] = collections.Counter()
+    groups: dict[int, list[ComparedRun]] = {}
+    for run in runs:
+        seed = run.fields["seed"]
+        groups.setdefault(times[seed], []).append(run)
+        times[seed] += 1
     return list(groups.values())
 
 

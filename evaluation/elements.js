@@ -43,6 +43,28 @@ function addLabels(box, words, labels, gold) {
   });
 }
 
+// Color a token or a cell by its weight, relative to the largest weight.
+const setShade = (node, weight, largest) =>
+  node.style.setProperty("--shade", (100 * Math.max(0, weight ?? 0) / largest).toFixed(1));
+
+// Fill a grid with a heat map. `weights` has one row per target token and one column per source token,
+// whose texts are `rows` and `columns`. When the pointer is at a cell, `point(t, s)` is called; t or s is
+// null at a label. A click calls `choose(t)`. Return the labels of the rows and of the columns.
+function fillHeatMap(grid, rows, columns, weights, point, choose = () => {}) {
+  const largest = largestOf(weights.flat());
+  const addPart = (tag, className, text, t, s) =>
+    add(grid, tag, text, { className, title: text, onmouseenter: () => point(t, s), onclick: () => t !== null && choose(t) });
+  grid.style.gridTemplateColumns = `max-content repeat(${columns.length}, var(--cell))`;
+  add(grid, "span", "", { className: "corner" });
+  const heads = columns.map((text, s) => addPart("bdi", "column-label", text, null, s));
+  const labels = weights.map((row, t) => {
+    const label = addPart("bdi", "row-label", rows[t], t, null);
+    row.forEach((weight, s) => setShade(addPart("span", "cell", "", t, s), weight, largest));
+    return label;
+  });
+  return { labels, heads };
+}
+
 // Draw attention weights with one pixel per weight.
 function paintCanvas(canvas, rows, largest) {
   canvas.width = rows[0].length;

@@ -70,29 +70,32 @@ def explain_predictions(
     return {"faithfulness": measure_faithfulness(PredictionExplainer(task), params, mesh, rows)}
 
 
-def describe_faithfulness(summary: Mapping[str, float]) -> list[dict[str, str]]:
-    """Return one row per measure: its name with a note, its value and its 95 % interval."""
+def describe_faithfulness(summary: Mapping[str, float]) -> dict[str, Any] | None:
+    """Return the size of the sample as a text, and one row per measure; None if there are none.
+
+    A row has the name of the measure, its value, its 95 % confidence interval and its unit.
+    """
     rows = []
     for key, metric in FAITHFULNESS.items():
         if key in summary:
             value, low, high = (metric.text(summary[key + end]) for end in ("", "_low", "_high"))
             rows.append({
-                "name": metric.name, "note": metric.note, "unit": metric.unit, "value": value,
+                "name": metric.full_name, "unit": metric.unit, "value": value,
                 "low": low, "high": high,
             })  # fmt: skip
-    return rows
+    if not rows:
+        return None
+    sample = f"{summary['decisions']:,} predictions in {summary['examples']:,} examples"
+    return {"sample": sample, "rows": rows}
 
 
 def print_faithfulness(summary: Mapping[str, float]) -> None:
     """Print one line per measure, with its 95 % confidence interval; nothing if there are none."""
-    rows = describe_faithfulness(summary)
-    if not rows:
+    described = describe_faithfulness(summary)
+    if not described:
         return
-    width = max(len(f"{row['name']}, {row['note']}") for row in rows)
-    print(
-        f"\nFaithfulness of {summary['decisions']:,} predictions in {summary['examples']:,} "
-        "examples, with 95 % confidence intervals"
-    )
+    rows = described["rows"]
+    width = max(len(row["name"]) for row in rows)
+    print(f"\nFaithfulness of {described['sample']}, with 95 % confidence intervals")
     for row in rows:
-        name = f"{row['name']}, {row['note']}"
-        print(f"{name:>{width}}: {row['value']} [{row['low']}, {row['high']}] {row['unit']}")
+        print(f"{row['name']:>{width}}: {row['value']} [{row['low']}, {row['high']}] {row['unit']}")

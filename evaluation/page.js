@@ -155,21 +155,8 @@ function buildHeatMap() {
     return;
   }
   heat.style.width = "";
-  heat.style.gridTemplateColumns = `max-content repeat(${source.length}, var(--cell))`;
   heat.style.gridTemplateRows = `max-content repeat(${tokens.length}, 1.6rem)`;
-  add(heat, "span", "", { className: "corner" });
-  source.forEach(token => add(heat, "bdi", token, { className: "column-label", title: token }));
-  tokens.forEach((token, t) => {
-    const label = add(heat, "bdi", token, { className: "row-label", title: token });
-    label.onmouseenter = () => point({ target: t });
-    label.onclick = () => pin(t);
-    rows[t].forEach((weight, s) => {
-      const cell = add(heat, "span", "", { className: "cell" });
-      cell.style.setProperty("--shade", (100 * (weight ?? 0) / largest).toFixed(1));
-      cell.onmouseenter = () => point({ target: t, source: s });
-      cell.onclick = () => pin(t);
-    });
-  });
+  fillHeatMap(heat, tokens, source, rows, (target, source) => point({ target, source }), pin);
   heat.onmouseleave = () => point({});
   add(heat, "span", "", { id: "row-frame", className: "frame" });
   add(heat, "span", "", { id: "column-frame", className: "frame" });
@@ -270,7 +257,7 @@ function shade(side, values) {
   const largest = values ? largestOf(values) : 1;
   [...byId(side).children].forEach((node, i) => {
     const weight = values ? values[i] ?? 0 : null;
-    node.style.setProperty("--shade", weight === null ? 0 : (100 * weight / largest).toFixed(1));
+    setShade(node, weight, largest);
     node.dataset.weight = weight ?? "";
     node.lastChild.textContent = weight === null || weight < .005 ? "" : round(weight);
   });
@@ -393,12 +380,12 @@ function buildAttention() {
 }
 
 function buildFaithfulness() {
+  const { sample, rows } = content.faithfulness;
+  byId("faithfulness-sample").textContent = sample;
   fillTable(
     byId("faithfulness"),
     ["Measure", "Value", "95 % confidence interval", "Unit"],
-    content.faithfulness.map(row => [
-      [row.name, row.note], row.value, `${row.low} to ${row.high}`, row.unit,
-    ]),
+    rows.map(row => [row.name, row.value, `${row.low} to ${row.high}`, row.unit]),
   );
 }
 
@@ -410,7 +397,7 @@ function buildConfusion() {
     counts.forEach((count, j) => {
       const cell = table.rows[i + 1].cells[j + 1];
       cell.className = "count";
-      cell.style.setProperty("--shade", (100 * count / Math.max(1, total)).toFixed(1));
+      setShade(cell, count, Math.max(1, total));
     });
   });
 }
@@ -426,7 +413,7 @@ buildPart("scores-section", content.scores.length, buildScores);
 buildPart("comparison-section", content.comparison, buildComparison);
 content.chart_groups.forEach(buildChartGroup);
 buildPart("attention-section", content.attention.length, buildAttention);
-buildPart("faithfulness-section", content.faithfulness.length, buildFaithfulness);
+buildPart("faithfulness-section", content.faithfulness, buildFaithfulness);
 buildPart("confusion-section", Object.keys(content.confusion).length, buildConfusion);
 buildPart("pictures-section", content.pictures.length, buildPictures);
 window.addEventListener("resize", () => content.examples.length && weights() && fitCells());

@@ -41,8 +41,8 @@ class ReportPage(NamedTuple):
     chart_groups: list[dict[str, Any]] = []  # bar charts: see charts.chart_groups
     attention: list[dict[str, Any]] = []  # per attention: AttentionSummary fields and "name"
     positions: dict[str, Any] | None = None  # a chart: see charts.position_chart
-    # Rows of a table: see faithfulness_report.describe_faithfulness.
-    faithfulness: list[dict[str, str]] = []
+    # "sample" and "rows": see faithfulness_report.describe_faithfulness.
+    faithfulness: dict[str, Any] | None = None
     confusion: dict[str, dict[str, int]] = {}  # counts of texts by gold label and predicted label
     pictures: list[tuple[str, str]] = []  # file name and data URL of each PNG plot
 

@@ -60,6 +60,7 @@ class Lab:
 
     def __init__(self, runs: Mapping[str, LabRun], worker: ModelWorker, limits: ServerLimits):
         self._runs, self._worker, self._limits = runs, worker, limits
+        self._kinds = dict.fromkeys(kind for run in runs.values() for kind in run.kinds)
         self._rate = RateLimit(limits.rate, 2 * limits.rate)
         self._page, self._policy = _page()
 
@@ -68,9 +69,9 @@ class Lab:
         routes = [
             Route("/", self._get_page),
             Route("/api/runs", self._get_runs),
-            Route("/api/{kind}", self._post, methods=["POST"]),
+            *(Route(f"/api/{kind}", self._post, methods=["POST"]) for kind in self._kinds),
         ]
-        handlers = {HTTPException: _http_error}
+        handlers = {HTTPException: self._http_error}
         return Guard(Starlette(routes=routes, exception_handlers=handlers), self._limits.hosts)
 
     async def _get_page(self, request: Request) -> Response:
@@ -78,19 +79,22 @@ class Lab:
 
     async def _get_runs(self, request: Request) -> Response:
         self._count(request)
-        progress = {"done": self._worker.done, "total": self._worker.total}
-        return _json({"runs": [run.describe() for run in self._runs.values()], **progress})
+        worker = self._worker
+        state = {"done": worker.done, "total": worker.total, "compiling": worker.compiling}
+        return _json({"runs": [run.describe() for run in self._runs.values()], **state})
 
     async def _post(self, request: Request) -> Response:
         """Answer a request that uses a model."""
         self._count(request)
+        kind = request.url.path.removeprefix("/api/")
         try:
             body = Body(await _read(request))
-            job = self._job(request.path_params["kind"], body)
+            job = self._job(kind, body)
+            body.check_fields()
         except (UserError, RecursionError) as error:
             return _error(400, str(error) if isinstance(error, UserError) else _NOT_JSON)
         try:
-            future = asyncio.wrap_future(self._worker.submit(job))
+            future = asyncio.wrap_future(self._worker.submit(job, body.name))
         except Busy:
             return _error(503, "too many requests are waiting: try again in a few seconds", 2)
         gone = asyncio.ensure_future(_disconnected(request))
@@ -111,7 +115,6 @@ class Lab:
             return _error(400, str(error))
         except Exception as error:
             # The message of the error can contain typed text, which must not be logged.
-            kind = request.path_params["kind"]
             logger.error("a request to /api/%s failed: %s", kind, type(error).__name__)
             return _error(500, f"the model failed: {first_line(error)}")
 
@@ -122,10 +125,22 @@ class Lab:
         run = self._runs[name]
         if kind not in run.kinds:
             raise UserError(
-                f"a {run.config.task} run does not answer /api/{kind:.20}: use "
+                f"a {run.config.task} run does not answer /api/{kind}: use "
                 f"{' or '.join(f'/api/{known}' for known in run.kinds)}"
             )
         return run.job(kind, body, self._runs)
+
+    async def _http_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        paths = ", ".join(
+            ["GET /", "GET /api/runs", *(f"POST /api/{kind}" for kind in self._kinds)]
+        )
+        known = {
+            404: f"there is no {request.url.path!r:.80}: use {paths}",
+            405: f"{request.url.path} does not answer {request.method:.20}: use {paths}",
+        }
+        message = known.get(error.status_code, error.detail)
+        return _json({"error": message}, error.status_code, error.headers)
 
     def _count(self, request: Request) -> None:
         seconds = self._rate.wait(request.client.host if request.client else "")
@@ -173,16 +188,6 @@ def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 
 def _error(status: int, message: str, retry: int = 0) -> Response:
     return _json({"error": message}, status, {"retry-after": str(retry)} if retry else None)
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    known = {
-        404: "there is no such page: open /",
-        405: "use POST for /api requests and GET for /api/runs and /",
-    }
-    message = known.get(error.status_code, error.detail)
-    return _json({"error": message}, error.status_code, error.headers)
 
 
 Message = MutableMapping[str, Any]

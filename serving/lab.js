@@ -3,11 +3,10 @@
 
 const PAUSE = 200;  // milliseconds without typing before a request is sent
 const RETRIES = 3;
+const POLL = 500;  // milliseconds between questions what the server compiles
 
 const percent = p => p >= .9995 ? "100 %" : p < .0005 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`;
 const heaviest = values => values.indexOf(largestOf(values));
-const setShade = (node, weight, largest) =>
-  node.style.setProperty("--shade", (100 * Math.max(0, weight ?? 0) / largest).toFixed(1));
 
 
 // ---- Requests ----------------------------------------------------------------------------------
@@ -41,20 +40,37 @@ function post(kind, body, signal) {
 const panels = {};
 
 async function begin() {
-  const { runs, ...progress } = await getJson("/api/runs");
+  server = await getJson("/api/runs");
+  const { runs } = server;
   for (const run of runs) (panels[run.task] ??= { task: run.task, runs: [] }).runs.push(run);
   Object.values(panels).forEach(buildPanel);
   const tabs = Object.values(panels);
   if (tabs.length > 1) tabs.forEach(buildTab);
   showPanel(tabs[0]);
-  showProgress(progress);
+  showState();
+  setInterval(askState, POLL);
 }
 
-async function showProgress({ done, total }) {
-  byId("progress").textContent = done < total ? `compiling: ${done} of ${total} sample requests` : "ready";
-  if (done >= total) return;
-  await new Promise(wait => setTimeout(wait, 1000));
-  showProgress(await getJson("/api/runs").catch(() => ({ done, total })));
+// What the server does, as /api/runs reports it: `done` of `total` sample requests, and the run and
+// the beam that it compiles now.
+let server = null;
+
+const waiting = () => Object.values(panels).flatMap(({ runs }) => runs).filter(run => run.busy);
+
+// The page is ready only if it has all answers.
+function showState() {
+  const { done, total, compiling } = server, names = waiting().map(run => run.name);
+  byId("progress").textContent =
+    names.length && compiling ? `compiling for ${compiling} …`
+    : names.length ? `waiting for ${names.join(", ")} …`
+    : done < total ? `compiling: ${done} of ${total} sample requests`
+    : "ready";
+}
+
+async function askState() {
+  if (!waiting().length && server.done >= server.total) return;
+  server = await getJson("/api/runs", {}, 0).catch(() => server);
+  showState();
 }
 
 function buildTab(panel) {
@@ -120,7 +136,12 @@ function typed(panel, name) {
   panel.timer = setTimeout(() => refresh(panel), PAUSE);
 }
 
-const setBusy = (run, busy) => run.card.setAttribute("aria-busy", busy);
+function setBusy(run, busy) {
+  if (!waiting().length) server.compiling = "";  // it belongs to an earlier request
+  run.busy = busy;
+  run.card.setAttribute("aria-busy", busy);
+  showState();
+}
 
 function setOutdated(run, outdated) {
   run.outdated = outdated;
@@ -396,27 +417,9 @@ function showMap(panel, run, part, source, target) {
 function heatMap(run, part, weights, rows, columns, mark, choose) {
   const grid = add(add(part, "div", "", { className: "map" }), "div", "", { className: "heat" });
   const readout = add(part, "p", "", { className: "readout" });
-  const side = Math.max(10, Math.min(22, Math.floor((run.content.clientWidth - 130) / columns.length)));
+  const side = Math.max(9, Math.min(21, Math.floor((run.content.clientWidth - 130) / columns.length) - 1));
   grid.style.setProperty("--cell", `${side}px`);
-  grid.style.gridTemplateColumns = `max-content repeat(${columns.length}, ${side - 1}px)`;
-  add(grid, "span", "", { className: "corner" });
-  const heads = columns.map((text, s) => {
-    const node = add(grid, "span", text, { className: "column-label", title: text });
-    node.onmouseenter = () => mark(null, s);
-    return node;
-  });
-  const largest = largestOf(weights.flat()), labels = [];
-  weights.forEach((row, t) => {
-    labels.push(add(grid, "span", rows[t], { className: "row-label", title: rows[t] }));
-    labels[t].onmouseenter = () => mark(t, null);
-    labels[t].onclick = () => choose(t);
-    row.forEach((weight, s) => {
-      const cell = add(grid, "span", "", { className: "cell" });
-      setShade(cell, weight, largest);
-      cell.onmouseenter = () => mark(t, s);
-      cell.onclick = () => choose(t);
-    });
-  });
+  const { labels, heads } = fillHeatMap(grid, rows, columns, weights, mark, choose);
   grid.onmouseleave = () => run.rest();
   return (row, column) => {
     labels.forEach((node, t) => node.classList.toggle("marked", t === row));

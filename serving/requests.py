@@ -3,7 +3,7 @@
 Every mistake raises a UserError, whose message the page shows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from errors import UserError
@@ -76,18 +76,34 @@ class Body:
                 f"the request has {characters:,} characters, more than {MOST_CHARACTERS:,}: "
                 "shorten the text"
             )
-        self._value = value
+        self._value: dict[str, Any] = value
+        self._known: dict[str, None] = {}  # names of the fields that have been read, in this order
+
+    def _get(self, name: str, default: Any = None) -> Any:
+        """Return a field, which is then known to `check_fields`."""
+        self._known[name] = None
+        return self._value.get(name, default)
+
+    def check_fields(self) -> None:
+        """Raise UserError if the request has fields that have not been read."""
+        _check_names("the request", self._value, self._known)
+
+    @property
+    def name(self) -> str:
+        """The run and the beam of a checked request, without anything that was typed."""
+        beam = self._value.get("beam")
+        return f"{self._value['run']}, beam {beam:g}" if beam else self._value["run"]
 
     def text(self, name: str, default: str | None = None) -> str:
         """Return a field that must be a text."""
-        value = self._value.get(name, default)
+        value = self._get(name, default)
         if not isinstance(value, str):
             raise UserError(f"{name} must be a text: {_got(value)}")
         return value
 
     def number(self, name: str, default: float, least: float, most: float) -> float:
         """Return a field that must be a number in a range."""
-        value = self._value.get(name, default)
+        value = self._get(name, default)
         # The comparison is also false for NaN.
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UserError(f"{name} must be a number: {_got(value)}")
@@ -111,7 +127,7 @@ class Body:
 
     def ids(self, name: str, size: int, most: int) -> list[int]:
         """Return a field that must be a list of at most `most` token ids, less than `size`."""
-        value = self._value.get(name)
+        value = self._get(name)
         if not isinstance(value, list) or not all(type(i) is int for i in value):
             raise UserError(f"{name} must be a list of token ids, which are integers")
         if not value or len(value) > most or not all(0 < i < size for i in value):
@@ -122,7 +138,7 @@ class Body:
 
     def question(self) -> dict[str, Any]:
         """Return the passage, the query and the candidates of a cloze question."""
-        candidates = self._value.get("candidates")
+        candidates = self._get("candidates")
         if not _is_strings(candidates):
             raise UserError("candidates must be a list of words")
         texts = {name: self.text(name) for name in ("passage", "query")}
@@ -130,7 +146,7 @@ class Body:
 
     def edit(self) -> Edit:
         """Return the field edit, as {"run": name, "changes": {"2": "June", "3": null}}."""
-        value = self._value.get("edit") or {"run": "", "changes": {}}
+        value = self._get("edit") or {"run": "", "changes": {}}
         if not isinstance(value, dict) or not isinstance(value.get("run"), str):
             raise UserError('edit must be an object such as {"run": "runs/a", "changes": {}}')
         changes = value.get("changes")
@@ -142,17 +158,19 @@ class Body:
                 "the changes of edit must map positions of tokens to texts, or to null, as in "
                 '{"2": "June", "3": null}'
             )
+        _check_names("edit", value, ("run", "changes"))
         return Edit(value["run"], {int(key): text for key, text in changes.items()})
 
     def prefix(self) -> Prefix:
         """Return the field prefix: a text, or {"run": name, "tokens": [...]}."""
-        value = self._value.get("prefix", "")
+        value = self._get("prefix", "")
         if isinstance(value, str):
             return Prefix(value)
         if not isinstance(value, dict) or not isinstance(value.get("run"), str):
             raise UserError('prefix must be a text, or {"run": "runs/a", "tokens": ["a"]}')
         if not _is_strings(value.get("tokens")):
             raise UserError("the tokens of prefix must be a list of texts")
+        _check_names("prefix", value, ("run", "tokens"))
         return Prefix("", value["run"], value["tokens"])
 
     def temperature(self, defaults: Mapping[str, Any]) -> float:
@@ -174,6 +192,15 @@ class Body:
                 "temperature=0 for beam search"
             )
         return found
+
+
+def _check_names(place: str, found: Iterable[str], known: Iterable[str]) -> None:
+    """Raise UserError if there is a field that is not one of the known ones."""
+    unknown = [name for name in found if name not in known]
+    if unknown:
+        raise UserError(
+            f"{place} has the unknown field {unknown[0]!r:.40}: use only {', '.join(known)}"
+        )
 
 
 def _is_strings(value: Any) -> bool:

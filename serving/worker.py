@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+import jax
+
 from errors import first_line
 
 logger = logging.getLogger("alignax")
@@ -35,7 +37,9 @@ class ModelWorker:
         self._warm_ups = collections.deque(warm_ups)
         self.total = len(warm_ups)  # number of warm-ups
         self.done = 0
-        self._jobs: collections.deque[tuple[Future, Callable[[], Any]]] = collections.deque()
+        self.compiling = ""  # the name of the present job, once it needs a program to be compiled
+        self._present = ""  # the name of the present job
+        self._jobs: collections.deque[tuple[Future, Callable[[], Any], str]] = collections.deque()
         self._changed = threading.Condition()
         self._closed = False
         # A daemon thread does not delay the end of the program.
@@ -48,13 +52,16 @@ class ModelWorker:
         """End the thread after its present job; cancel the others."""
         with self._changed:
             self._closed = True
-            for future, _ in self._jobs:
+            for future, *_ in self._jobs:
                 future.cancel()
             self._changed.notify()
         self._thread.join()
 
-    def submit(self, job: Callable[[], Any]) -> Future:
-        """Add a job; raise Busy if too many are waiting. A canceled future is not run."""
+    def submit(self, job: Callable[[], Any], name: str = "") -> Future:
+        """Add a job; raise Busy if too many are waiting. A canceled future is not run.
+
+        While the job compiles a program, `compiling` is its name.
+        """
         future: Future = Future()
         with self._changed:
             if len(self._jobs) >= self._limit:
@@ -62,18 +69,32 @@ class ModelWorker:
                 self._jobs = collections.deque(waiting)
             if len(self._jobs) >= self._limit:
                 raise Busy
-            self._jobs.append((future, job))
+            self._jobs.append((future, job, name))
             self._changed.notify()
         return future
 
     def _run(self) -> None:
+        jax.monitoring.register_event_duration_secs_listener(self._on_event)
+        try:
+            self._run_jobs()
+        finally:
+            jax.monitoring.unregister_event_duration_listener(self._on_event)
+
+    def _on_event(self, event: str, duration_secs: float, **details: Any) -> None:
+        """Notice that JAX has traced a function, which comes before its compilation."""
+        if event.startswith("/jax/core/compile/") and threading.current_thread() is self._thread:
+            self.compiling = self._present
+
+    def _run_jobs(self) -> None:
         while True:
             with self._changed:
                 while not (self._jobs or self._warm_ups or self._closed):
                     self._changed.wait()
                 if self._closed:
                     return
-                future, job = self._jobs.popleft() if self._jobs else (None, None)
+                future, job, self._present = (
+                    self._jobs.popleft() if self._jobs else (None, None, "")
+                )
                 warm_up = None if future else self._warm_ups.popleft()
             if warm_up:
                 self._warm_up(warm_up)
@@ -82,6 +103,7 @@ class ModelWorker:
                     future.set_result(job())
                 except Exception as error:  # the request that waits for the future reports it
                     future.set_exception(error)
+            self.compiling = self._present = ""
             # Do not keep the last answer in memory while waiting for the next job.
             del future, job, warm_up
 

@@ -12,6 +12,7 @@ from evaluation.page import ReportPage, write_report_page
 
 SOURCES = ["May 3 , 2020", "one week", "June 4 , 1999"]
 GOLD = ["3. Mai 2020", "eine Woche", "4. Juni 1999"]
+WRONG = ["3. Mai 2020", "eine Woche", "4. Juli 1999"]
 TASKS = {
     "translation": ("luong2015", "data=dates"),
     "classification": ("lin2017", "data=tsv"),

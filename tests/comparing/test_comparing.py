@@ -1,4 +1,4 @@
-"""Tests of the parts of a comparison: runs, systems, scores, curves and disagreement."""
+"""Tests of the parts of a comparison: scores, curves, disagreement, and damaged runs."""
 
 import json
 import math
@@ -9,110 +9,13 @@ import pytest
 from comparing.curves import learning_curves
 from comparing.examples import compared_examples, same_examples
 from comparing.page import write_comparison
-from comparing.runs import check_comparable, load_run, parse_runs
+from comparing.runs import check_comparable, load_run
 from comparing.scores import cost_table, faithfulness_table, score_table
-from comparing.systems import differences, group_runs
+from comparing.systems import group_runs
 from errors import UserError
 from evaluation.bootstrap import format_p, mean_score, mean_statistics, paired_bootstrap_p
 from evaluation.page import read_page_content
-from tests.comparing.runs import GOLD, SOURCES, write_report, write_run
-
-WRONG = ["3. Mai 2020", "eine Woche", "4. Juli 1999"]
-
-
-@pytest.fixture
-def runs(tmp_path):
-    """Five runs of two systems; those of the second make one mistake."""
-    folders = [write_run(tmp_path / f"dot/seed{s}", s) for s in range(3)]
-    changes = {"model__attention__score": "dot"}
-    folders += [write_run(tmp_path / f"a,b/seed{s}", s, WRONG, **changes) for s in range(2)]
-    return folders
-
-
-@pytest.fixture
-def systems(runs):
-    return group_runs([load_run(folder, "test") for folder in runs])
-
-
-def test_runs_are_listed_by_folders_and_patterns(runs, tmp_path):
-    """Names may contain commas, and a run that is named twice counts once."""
-    assert parse_runs(f"{runs[0]},{runs[3]},{runs[1]}") == [runs[0], runs[3], runs[1]]
-    assert parse_runs(f"{tmp_path}/a,b/seed*,{runs[0]},{runs[3]}/../seed0") == [
-        runs[3], runs[4], runs[0],
-    ]  # fmt: skip
-    assert parse_runs(f"{tmp_path}/*/seed0") == [runs[3], runs[0]]
-    for text, fact in (
-        (f"{runs[0]},{tmp_path}/nothing", f"{tmp_path}/nothing is not the folder of a run"),
-        (f"{tmp_path}/*/seed7", "is not the folder of a run"),
-        (str(runs[0]), "at least two runs"),
-        (f"{tmp_path}/a**,{runs[0]}", "has .. next to other characters: use"),
-    ):
-        with pytest.raises(UserError, match=fact.replace("*", ".")):
-            parse_runs(text)
-    assert len(parse_runs(f"{tmp_path}/**/seed*")) == 5
-
-
-def test_runs_that_differ_only_in_the_seed_are_one_system(systems, tmp_path):
-    assert [(system.name, system.seeds) for system in systems] == [("dot", "0, 1, 2"),
-                                                                   ("a,b", "0, 1")]  # fmt: skip
-    found = differences(systems)
-    assert [tuple(x) for x in found] == [("model.attention.score", ["general", "dot"])]
-    other = load_run(write_run(tmp_path / "moved", data__cache="elsewhere"), "test")
-    assert len(group_runs([*systems[0].runs, other])) == 1  # the place of the cache has no effect
-    changed = json.loads((tmp_path / "moved" / "run.json").read_text())
-    changed[0]["data"] = "dates-2"
-    (tmp_path / "moved" / "run.json").write_text(json.dumps(changed))
-    groups = group_runs([*systems[0].runs, load_run(tmp_path / "moved", "test")])
-    assert [tuple(x) for x in differences(groups)] == [("corpus", ["dates-1", "dates-2"])]
-    assert [group.name for group in groups] == ["dot", "moved"]
-
-
-def test_systems_have_names_without_a_common_beginning(tmp_path):
-    folders = [write_run(tmp_path / "x", 0), write_run(tmp_path / "y", 1)]
-    (system,) = group_runs([load_run(folder, "test") for folder in folders])
-    assert system.name == "x, y"
-
-
-def test_decode_settings_of_reports_are_differences(systems):
-    run = systems[0].runs[0]
-    beam = run.fields["decode.beam"]
-    changed = run._replace(report=run.report | {"decode": {"beam": beam + 4}})
-    found = differences([systems[0]._replace(runs=[changed]), systems[0]])
-    assert [tuple(x) for x in found] == [("decode.beam (report)", [str(beam + 4), str(beam)])]
-
-
-def test_seeds_scored_with_other_settings_are_another_system(systems):
-    """A run without a report stays with the first runs of its config."""
-    first, second, third = systems[0].runs
-    other = second._replace(report=second.report | {"decode": {"beam": 9}})
-    groups = group_runs([first._replace(report=None), other, third])
-    assert [group.seeds for group in groups] == ["0, 1", "2"]
-    beam = str(third.fields["decode.beam"])
-    assert [tuple(x) for x in differences(groups)] == [("decode.beam (report)", ["9", beam])]
-    average = second._replace(report=second.report | {"checkpoints": [20, 30]})
-    ensemble = third._replace(report=third.report | {"checkpoints": [[20], [30]]})
-    kinds = ("checkpoint (report)", ["one", "average", "ensemble"])
-    assert [tuple(x) for x in differences(group_runs([first, average, ensemble]))] == [kinds]
-    same = first._replace(report=first.report | {"decode": {"beam": first.fields["decode.beam"]}})
-    assert len(group_runs([same, second])) == 1
-
-
-def test_seeds_may_start_from_runs_with_the_same_seeds(systems):
-    run = systems[0].runs[0]
-
-    def seeds(*starts):
-        """Return the seeds of each system of runs with these seeds and train.init_from."""
-        runs = [
-            run._replace(fields=run.fields | {"seed": seed, "train.init_from": origin})
-            for seed, origin in starts
-        ]
-        return [system.seeds for system in group_runs(runs)]
-
-    assert seeds((0, "a_0"), (1, "a_1"), (10, "a_10@1")) == ["0, 1", "10"]
-    assert seeds((0, "v1/a0@0"), (1, "v1/a1@0"), (0, "v1/b0@0")) == ["0, 1", "0"]
-    assert seeds((0, "a_0"), (1, "a_0"), (2, "a_0")) == ["0, 1, 2"]
-    assert seeds((0, "a_0"), (1, "a_0"), (0, "a_1"), (1, "a_1")) == ["0, 1", "0, 1"]
-    assert seeds((0, ""), (1, "a"), (2, "b")) == ["0", "1", "2"]
+from tests.comparing.runs import GOLD, SOURCES, WRONG, write_report, write_run
 
 
 def test_scores_have_means_deviations_and_significance(systems):
@@ -140,7 +43,11 @@ def test_faithfulness_is_compared_over_seeds(systems):
     assert faithfulness_table(systems) == []
 
     def measured(system, *drops):
-        found = [{"drop_attention": drop, "drop_attention_low": 0, "examples": 3} for drop in drops]
+        found = [
+            {"drop_attention": drop, "drop_attention_low": drop - 0.5, "drop_attention_high": 4,
+             "examples": 3}
+            for drop in drops
+        ]  # fmt: skip
         return system._replace(
             runs=[
                 run._replace(report=run.report | {"faithfulness": values})
@@ -149,13 +56,16 @@ def test_faithfulness_is_compared_over_seeds(systems):
         )
 
     (entry,) = faithfulness_table([measured(systems[0], 1, 2, 3), measured(systems[1], 8, 9)])
-    assert entry["name"] == "Removal of the most attended token, drop in log p"
+    assert entry["name"] == "Removal of the most attended token, drop in log p (nats)"
     assert [cell["text"] for cell in entry["cells"]] == ["2.00 ± 1.00", "8.50 ± 0.71"]
     assert not any(cell["best"] for cell in entry["cells"])
     contrast = entry["contrasts"][1][0]
     assert contrast["difference"] == "+6.50" and contrast["test"] == "t"
     (entry,) = faithfulness_table([measured(systems[0], 1, 2, 3), systems[1]])
     assert entry["cells"][1]["text"] == "–" and entry["contrasts"][1][0] is None
+    single = systems[0]._replace(runs=systems[0].runs[:1])
+    (entry,) = faithfulness_table([measured(single, 1)])
+    assert entry["cells"][0]["text"] == "1.00 [0.50, 4.00]"  # over examples
 
 
 def test_unequal_samples_of_faithfulness_are_a_note(runs, tmp_path):

@@ -125,6 +125,18 @@ def test_faithfulness_is_a_table_of_its_own(show, tmp_path):
     assert name == "Permuted weights, changed predictions (%)" and "\n" not in general
     choose(browser, "baseline", "dot")
     assert "\n" in texts(browser, "#faithfulness td")[1] and dot.startswith("25.00 ± 7.07\n+20.00")
+    note = browser.find_element("id", "faithfulness-note")
+    assert note.text.startswith("±: mean and standard deviation over seeds. p-values are")
+    for folder in folders:
+        values = {"drop_random": 1, "drop_random_low": 0.5, "drop_random_high": 1.5}
+        path = folder / "eval/test/scores.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"faithfulness": values}))
+    browser = show([folders[0], folders[2]])
+    name, general, dot = texts(browser, "#faithfulness td")
+    assert name == "Removal of a random token, drop in log p (nats)"
+    assert general == "1.00 [0.50, 1.50]" and dot == "1.00 [0.50, 1.50]\n+0.00"
+    note = browser.find_element("id", "faithfulness-note").text
+    assert note == "[low, high]: one seed, with its 95 % confidence interval over examples."
 
 
 @needs_browser

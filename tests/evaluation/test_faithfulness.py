@@ -148,7 +148,7 @@ def test_a_model_that_ignores_its_attention(alone):
     assert found["adversarial_jsd"] == found["largest_jsd"] > 0.5
     # No token has an effect, so their ranks are not defined and the measures are left out.
     assert not {"tau_gradient", "tau_removal"} & set(found)
-    assert len(describe_faithfulness(found)) == len(FAITHFULNESS) - 2
+    assert len(describe_faithfulness(found)["rows"]) == len(FAITHFULNESS) - 2
 
 
 def test_a_sample_of_the_tokens_of_long_inputs_gives_similar_results(copying, sampled):
@@ -317,8 +317,10 @@ def test_a_translation_report(tiny_task, tmp_path, alone, capsys):
     check_summary(summary)
     assert summary["examples"] == 3
     assert "Removal of the most attended token" in capsys.readouterr().out
-    rows = content(tmp_path / "report.html")["faithfulness"]
-    assert [row["name"] for row in rows] == [metric.name for metric in FAITHFULNESS.values()]
+    shown = content(tmp_path / "report.html")["faithfulness"]
+    assert shown["sample"] == f"{summary['decisions']} predictions in 3 examples"
+    names = [metric.full_name for metric in FAITHFULNESS.values()]
+    assert [row["name"] for row in shown["rows"]] == names
 
 
 @pytest.mark.parametrize(

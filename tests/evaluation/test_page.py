@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from evaluation import classification, cloze, labelling, page
+from evaluation.faithfulness_report import describe_faithfulness
 from evaluation.page import AttentionBudget, ReportPage, write_report_page
 from evaluation.results import Wanted, write_report
 from tests.browser import (
@@ -17,6 +18,7 @@ from tests.browser import (
     point_at,
     script_errors,
 )
+from tests.programs import ROOT
 
 WEIGHTS = [[0.7, 0.2, 0.1], [0.0, 0.05, 0.95]]
 HOSTILE = "the </script> <!--<script> <img src=x onerror=fail()> cat"
@@ -89,6 +91,14 @@ def test_a_sentence_cannot_break_the_page(tmp_path):
     assert data["examples"][1]["text"] == HOSTILE and data["about"].endswith(str(tmp_path))
 
 
+def test_all_pages_draw_heat_maps_with_the_same_function():
+    folders = ("evaluation", "comparing", "serving")
+    scripts = [path for folder in folders for path in (ROOT / folder).glob("*.js")]
+    drawing = [path.name for path in scripts if '"--shade"' in path.read_text("utf-8")]
+    calling = [path for path in scripts if "fillHeatMap(" in path.read_text("utf-8")]
+    assert drawing == ["elements.js"] and len(calling) == 4  # the function and three pages
+
+
 def test_the_page_contains_no_number_that_json_lacks(tmp_path):
     page = make_page(attention=[{"entropy": float(np.nan)}])
     write_report_page(tmp_path / "report.html", page)
@@ -106,6 +116,15 @@ def show(driver, tmp_path):
 
     yield open_page
     assert script_errors(driver) == []
+
+
+@needs_browser
+def test_faithfulness_states_the_size_of_its_sample(show):
+    values = {"drop_random": 1, "drop_random_low": 0.5, "drop_random_high": 2}
+    found = describe_faithfulness(values | {"decisions": 993, "examples": 100})
+    section = show(make_page(faithfulness=found)).find_element("id", "faithfulness-section").text
+    assert "means over 993 predictions in 100 examples of the split" in section
+    assert "Removal of a random token, drop in log p 1.00 0.50 to 2.00 nats" in section
 
 
 def tokens(browser, side):

@@ -8,10 +8,12 @@ import re
 import resource
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import jax
 import pytest
 
 from decoding.beam import LENGTH_PENALTIES
@@ -40,6 +42,7 @@ def test_the_page_and_its_headers(client):
     assert "access-control-allow-origin" not in answer.headers
     runs = client.get("/api/runs").json()["runs"]
     assert [run["name"] for run in runs] == ["a", HOSTILE, "sentence", "columns", "reader"]
+    assert client.get("/api/runs").json()["compiling"] == ""
     assert runs[0]["decode"]["beam"] == 1 and "global" in runs[0]["about"]
     assert runs[0]["ranges"]["beam"] == [1, LARGEST_BEAM]
     assert runs[0]["length_penalties"] == [*LENGTH_PENALTIES]
@@ -89,6 +92,11 @@ MISTAKES = {  # the body of a request to /api/translate, and a part of the messa
     '{"run": "a", "text": "May", "prefix": 3}': "prefix must be a text, or",
     '{"run": "a", "text": "May", "prefix": {"run": "x", "tokens": []}}': "the run 'x' of prefix",
     '{"run": "a", "text": "May", "prefix": {"run": "a", "tokens": [1]}}': "a list of texts",
+    '{"run": "a", "text": "May", "beams": 4}': "the request has the unknown field 'beams': use "
+    "only run, text, edit, prefix, beam, length_penalty, alpha, temperature, draw",
+    '{"run": "a", "text": "May", "edit": {"run": "a", "changes": {}, "x": 1}}': "edit has the "
+    "unknown field 'x': use only run, changes",
+    '{"run": "a", "text": "May", "prefix": {"run": "a", "tokens": [], "x": 1}}': "use only run, to",
     '{"run": "a", "text": "May", "edit": null}': "",
     '{"run": "a", "text": "May", "edit": 3}': "edit must be an object",
     '{"run": "a", "text": "May", "edit": {"run": "a", "changes": {"x": "y"}}}': "map positions",
@@ -129,8 +137,20 @@ def test_requests_of_other_sites_are_refused(client):
     assert status(origin="http://[") == 403  # not a valid address
     assert status(sec_fetch_site="cross-site") == status(sec_fetch_site="same-site") == 403
     assert status(content_type="text/plain") == 415
-    assert status("/nothing", "GET") == 404 and status("/api/translate", "GET") == 405
+    assert status("/nothing", "GET") == 404
     assert status(content_type="application/json; charset=utf-8") == 200
+
+
+def test_unknown_paths_and_other_methods_have_messages(client):
+    paths = "GET /, GET /api/runs, POST /api/translate, POST /api/inspect, POST /api/next, "
+    for method in ("GET", "POST"):
+        answer = client.request(method, "/api/foo", json={"run": "a"})
+        message = f"there is no '/api/foo': use {paths}POST /api/predict"
+        assert (answer.status_code, answer.json()) == (404, {"error": message})
+    for method, path in (("POST", "/api/runs"), ("GET", "/api/translate"), ("PUT", "/")):
+        answer = client.request(method, path, json={"run": "a"})
+        assert answer.status_code == 405 and answer.headers["allow"]
+        assert f"{path} does not answer {method}: use {paths}" in answer.json()["error"]
 
 
 def test_large_and_slow_bodies_are_refused(client, monkeypatch):
@@ -173,7 +193,7 @@ async def post_all(address, count, body, kind="translate"):
 
 def test_full_queues_timeouts_and_rates_have_messages():
     run, body = Slow(), {"run": "slow"}
-    with serving({"slow": run}, ServerLimits(timeout=1, rate=20, waiting=3)) as address:
+    with serving({"slow": run}, ServerLimits(timeout=1, rate=5, waiting=3)) as address:
         answers = asyncio.run(post_all(address, 8, body, "wait"))
         statuses = [answer.status_code for answer in answers]
         # Three jobs wait, and a fourth one runs if it was taken before the others arrived.
@@ -186,8 +206,27 @@ def test_full_queues_timeouts_and_rates_have_messages():
         assert answer.json() == {"ran": 2}  # the jobs that waited were canceled
         answers = asyncio.run(post_all(address, 50, body, "wait"))
         refused = [answer for answer in answers if answer.status_code == 429]
-        assert refused and "20 requests per second" in refused[0].json()["error"]
+        assert refused and "more than 5 requests per second" in refused[0].json()["error"]
         assert int(refused[0].headers["retry-after"]) >= 1
+
+
+def test_the_request_that_is_compiled_is_named():
+    class Compiling(Slow):
+        def describe(self):
+            return {}
+
+        def job(self, kind, body, runs):
+            body.whole("beam", 1, 1, LARGEST_BEAM)
+            work = super().job(kind, body, runs)
+            return lambda: float(jax.jit(lambda x: 2 * x)(3.0)) and work()
+
+    run = Compiling()
+    with serving({"slow": run}, ServerLimits()) as address, ThreadPoolExecutor() as pool:
+        answer = pool.submit(httpx.post, f"{address}/api/wait", json={"run": "slow", "beam": 7})
+        while httpx.get(f"{address}/api/runs").json()["compiling"] != "slow, beam 7":
+            assert not answer.done()
+        run.go.set()
+        assert answer.result().json() == {"ran": 1}
 
 
 def test_a_client_that_leaves_cancels_its_request():
@@ -204,7 +243,8 @@ def test_a_client_that_leaves_cancels_its_request():
 def test_an_error_of_a_model_has_a_message_but_typed_text_is_not_logged(caplog):
     class Broken(Slow):
         def job(self, kind, body, runs):
-            return lambda: int(body.text("text"))
+            text = body.text("text")
+            return lambda: int(text)
 
     with serving({"slow": Broken()}, ServerLimits(), ModelWorker(4)) as address:
         answer = httpx.post(f"{address}/api/wait", json={"run": "slow", "text": "secret"})

@@ -171,6 +171,31 @@ def test_a_late_answer_does_not_replace_a_newer_selection(page):
 
 
 @needs_browser
+def test_the_page_is_ready_only_with_all_answers(page):
+    """While an answer is missing, the page says which program the server compiles."""
+    page.driver.execute_script("""
+      const original = fetch, held = [];
+      window.compiling = "";
+      window.release = () => held.splice(0).forEach(go => go());
+      window.fetch = async (path, options) => {
+        if (path === "/api/translate") await new Promise(go => held.push(go));
+        if (path !== "/api/runs") return original(path, options);
+        return Response.json({ done: 1, total: 1, compiling });
+      };
+    """)
+    state = page.find("#progress")
+    page.until(lambda: state.text == "ready")
+    page.visible("[name=text]")[0].send_keys(TEXT)
+    page.until(lambda: state.text == f"waiting for a, {HOSTILE} …")
+    page.driver.execute_script("compiling = 'a, beam 7'")
+    page.until(lambda: state.text == "compiling for a, beam 7 …")
+    page.driver.execute_script("compiling = ''; release()")
+    page.settle()
+    page.until(lambda: state.text == "ready")
+    assert page.find(f"{SECOND} .output").text
+
+
+@needs_browser
 def test_an_answer_that_is_not_json_has_a_message(page):
     message = page.driver.execute_async_script("""
       const done = arguments[0];
