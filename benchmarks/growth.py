@@ -28,8 +28,8 @@ from typing import Any
 import jax
 
 from benchmarks.measure import Results, format_row, measure, seconds_per_call, selected_parts
-from benchmarks.speed import SENTENCES, beam_search
-from benchmarks.subjects import Subject, recurrent
+from benchmarks.speed import beam_search
+from benchmarks.subjects import SENTENCES, Subject, recurrent
 from data.vocabulary import PAD
 from program import run
 

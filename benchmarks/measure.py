@@ -25,28 +25,42 @@ _ONLY = flags.DEFINE_list("only", [], "Comma-separated parts to measure. Default
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 REPEATS = 5  # number of timed rounds; the median time over rounds is reported
+LEAST = 0.5  # duration of a round in seconds
 
 
 class Measured(NamedTuple):
     """Time and memory of a compiled function."""
 
     seconds: float  # time per call, without compilation
-    compile_seconds: float
+    temporary: int  # size of the temporary buffers in bytes
+
+
+class Compiled(NamedTuple):
+    """A function that is compiled for one device."""
+
+    function: Callable
+    seconds: float  # time of the compilation
     temporary: int  # size of the temporary buffers in bytes
     bytes: int  # size of temporary buffers, arguments and results in bytes
+
+    @classmethod
+    def of(cls, function: Callable, *arguments: Any) -> "Compiled":
+        """Compile a function for these arguments."""
+        began = time.perf_counter()
+        mesh = make_mesh(jax.devices()[:1])
+        compiled = compiled_for(mesh, function).lower(*arguments).compile()
+        seconds = time.perf_counter() - began
+        memory: Any = compiled.memory_analysis()
+        interface = memory.argument_size_in_bytes + memory.output_size_in_bytes
+        temporary = memory.temp_size_in_bytes
+        return cls(compiled, seconds, temporary, temporary + interface)
 
 
 def measure(function: Callable, *arguments: Any) -> Measured:
     """Compile a function for one device and measure its time and memory."""
-    began = time.perf_counter()
-    mesh = make_mesh(jax.devices()[:1])
-    compiled = compiled_for(mesh, function).lower(*arguments).compile()
-    compiling = time.perf_counter() - began
-    memory: Any = compiled.memory_analysis()
-    temporary = memory.temp_size_in_bytes
-    interface = memory.argument_size_in_bytes + memory.output_size_in_bytes
-    seconds = seconds_per_call(lambda: compiled(*arguments), jax.block_until_ready)
-    return Measured(seconds, compiling, temporary, temporary + interface)
+    compiled = Compiled.of(function, *arguments)
+    seconds = seconds_per_call(lambda: compiled.function(*arguments), jax.block_until_ready)
+    return Measured(seconds, compiled.temporary)
 
 
 class Results:
@@ -86,18 +100,16 @@ def format_row(row: dict[str, Any]) -> str:
     )
 
 
-def seconds_per_call(
-    call: Callable[[], Any], wait: Callable[[Any], Any], least: float = 0.5
-) -> float:
+def seconds_per_call(call: Callable[[], Any], wait: Callable[[Any], Any]) -> float:
     """Return the seconds per call, as the median over REPEATS rounds.
 
     `wait` blocks until the result of a call is available. A round consists of as many calls as fit
-    into `least` seconds, and of at least one call.
+    into LEAST seconds, and of at least one call.
     """
     wait(call())
     began = time.perf_counter()
     wait(call())
-    calls = max(1, int(least / (time.perf_counter() - began)))
+    calls = max(1, int(LEAST / (time.perf_counter() - began)))
     rounds = []
     for _ in range(REPEATS):
         began = time.perf_counter()

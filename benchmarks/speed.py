@@ -17,7 +17,7 @@ import re
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,20 +29,20 @@ from absl import flags
 
 from benchmarks.measure import (
     HAS_TORCH,
+    Compiled,
     Results,
     format_row,
     matrix_rate,
-    measure,
-    seconds_per_call,
     selected_parts,
 )
-from benchmarks.subjects import SUBJECTS, Subject
+from benchmarks.subjects import SENTENCES, SUBJECTS, Subject
+from benchmarks.turns import Prepared, Timed, time_in_turn
 from configs import luong2015, vaswani2017
 from configs.base import Config
 from decoding.translator import Translator
 from experiment import train_run
 from models import multihead
-from program import run
+from program import keep_freed_memory, run
 from tasks.translation import Translation
 from training.checkpoints import Checkpoints
 from training.devices import abstract, make_mesh, put
@@ -58,43 +58,94 @@ _CORPORA = flags.DEFINE_string(
     "corpora", "corpora", "Folder that contains the corpora multi30k and multi30k_bpe (GPU only)."
 )
 
-BEAM, SENTENCES = 5, 64
+BEAM = 5
+WIDTHS = {"greedy": 1, "beam": BEAM}
+OURS = "Alignax"
 
 
-def peers() -> Any:
-    """Return the module that measures PyTorch, which need not be installed."""
-    return importlib.import_module("benchmarks.peers")
-
-
-def training(subject: Subject, rate: float) -> dict[str, Any]:
-    """Measure a training step (loss and gradient) of a model in Alignax and in PyTorch."""
-    step, params, batch, key = subject.training_step()
-    tokens = subject.batch * subject.length
-    found = measure(step, params, batch, key)
+def prepare_training(subject: Subject) -> dict[str, Prepared]:
+    """Prepare a training step, which computes the loss and its gradient for one batch."""
+    step, *arguments = subject.training_step()
+    compiled = Compiled.of(step, *arguments)
     # Disable cuDNN attention while counting: its matrix products are not visible in the jaxpr.
     with mock.patch.object(multihead, "FLASH_FROM", 2**30):
-        count = count_flops(jax.make_jaxpr(step)(params, batch, key).jaxpr)
-    row = {
-        "parameters": sum(x.size for x in jax.tree.leaves(params)),
-        "tokens_per_second": tokens / found.seconds,
-        "milliseconds": 1e3 * found.seconds,
-        "compile_seconds": found.compile_seconds,
-        "gigabytes": found.bytes / 1e9,
-        "teraflops": count / found.seconds / 1e12,
-        "share_of_matrix_rate": count / found.seconds / rate,
+        flops = count_flops(jax.make_jaxpr(step)(*arguments).jaxpr)
+    facts = {
+        "parameters": sum(x.size for x in jax.tree.leaves(arguments[0])),
+        "compile_seconds": compiled.seconds,
+        "gigabytes": compiled.bytes / 1e9,
+        "flops": flops,
     }
-    return row | (peers().training(subject) if HAS_TORCH else {})
+    return {"step": Prepared(_repeated(lambda: compiled.function(*arguments)), facts)}
 
 
-def decoding(subject: Subject) -> dict[str, Any]:
-    """Measure greedy decoding and beam search in sentences per second."""
-    sentences, row = subject.sentences()[:SENTENCES], {}
-    for name, width in (("greedy", 1), ("beam", BEAM)):
+def prepare_decoding(subject: Subject) -> dict[str, Prepared]:
+    """Prepare greedy decoding and beam search of one batch."""
+    prepared = {}
+    for name, width in WIDTHS.items():
         search, began = beam_search(subject, width), time.perf_counter()
         jax.block_until_ready(search())
-        row[f"{name}_compile_seconds"] = time.perf_counter() - began
-        row[f"{name}_per_second"] = len(sentences) / seconds_per_call(search, jax.block_until_ready)
-    return row | (peers().decoding(subject, sentences, BEAM) if HAS_TORCH else {})
+        facts = {f"{name}_compile_seconds": time.perf_counter() - began}
+        prepared[name] = Prepared(_repeated(search), facts)
+    return prepared
+
+
+def _repeated(call: Callable[[], Any]) -> Callable[[int], None]:
+    """Return a function that makes n calls and waits for the last one."""
+
+    def run(calls: int) -> None:
+        for _ in range(calls - 1):
+            call()
+        jax.block_until_ready(call())
+
+    return run
+
+
+def prepare(part: str, kind: str, name: str, dropout: bool, way: Any) -> dict[str, Prepared]:
+    """Prepare a part of the benchmark for one model: in Alignax, or in a way of PyTorch."""
+    keep_freed_memory()  # as in the programs of Alignax, and for PyTorch, too
+    jax.config.update("jax_enable_compilation_cache", False)
+    subject = SUBJECTS[kind][name]
+    subject = subject if dropout else subject.without_dropout()
+    if way is None:
+        return prepare_training(subject) if part == "training" else prepare_decoding(subject)
+    from benchmarks import peers
+
+    if part == "training":
+        return peers.prepare_training(subject, way)
+    return peers.prepare_decoding(subject, way, WIDTHS)
+
+
+def training_row(times: dict[str, dict[str, Timed]], tokens: int, rate: float) -> dict[str, Any]:
+    """Return the results of a training step: those of Alignax, and of the fastest PyTorch."""
+    steps = {name: timed["step"] for name, timed in times.items()}
+    seconds, facts = steps.pop(OURS)
+    flops = facts.pop("flops")
+    row = facts | {
+        "tokens_per_second": tokens / seconds,
+        "milliseconds": 1e3 * seconds,
+        "teraflops": flops / seconds / 1e12,
+        "share_of_matrix_rate": flops / seconds / rate,
+    }
+    if steps:
+        way = min(steps, key=lambda name: steps[name].seconds)
+        row |= {"torch_tokens_per_second": tokens / steps[way].seconds, "torch_fastest_way": way}
+        row |= {f"torch_{name}": value for name, value in steps[way].facts.items()}
+    return row
+
+
+def decoding_row(times: dict[str, dict[str, Timed]], sentences: int) -> dict[str, Any]:
+    """Return the results of decoding: those of Alignax, and of the fastest PyTorch."""
+    row: dict[str, Any] = {}
+    for name in WIDTHS:
+        searches = {way: timed[name] for way, timed in times.items()}
+        seconds, facts = searches.pop(OURS)
+        row |= facts | {f"{name}_per_second": sentences / seconds}
+        if searches:
+            way = min(searches, key=lambda way: searches[way].seconds)
+            speed = sentences / searches[way].seconds
+            row |= {f"torch_{name}_per_second": speed, f"torch_{name}_way": way}
+    return row
 
 
 def beam_search(subject: Subject, width: int = BEAM) -> Callable[[], Any]:
@@ -193,15 +244,44 @@ def run_configs(gpu: bool) -> dict[str, tuple[Config, int]]:
     }
 
 
-def jobs(gpu: bool, rate: float) -> Iterator[tuple[str, str, Callable[[], dict[str, Any]]]]:
-    """Yield part, name of model or corpus, and function to call, for every measurement."""
-    for name, subject in SUBJECTS["gpu" if gpu else "cpu"].items():
-        without = subject.without_dropout()
-        yield "training", name, functools.partial(training, subject, rate)
-        yield "training", f"{name}, no dropout", functools.partial(training, without, rate)
-        yield "decoding", name, functools.partial(decoding, subject)
+def compare(kind: str, name: str, parts: Sequence[str], rate: float) -> Iterator[tuple]:
+    """Measure training and decoding of a model; yield part, row name and results."""
+    rows = {
+        "training": (("training", name, True), ("training", f"{name}, no dropout", False)),
+        "decoding": (("decoding", name, True),),
+    }
+    wanted = [row for part in parts if part in rows for row in rows[part]]
+    ways = {OURS: None}
+    if HAS_TORCH:
+        ways |= {way.name: way for way in importlib.import_module("benchmarks.peers").ways()}
+    times = time_in_turn({
+        f"{part}, {title}, {shown}": functools.partial(prepare, part, kind, name, dropout, way)
+        for part, title, dropout in wanted
+        for shown, way in ways.items()
+    })  # fmt: skip
+    subject = SUBJECTS[kind][name]
+    for part, title, _ in wanted:
+        found = {
+            shown: times[f"{part}, {title}, {shown}"]
+            for shown in ways
+            if f"{part}, {title}, {shown}" in times
+        }
+        if part == "training":
+            yield part, title, training_row(found, subject.batch * subject.length, rate)
+        else:
+            yield part, title, decoding_row(found, min(subject.batch, SENTENCES))
+
+
+def measured(parts: Sequence[str], rate: float) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Measure the selected parts and models; yield part, row name and results."""
+    gpu = jax.default_backend() == "gpu"
+    kind = "gpu" if gpu else "cpu"
+    for name in SUBJECTS[kind]:
+        if re.search(_SUBJECTS.value, name):
+            yield from compare(kind, name, parts, rate)
     for name, (config, steps) in run_configs(gpu).items():
-        yield "whole", name, functools.partial(whole, config, steps)
+        if "whole" in parts and re.search(_SUBJECTS.value, name):
+            yield "whole", name, whole(config, steps)
 
 
 def main() -> None:
@@ -209,14 +289,11 @@ def main() -> None:
     results = Results()
     results.add("matrix_rate", matrix_rate())
     torch = importlib.metadata.version("torch") if HAS_TORCH else ""
+    versions = f"jax {jax.__version__}" + (f", PyTorch {torch}" if torch else "")
     parts = selected_parts(("training", "decoding", "whole"))
-    gpu, rate = jax.default_backend() == "gpu", results.figures["matrix_rate"]
-    for part, name, job in jobs(gpu, rate):
-        if part in parts and re.search(_SUBJECTS.value, name):
-            row = job()
-            row["versions"] = f"jax {jax.__version__}" + (f", PyTorch {torch}" if torch else "")
-            results.add(part, results.figures.get(part, {}) | {name: row})
-            print(f"{part}, {name}: {format_row(row)}", flush=True)
+    for part, name, row in measured(parts, results.figures["matrix_rate"]):
+        results.add(part, results.figures.get(part, {}) | {name: row | {"versions": versions}})
+        print(f"{part}, {name}: {format_row(row)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -99,6 +99,7 @@ def transformer(size: str, words: int, batch: int, length: int, dtype: str) -> S
 
 
 DROPOUT = 0.1
+SENTENCES = 64  # number of sentences of a batch in decoding
 SUBJECTS: dict[str, dict[str, Subject]] = {
     "gpu": {
         "recurrent 4 × 1024": recurrent(4, 1024, 50_000, 128, 50, "bfloat16"),

@@ -7,18 +7,26 @@ import pytest
 from benchmarks import growth, report, speed
 from benchmarks.kernels import operations
 from benchmarks.subjects import recurrent, transformer
+from benchmarks.turns import Timed
+
+
+def timed(prepared):
+    """Run each prepared function once, as if it had taken one second."""
+    for function in prepared.values():
+        function.run(1)
+    return {name: Timed(1.0, function.facts) for name, function in prepared.items()}
+
 
 TINY = recurrent(layers=1, features=8, words=50, batch=4, length=5, dtype="float32")
 
 
 @pytest.mark.slow
 def test_training_and_decoding_are_measured_and_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr("benchmarks.measure.REPEATS", 1)
-    monkeypatch.setattr(speed, "HAS_TORCH", False)
-    monkeypatch.setattr(speed, "BEAM", 2)
     monkeypatch.chdir(tmp_path)
-    rows = {"training": {"tiny": speed.training(TINY, rate=1e12)}}
-    rows["decoding"] = {"tiny": speed.decoding(TINY)}
+    monkeypatch.setitem(speed.WIDTHS, "beam", 2)
+    step, search = (timed(speed.prepare_training(TINY)), timed(speed.prepare_decoding(TINY)))
+    rows = {"training": {"tiny": speed.training_row({speed.OURS: step}, 20, 1e12)}}
+    rows["decoding"] = {"tiny": speed.decoding_row({speed.OURS: search}, 4)}
     figures = [x for part in rows.values() for row in part.values() for x in row.values()]
     assert all(x > 0 for x in figures)
     for part in rows.values():
@@ -80,17 +88,32 @@ def test_the_pytorch_models_run():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_fastest_way_of_pytorch_is_reported(monkeypatch, capsys):
+def test_pytorch_is_prepared():
     pytest.importorskip("torch")
     from benchmarks import peers
 
-    monkeypatch.setattr("benchmarks.measure.REPEATS", 1)
-    eager, unknown = peers.Way("float32", "eager"), peers.Way("float32", "no such mode")
-    monkeypatch.setattr(peers, "ways", lambda: [unknown, eager])
-    row = peers.training(TINY) | peers.decoding(TINY, TINY.sentences(), 2)
-    assert row["torch_fastest_way"] == row["torch_beam_way"] == eager.name == "float32, eager"
-    assert row["torch_tokens_per_second"] > 0 and row["torch_beam_per_second"] > 0
-    assert "compiled (no such mode): failed" in capsys.readouterr().out
+    eager = peers.Way("float32", "eager")
+    assert eager.name == "float32, eager"
+    prepared = peers.prepare_training(TINY, eager) | peers.prepare_decoding(TINY, eager, {"two": 2})
+    assert set(timed(prepared)) == {"step", "two"}
+
+
+def test_the_fastest_way_of_pytorch_is_reported():
+    facts = {"flops": 6e9, "compile_seconds": 9.0}
+    times = {"Alignax": {"step": Timed(0.5, facts)}, "slow": {"step": Timed(3.0, {})}}
+    times["fast"] = {"step": Timed(2.0, {"gigabytes": 1.5})}
+    row = speed.training_row(times, tokens=100, rate=24e9)
+    assert row["tokens_per_second"] == 200 and row["share_of_matrix_rate"] == 0.5
+    assert (row["torch_fastest_way"], row["torch_tokens_per_second"]) == ("fast", 50)
+    assert row["torch_gigabytes"] == 1.5 and row["compile_seconds"] == 9
+    times = {
+        "Alignax": {"greedy": Timed(1.0, {}), "beam": Timed(2.0, {})},
+        "a": {"greedy": Timed(3.0, {}), "beam": Timed(8.0, {})},
+        "b": {"greedy": Timed(4.0, {}), "beam": Timed(5.0, {})},
+    }
+    row = speed.decoding_row(times, sentences=40)
+    assert (row["torch_greedy_way"], row["torch_beam_way"]) == ("a", "b")
+    assert row["beam_per_second"] == 20 and row["torch_beam_per_second"] == 8
 
 
 def test_operations_are_counted_and_the_longest_is_first():
