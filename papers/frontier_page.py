@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from matplotlib.ticker import EngFormatter, LogLocator
+
 from evaluation.canvas import canvas
 from markup import code, escape, table
 from papers.frontier import (
@@ -31,7 +33,7 @@ _LABELS = {
     "tokens": "target tokens in training",
     "operations": "operations in training (FLOP)",
     "seconds": "device time of the training steps (s)",
-    "parameters": "parameters",
+    "parameters": "parameters (best result of each architecture)",
 }
 _MARKERS = "osD^v<>PX*"
 
@@ -126,6 +128,9 @@ def draw_panels(panels: Mapping[str, Panel], up: str, path: Path) -> None:
                 alpha=0.4, zorder=0, label=None if number else "Pareto front",
             )  # fmt: skip
             axes.set(xlabel=_LABELS[axis], xscale="log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter(EngFormatter())  # such as 5 M; powers would be formulas
+            axes.xaxis.set_minor_formatter("")
             axes.set_ylabel("" if number % 2 else up)
             axes.grid(alpha=0.3)
         figure.legend(loc="outside upper center", ncols=5)

@@ -45,6 +45,12 @@ class Winner(NamedTuple):
     best: Outcome
     ties: list[Outcome]  # others that are not significantly worse, from best to worst
     worse: list[Outcome]  # all others, from best to worst
+    missing: list[str]  # names of the architectures without results
+
+    @property
+    def clear(self) -> bool:
+        """Whether the architecture is significantly better than all others."""
+        return not (self.ties or self.missing)
 
 
 def pareto_front(outcomes: Sequence[Outcome], axis: str) -> list[Outcome]:
@@ -60,11 +66,17 @@ def pareto_front(outcomes: Sequence[Outcome], axis: str) -> list[Outcome]:
 
 
 def make_panel(outcomes: Sequence[Outcome], axis: str) -> Panel:
-    """Return the data of the plot of quality against one cost."""
+    """Return the data of the plot of quality against one cost.
+
+    All runs of an architecture have the same parameters, so that plot has its best result only.
+    """
     curves: dict[str, list[tuple[float, float, float]]] = {}
-    for outcome in sorted(outcomes, key=lambda o: o.steps):
+    for outcome in outcomes:
         deviation = statistics.stdev(outcome.scores) if len(outcome.scores) > 1 else 0.0
         curves.setdefault(outcome.name, []).append((outcome.at(axis), outcome.mean, deviation))
+    # The last point of a sorted curve is the best one if all costs are equal.
+    first = -1 if axis == "parameters" else 0
+    curves = {name: sorted(points)[first:] for name, points in curves.items()}
     front = [(outcome.at(axis), outcome.mean) for outcome in pareto_front(outcomes, axis)]
     return Panel(curves, front)
 
@@ -81,22 +93,25 @@ def at_budget(
 def find_winners(
     frontier: Frontier, costs: Mapping[str, Cost], outcomes: Sequence[Outcome]
 ) -> list[Winner]:
-    """Return the best architecture at every budget that has results."""
+    """Return the best architecture at every budget at which two or more have results."""
     winners = []
     for budget in frontier.budgets():
-        best, *others = at_budget(frontier, costs, outcomes, budget) or [None]
-        if best is None:
+        found = at_budget(frontier, costs, outcomes, budget)
+        if len(found) < 2:
             continue
+        best, *others = found
         # The p-value is NaN with one seed, and then no difference is significant.
         worse = [o for o in others if welch(best.scores, o.scores) <= SIGNIFICANT]
-        winners.append(Winner(budget, best, [o for o in others if o not in worse], worse))
+        ties = [o for o in others if o not in worse]
+        missing = [name for name in costs if name not in {o.name for o in found}]
+        winners.append(Winner(budget, best, ties, worse, missing))
     return winners
 
 
 def quantity(axis: str, value: float) -> str:
-    """Format a cost with its unit, for example as 4.1 M tokens, 0.8 PFLOP or 12 min."""
+    """Format a cost with its unit, for example as 4.1 M tokens, 394 TFLOP or 120 s."""
     if axis == "seconds":
-        return duration(value)
+        return f"{value:.3g} s" if value < 1000 else duration(value)
     units = {
         "tokens": ("tokens", "k tokens", "M tokens", "G tokens"),
         "operations": ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"),
@@ -114,11 +129,13 @@ def summary(
     if not winners:
         return []
     wins = collections.Counter(winner.best.name for winner in winners)
-    counted = ", ".join(f"{name} at {number}" for name, number in wins.most_common())
-    clear = sum(not winner.ties for winner in winners)
+    (first, most), *others = wins.most_common()
+    counted = [f"{first} at {most} of {len(winners)} budgets"]
+    counted += [f"{name} at {number}" for name, number in others]
+    clear = sum(winner.clear for winner in winners)
     sentences = [
-        f"Of {len(winners)} budgets, {counted} {_is_best(len(wins))}; at {clear}, the best "
-        "architecture is significantly better than all others."
+        f"Best architecture: {', '.join(counted)}. It is significantly better than all others at "
+        f"{clear} budgets."
     ]
     for winner in winners:
         amount = quantity(winner.budget.kind, budget_amount(frontier, costs, winner.budget))
@@ -126,14 +143,12 @@ def summary(
         text = f"With {amount} each, {best.name} is best with {best.mean:.2f}"
         if winner.ties:
             text += f"; not significantly worse: {_listed(winner.ties)}"
-        elif winner.worse:
+        elif winner.clear:
             text += f", significantly better than all others; second is {_listed(winner.worse[:1])}"
+        if winner.missing:
+            text += f"; no results: {', '.join(winner.missing)}"
         sentences.append(f"{text}.")
     return [*sentences, *(_front_sentence(outcomes, axis) for axis in AXES)]
-
-
-def _is_best(number: int) -> str:
-    return "is best" if number == 1 else "are best"
 
 
 def _listed(outcomes: Sequence[Outcome]) -> str:
@@ -141,15 +156,7 @@ def _listed(outcomes: Sequence[Outcome]) -> str:
 
 
 def _front_sentence(outcomes: Sequence[Outcome], axis: str) -> str:
-    """Name the architectures on the Pareto front of one cost, with the range of their costs."""
-    parts: list[list[Outcome]] = []
-    for outcome in pareto_front(outcomes, axis):
-        if parts and parts[-1][0].name == outcome.name:
-            parts[-1].append(outcome)
-        else:
-            parts.append([outcome])
-    texts = []
-    for part in parts:
-        ends = list(dict.fromkeys(quantity(axis, o.at(axis)) for o in (part[0], part[-1])))
-        texts.append(f"{part[0].name} ({' to '.join(ends)}, up to {part[-1].mean:.2f})")
-    return f"Pareto front by {axis}: {', then '.join(texts)}."
+    """Name the architectures on the Pareto front of one cost, with their best results on it."""
+    best = {outcome.name: outcome for outcome in pareto_front(outcomes, axis)}  # the last of each
+    texts = [f"{o.name} ({o.mean:.2f} with {quantity(axis, o.at(axis))})" for o in best.values()]
+    return f"Architectures on the Pareto front by {axis}: {', '.join(texts)}."

@@ -166,7 +166,8 @@ def test_panels_contain_curves_and_the_front(tmp_path):
         "fast": [(8e11, 15.0, 0.0)],
     }
     assert panel.front == [(8e11, 15.0), (1.6e12, 21.0)]
-    assert make_panel(found, "parameters").curves["fast"] == [(500, 15.0, 0.0)]
+    parameters = make_panel(found, "parameters").curves
+    assert parameters == {"slow": [(1000, 21.0, pytest.approx(2**0.5))], "fast": [(500, 15.0, 0.0)]}
     path = tmp_path / "plot.png"
     draw_panels({axis: make_panel(found, axis) for axis in AXES}, "BLEU", path)
     assert path.read_bytes().startswith(b"\x89PNG")
@@ -184,13 +185,19 @@ def test_winners_are_significantly_better_or_share_their_place():
     assert first.best.name == "slow" and not first.ties and first.worse[0].name == "fast"
     equal = winners[Budget("operations", 0)]  # 100 steps of both
     assert equal.best.name == "fast" and [o.name for o in equal.ties] == ["slow"]
-    only = winners[Budget("seconds", 2)]  # the other architecture has no results yet
-    assert only.best.name == "slow" and not only.ties and not only.worse
+    assert Budget("seconds", 2) not in winners  # the other architecture has no results
+    third = {**COSTS, "third": COSTS["slow"]}
+    (winner, *_) = find_winners(SMALL, third, RESULTS)
+    assert winner.missing == ["third"] and not winner.clear
+    assert summary(SMALL, third, RESULTS)[1].endswith("slow is best with 20.10; no results: third.")
 
 
 def test_the_summary_names_winners_and_fronts():
     sentences = summary(SMALL, COSTS, RESULTS)
-    assert sentences[0].startswith("Of 9 budgets, fast at 5, slow at 4 are best; at ")
+    assert sentences[0] == (
+        "Best architecture: fast at 4 of 6 budgets, slow at 2. It is significantly better than "
+        "all others at 5 budgets."
+    )
     assert (
         "With 20 k tokens each, slow is best with 20.10, significantly better than all others; "
         "second is fast (10.10)." in sentences
@@ -199,8 +206,12 @@ def test_the_summary_names_winners_and_fronts():
         "With 800 GFLOP each, fast is best with 20.20; not significantly worse: slow (20.10)."
         in sentences
     )
-    assert sentences[-1] == ("Pareto front by parameters: fast (500 parameters, up to 30.10).")
-    assert sentences[-2] == "Pareto front by seconds: fast (1 s to 4 s, up to 30.10)."
+    start = "Architectures on the Pareto front by "
+    assert sentences[-1] == f"{start}parameters: fast (30.10 with 500 parameters)."
+    assert sentences[-2] == f"{start}seconds: fast (30.10 with 4.04 s)."
+    assert sentences[-4] == (
+        f"{start}tokens: slow (25.10 with 40 k tokens), fast (30.10 with 80 k tokens)."
+    )
     assert summary(SMALL, COSTS, []) == []
 
 
@@ -209,7 +220,8 @@ def test_the_summary_names_winners_and_fronts():
     [
         ("tokens", 4.1e6, "4.1 M tokens"), ("tokens", 12.0, "12 tokens"),
         ("operations", 3.94e14, "394 TFLOP"), ("operations", 2e21, "2e+03 EFLOP"),
-        ("parameters", 19_273_216, "19.3 M parameters"), ("seconds", 720.0, "12 min"),
+        ("parameters", 19_273_216, "19.3 M parameters"), ("seconds", 720.0, "720 s"),
+        ("seconds", 25_500.0, "7 h 05 min"),
     ],
 )  # fmt: skip
 def test_quantities_have_units(axis, value, text):
@@ -279,13 +291,13 @@ def test_a_frontier_of_two_architectures(tmp_path, monkeypatch):
         Row("general", {"score": "general"}, decode={"beam": 2}),
     )
     table = dataclasses.replace(SMALL.table, rows=rows)
-    frontier = dataclasses.replace(SMALL, table=table, reference="dot", epochs=(1.0, 2.0))
+    frontier = dataclasses.replace(SMALL, table=table, reference="dot", epochs=(1.0,))
     overrides = {**QUICK, "data.cache": str(tmp_path / "prepared")}
     plan = Plan("frontier", table, "dates", "tiny", tmp_path / "results", 1, overrides)
     monkeypatch.setattr("reproduce.measure_costs", lambda plan: measuring.measure_costs(plan, 3))
     page = reproducing.explore(frontier, plan, workers=1, command="python reproduce.py frontier")
     text = page.read_text()
-    assert "## Summary" in text and "Of 6 budgets, " in text and "frontier.png" in text
+    assert "- Best architecture: " in text and " of 3 budgets" in text and "frontier.png" in text
     kept = json.loads((page.parent / "results.json").read_text())["rows"]
     assert set(kept) == {"dot", "general"} and all(
         row["cost"]["operations"] for row in kept.values()
