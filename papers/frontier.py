@@ -21,7 +21,7 @@ from errors import UserError
 from papers.plan import Plan
 from papers.table import Row, Table
 
-KINDS = ("tokens", "operations", "seconds")
+BUDGET_KINDS = ("tokens", "operations", "seconds")
 TOLERANCE = 0.05  # runs of one architecture whose steps differ by at most this share are one run
 EVALUATIONS = 10  # evaluations per run, however long it is
 WARMUP = 0.1  # share of the training steps in which the learning rate increases
@@ -46,7 +46,9 @@ class Frontier:
 
     def budgets(self) -> Iterator["Budget"]:
         """Yield all budgets, those of tokens first."""
-        yield from itertools.starmap(Budget, itertools.product(KINDS, range(len(self.epochs))))
+        yield from itertools.starmap(
+            Budget, itertools.product(BUDGET_KINDS, range(len(self.epochs)))
+        )
 
     @property
     def tuned_at(self) -> "Budget":
@@ -57,7 +59,7 @@ class Frontier:
 class Budget(NamedTuple):
     """One of the budgets at which all architectures are compared."""
 
-    kind: str  # one of KINDS
+    kind: str  # one of BUDGET_KINDS
     level: int  # index of the number of epochs of the reference
 
 

@@ -22,10 +22,11 @@ from papers.frontier import (
 )
 from papers.measures import MEASURES
 from papers.page import mean_and_deviation
-from papers.pareto import AXES, Outcome, Panel, at_budget, make_panel, quantity, summary
+from papers.pareto import COST_AXES, BudgetResult, Panel, at_budget, make_panel, quantity, summary
 from papers.plan import Facts, Plan, facts
 from papers.scoring import Reports
 from papers.significance import values
+from training.workdir import is_done
 from writing import write_json, write_text
 
 Tuning = Mapping[str, Mapping[Setting, float]]  # validation scores by architecture and setting
@@ -56,12 +57,12 @@ def write_frontier_page(
         "\n".join(f"- {escape(text)}" for text in summary(frontier, costs, outcomes)),
     ]  # fmt: skip
     if outcomes:
-        draw_panels({axis: make_panel(outcomes, axis) for axis in AXES}, measure,
+        draw_panels({axis: make_panel(outcomes, axis) for axis in COST_AXES}, measure,
                     plan.page_folder / "frontier.png")  # fmt: skip
         parts.append(f"![{measure} against the costs of training](frontier.png)")
         parts.append(
-            "Black lines are Pareto fronts: no other run is as cheap and better. Error bars are "
-            "standard deviations over seeds."
+            "Thick gray lines are Pareto fronts: no other run is as cheap and better. Error bars "
+            "are standard deviations over seeds."
         )
     parts += [
         "## Results", *(_results(frontier, costs, outcomes, level) for level, _ in
@@ -78,7 +79,7 @@ def write_frontier_page(
 
 def make_outcomes(
     frontier: Frontier, plan: Plan, costs: Mapping[str, Cost], tuning: Tuning, reports: Reports
-) -> list[Outcome]:
+) -> list[BudgetResult]:
     """Return the test results of all runs that have reports, in the order of the architectures."""
     measure, found = MEASURES[plan.table.measures[0]], []
     for row in plan.table.rows:
@@ -86,17 +87,18 @@ def make_outcomes(
         for steps in sorted(set(budget_steps(frontier, costs, row.name).values())):
             scores = values(reports, run_row(row, steps, setting), measure)
             if scores:
-                found.append(Outcome(row.name, steps, scores, costs[row.name]))
+                found.append(BudgetResult(row.name, steps, scores, costs[row.name]))
     return found
 
 
-def _run_facts(plan: Plan, tuning: Tuning, outcomes: Sequence[Outcome]) -> list[Facts]:
-    """Return the facts of the first seed of every outcome."""
+def _run_facts(plan: Plan, tuning: Tuning, outcomes: Sequence[BudgetResult]) -> list[Facts]:
+    """Return the facts of all complete runs of the outcomes."""
     found = []
     for outcome in outcomes:
         setting = choose(outcome.name, tuning[outcome.name])
         row = run_row(plan.table.row(outcome.name), outcome.steps, setting)
-        found.append(facts(plan.run_folder(row, 0)))
+        folders = [plan.run_folder(row, seed) for seed in range(plan.seeds)]
+        found += [facts(folder) for folder in folders if is_done(folder)]
     return found
 
 
@@ -137,7 +139,7 @@ def draw_panels(panels: Mapping[str, Panel], up: str, path: Path) -> None:
 
 
 def _results(
-    frontier: Frontier, costs: Mapping[str, Cost], outcomes: Sequence[Outcome], level: int
+    frontier: Frontier, costs: Mapping[str, Cost], outcomes: Sequence[BudgetResult], level: int
 ) -> str:
     """Return the table of one level of all kinds of budgets, with one row per architecture."""
     budgets = [budget for budget in frontier.budgets() if budget.level == level]
@@ -206,7 +208,7 @@ def method(frontier: Frontier) -> str:
 
 def _page_content(
     frontier: Frontier, plan: Plan, costs: Mapping[str, Cost], tuning: Tuning,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[BudgetResult],
 ) -> dict:  # fmt: skip
     """Return the content of results.json."""
     rows = {}

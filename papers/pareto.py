@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from evaluation.bootstrap import welch
-from papers.frontier import KINDS, Budget, Cost, Frontier, budget_amount, budget_steps
+from papers.frontier import BUDGET_KINDS, Budget, Cost, Frontier, budget_amount, budget_steps
 from sweeping.estimate import duration
 
 SIGNIFICANT = 0.05  # differences with a larger p-value are not significant
-AXES = (*KINDS, "parameters")
+COST_AXES = (*BUDGET_KINDS, "parameters")
 
 
-class Outcome(NamedTuple):
+class BudgetResult(NamedTuple):
     """The test results of an architecture that was trained for a number of steps."""
 
     name: str  # of the architecture
@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
         return statistics.mean(self.scores)
 
     def at(self, axis: str) -> float:
-        """Return the cost of one training run on one of AXES."""
+        """Return the cost of one training run on one of COST_AXES."""
         return self.cost.of(axis, self.steps)
 
 
@@ -42,9 +42,9 @@ class Winner(NamedTuple):
     """The best architecture at one budget."""
 
     budget: Budget
-    best: Outcome
-    ties: list[Outcome]  # others that are not significantly worse, from best to worst
-    worse: list[Outcome]  # all others, from best to worst
+    best: BudgetResult
+    ties: list[BudgetResult]  # others that are not significantly worse, from best to worst
+    worse: list[BudgetResult]  # all others, from best to worst
     missing: list[str]  # names of the architectures without results
 
     @property
@@ -53,19 +53,19 @@ class Winner(NamedTuple):
         return not (self.ties or self.missing)
 
 
-def pareto_front(outcomes: Sequence[Outcome], axis: str) -> list[Outcome]:
+def pareto_front(outcomes: Sequence[BudgetResult], axis: str) -> list[BudgetResult]:
     """Return the outcomes that no other one surpasses: as cheap and better, or cheaper and as good.
 
     They are sorted by cost. Of outcomes with equal cost and quality, the first one is kept.
     """
-    front: list[Outcome] = []
+    front: list[BudgetResult] = []
     for outcome in sorted(outcomes, key=lambda o: (o.at(axis), -o.mean)):
         if not front or outcome.mean > front[-1].mean:
             front.append(outcome)
     return front
 
 
-def make_panel(outcomes: Sequence[Outcome], axis: str) -> Panel:
+def make_panel(outcomes: Sequence[BudgetResult], axis: str) -> Panel:
     """Return the data of the plot of quality against one cost.
 
     All runs of an architecture have the same parameters, so that plot has its best result only.
@@ -82,8 +82,8 @@ def make_panel(outcomes: Sequence[Outcome], axis: str) -> Panel:
 
 
 def at_budget(
-    frontier: Frontier, costs: Mapping[str, Cost], outcomes: Sequence[Outcome], budget: Budget
-) -> list[Outcome]:
+    frontier: Frontier, costs: Mapping[str, Cost], outcomes: Sequence[BudgetResult], budget: Budget
+) -> list[BudgetResult]:
     """Return the outcomes of all architectures at one budget, from best to worst."""
     steps = {name: budget_steps(frontier, costs, name)[budget] for name in costs}
     found = [outcome for outcome in outcomes if steps[outcome.name] == outcome.steps]
@@ -91,7 +91,7 @@ def at_budget(
 
 
 def find_winners(
-    frontier: Frontier, costs: Mapping[str, Cost], outcomes: Sequence[Outcome]
+    frontier: Frontier, costs: Mapping[str, Cost], outcomes: Sequence[BudgetResult]
 ) -> list[Winner]:
     """Return the best architecture at every budget at which two or more have results."""
     winners = []
@@ -122,7 +122,7 @@ def quantity(axis: str, value: float) -> str:
 
 
 def summary(
-    frontier: Frontier, costs: Mapping[str, Cost], outcomes: Sequence[Outcome]
+    frontier: Frontier, costs: Mapping[str, Cost], outcomes: Sequence[BudgetResult]
 ) -> list[str]:
     """Return sentences that say which architecture is the best at which budget."""
     winners = find_winners(frontier, costs, outcomes)
@@ -148,14 +148,14 @@ def summary(
         if winner.missing:
             text += f"; no results: {', '.join(winner.missing)}"
         sentences.append(f"{text}.")
-    return [*sentences, *(_front_sentence(outcomes, axis) for axis in AXES)]
+    return [*sentences, *(_front_sentence(outcomes, axis) for axis in COST_AXES)]
 
 
-def _listed(outcomes: Sequence[Outcome]) -> str:
+def _listed(outcomes: Sequence[BudgetResult]) -> str:
     return ", ".join(f"{outcome.name} ({outcome.mean:.2f})" for outcome in outcomes)
 
 
-def _front_sentence(outcomes: Sequence[Outcome], axis: str) -> str:
+def _front_sentence(outcomes: Sequence[BudgetResult], axis: str) -> str:
     """Name the architectures on the Pareto front of one cost, with their best results on it."""
     best = {outcome.name: outcome for outcome in pareto_front(outcomes, axis)}  # the last of each
     texts = [f"{o.name} ({o.mean:.2f} with {quantity(axis, o.at(axis))})" for o in best.values()]

@@ -24,7 +24,15 @@ from papers.frontier import (
     tuning_plan,
 )
 from papers.frontier_page import draw_panels, make_outcomes, write_frontier_page
-from papers.pareto import AXES, Outcome, find_winners, make_panel, pareto_front, quantity, summary
+from papers.pareto import (
+    COST_AXES,
+    BudgetResult,
+    find_winners,
+    make_panel,
+    pareto_front,
+    quantity,
+    summary,
+)
 from papers.plan import Plan, make_plan
 from papers.registry import find_frontiers, find_targets
 from papers.table import Row, Table
@@ -66,7 +74,7 @@ def outcomes(**scores):
     found = []
     for key, values in scores.items():
         name, steps = key.split("_")
-        found.append(Outcome(name, int(steps), values, COSTS[name]))
+        found.append(BudgetResult(name, int(steps), values, COSTS[name]))
     return found
 
 
@@ -169,7 +177,7 @@ def test_panels_contain_curves_and_the_front(tmp_path):
     parameters = make_panel(found, "parameters").curves
     assert parameters == {"slow": [(1000, 21.0, pytest.approx(2**0.5))], "fast": [(500, 15.0, 0.0)]}
     path = tmp_path / "plot.png"
-    draw_panels({axis: make_panel(found, axis) for axis in AXES}, "BLEU", path)
+    draw_panels({axis: make_panel(found, axis) for axis in COST_AXES}, "BLEU", path)
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
