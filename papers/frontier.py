@@ -2,9 +2,9 @@
 
 A frontier trains every architecture with equal numbers of target tokens, equal numbers of
 floating-point operations and equal device time. All three kinds of budget are those of one
-reference architecture that is trained for a few numbers of epochs. A budget becomes a number of
-training steps before a run starts, because the learning rate depends on it. Runs whose numbers of
-steps are almost equal are trained once.
+reference architecture that is trained for multiples of the length of its recipe. A budget becomes a
+number of training steps before a run starts, because the learning rate depends on it. Runs whose
+numbers of steps are almost equal are trained once.
 
 Every architecture is tuned with the same number of points, by the validation split, before the runs
 of all budgets are trained. All runs are rows of tables, so they are trained, stored and scored like
@@ -33,7 +33,7 @@ class Frontier:
 
     table: Table  # its rows are the architectures, with the recipes that are tuned
     reference: str  # name of the row whose cost defines the budgets
-    epochs: tuple[float, ...]  # the budgets: epochs of the reference, in increasing order
+    lengths: tuple[float, ...]  # the budgets: multiples of the training steps of the reference
     rates: tuple[float, ...]  # factors of the recipe's learning rate, to tune
     dropouts: tuple[float, ...]  # dropout rates, to tune
 
@@ -41,32 +41,33 @@ class Frontier:
         """Check the names and the order of the budgets when the frontier is defined."""
         if self.reference not in [row.name for row in self.table.rows]:
             raise ValueError(f"{self.table.title}: there is no row {self.reference}")
-        if list(self.epochs) != sorted(set(self.epochs)):
-            raise ValueError(f"{self.table.title}: the epochs must increase")
+        if list(self.lengths) != sorted(set(self.lengths)):
+            raise ValueError(f"{self.table.title}: the lengths must increase")
 
     def budgets(self) -> Iterator["Budget"]:
         """Yield all budgets, those of tokens first."""
         yield from itertools.starmap(
-            Budget, itertools.product(BUDGET_KINDS, range(len(self.epochs)))
+            Budget, itertools.product(BUDGET_KINDS, range(len(self.lengths)))
         )
 
     @property
     def tuned_at(self) -> "Budget":
         """The budget at which architectures are tuned: the middle number of tokens."""
-        return Budget("tokens", len(self.epochs) // 2)
+        return Budget("tokens", len(self.lengths) // 2)
 
 
 class Budget(NamedTuple):
     """One of the budgets at which all architectures are compared."""
 
     kind: str  # one of BUDGET_KINDS
-    level: int  # index of the number of epochs of the reference
+    level: int  # index of a length of the reference
 
 
 class Cost(NamedTuple):
-    """The cost of an architecture; all values but the first two are those of one training step."""
+    """The cost of an architecture: its size, and the cost of one training step."""
 
     parameters: int
+    recipe: int  # training steps of the config
     epoch: int  # training steps per epoch
     tokens: float  # target tokens
     operations: float  # floating-point operations of matrix products
@@ -90,7 +91,13 @@ class Setting(NamedTuple):
 def budget_amount(frontier: Frontier, costs: Mapping[str, Cost], budget: Budget) -> float:
     """Return the size of a budget: a number of tokens, operations or seconds."""
     reference = costs[frontier.reference]
-    return reference.of(budget.kind, frontier.epochs[budget.level] * reference.epoch)
+    return reference.of(budget.kind, frontier.lengths[budget.level] * reference.recipe)
+
+
+def budget_epochs(frontier: Frontier, costs: Mapping[str, Cost], level: int) -> float:
+    """Return the number of epochs of a budget of tokens."""
+    reference = costs[frontier.reference]
+    return frontier.lengths[level] * reference.recipe / reference.epoch
 
 
 def budget_steps(frontier: Frontier, costs: Mapping[str, Cost], name: str) -> dict[Budget, int]:
@@ -103,7 +110,7 @@ def budget_steps(frontier: Frontier, costs: Mapping[str, Cost], name: str) -> di
     cost, found = costs[name], dict[Budget, int]()
     for budget in frontier.budgets():
         if budget.kind == "tokens":
-            steps = frontier.epochs[budget.level] * cost.epoch
+            steps = budget_epochs(frontier, costs, budget.level) * cost.epoch
         else:
             steps = budget_amount(frontier, costs, budget) / cost.of(budget.kind, 1)
             nearest = min(found.values(), key=lambda known: abs(known / steps - 1))

@@ -15,6 +15,7 @@ from papers.frontier import (
     Frontier,
     Setting,
     budget_amount,
+    budget_epochs,
     budget_steps,
     choose,
     run_row,
@@ -66,9 +67,9 @@ def write_frontier_page(
         )
     parts += [
         "## Results", *(_results(frontier, costs, outcomes, level) for level, _ in
-                        enumerate(frontier.epochs)),
+                        enumerate(frontier.lengths)),
         "## Costs", _costs(costs), "## Tuning", _tuning(frontier, plan, tuning),
-        "## Method", method(frontier),
+        "## Method", method(frontier, costs),
     ]  # fmt: skip
     path = plan.page_folder / "page.md"
     write_text(path, "\n\n".join(part.strip() for part in parts if part) + "\n")
@@ -185,17 +186,18 @@ def _score(score: float | None) -> str:
     return "failed" if score is None else f"{score:.2f}"
 
 
-def method(frontier: Frontier) -> str:
+def method(frontier: Frontier, costs: Mapping[str, Cost]) -> str:
     """Return the paragraph that explains budgets, tuning and costs."""
-    epochs = ", ".join(f"{number:g}" for number in frontier.epochs)
+    levels = range(len(frontier.lengths))
+    epochs = [f"{budget_epochs(frontier, costs, level):.3g}" for level in levels]
     points = len(frontier.rates) * len(frontier.dropouts)
     return (
         f"Budgets are the target tokens, the operations and the device time of "
-        f"{escape(frontier.reference)} in {epochs} epochs. The budget determines the number of "
-        f"training steps. Numbers of steps of one architecture that differ by at most "
+        f"{escape(frontier.reference)} in {', '.join(epochs)} epochs. The budget determines the "
+        f"number of training steps. Numbers of steps of one architecture that differ by at most "
         f"{100 * TOLERANCE:g} % share their runs, so operations and device time are equal up to "
         f"this share. Every architecture is tuned with {points} points (learning rate and dropout) "
-        f"at {frontier.epochs[frontier.tuned_at.level]:g} epochs, with one seed, by the best "
+        f"at {epochs[frontier.tuned_at.level]} epochs, with one seed, by the best "
         "validation score. All runs use a cosine schedule with a warm-up over "
         f"{100 * WARMUP:g} % of the steps, and {EVALUATIONS} evaluations; the best checkpoint on "
         "the validation split is scored with the same beam search. Operations are those of matrix "
@@ -227,7 +229,7 @@ def _page_content(
             "measured": {str(o.steps): o.scores for o in outcomes if o.name == row.name},
         }
     return {
-        "target": plan.target, "data": plan.data, "size": plan.size, "epochs": frontier.epochs,
+        "target": plan.target, "data": plan.data, "size": plan.size, "lengths": frontier.lengths,
         "reference": frontier.reference, "measure": plan.table.measures[0], "rows": rows,
         "summary": summary(frontier, costs, outcomes),
     }  # fmt: skip

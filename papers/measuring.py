@@ -12,8 +12,8 @@ from writing import write_json
 
 TIMED = 100  # number of timed training steps, after as many untimed training steps
 _COST = {
-    "run": str, "parameters": int, "epoch": int, "tokens": float, "operations": float,
-    "seconds": float, "overhead": float, "device": str,
+    "run": str, "parameters": int, "recipe": int, "epoch": int, "tokens": float,
+    "operations": float, "seconds": float, "overhead": float, "device": str,
 }  # fmt: skip
 
 
@@ -32,8 +32,9 @@ def measure_costs(plan: Plan, timed: int = TIMED) -> dict[str, Cost]:
         print(f"measuring the cost of {row.name} in {2 * timed} training steps", flush=True)
         e = estimate(plan.base(row), dict(row.changes), machine_shares(1)[0], timed)
         cost = Cost(
-            e.parameters, e.epoch, e.count, e.operations, e.step_seconds, e.overhead, e.device
-        )
+            e.parameters, e.steps, e.epoch, e.count, e.operations, e.step_seconds, e.overhead,
+            e.device,
+        )  # fmt: skip
         known[row.name] = {"run": run, **cost._asdict()}
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, known, indent=1)

@@ -29,7 +29,7 @@ FRONTIER = Frontier(
         ),
     ),
     reference="Luong 2015 global",
-    epochs=(5.0, 10.0, 20.0),
+    lengths=(0.5, 1.0, 2.0),
     rates=(0.5, 1.0, 2.0),
     dropouts=(0.3, 0.5),
 )  # fmt: skip

@@ -53,14 +53,14 @@ SMALL = Frontier(
         rows=(Row("slow"), Row("fast", {"norm": "pre"}, config="vaswani2017")),
     ),
     reference="slow",
-    epochs=(1.0, 2.0, 4.0),
+    lengths=(0.5, 1.0, 2.0),
     rates=(1.0, 2.0),
     dropouts=(0.1,),
 )
 # The second architecture has half of the operations per token, and is four times as fast.
 COSTS = {
-    "slow": Cost(1000, 100, 200.0, 8e9, 0.04, 10.0, "a device"),
-    "fast": Cost(500, 50, 400.0, 8e9, 0.0202, 5.0, "a device"),
+    "slow": Cost(1000, 200, 100, 200.0, 8e9, 0.04, 10.0, "a device"),
+    "fast": Cost(500, 999, 50, 400.0, 8e9, 0.0202, 5.0, "a device"),
 }
 TUNED = {"slow": Setting(0.005, 0.1), "fast": Setting(0.006, 0.1)}
 
@@ -82,7 +82,7 @@ def test_budgets_are_those_of_the_reference():
     assert budget_amount(SMALL, COSTS, Budget("tokens", 1)) == 40_000
     assert budget_amount(SMALL, COSTS, Budget("operations", 0)) == pytest.approx(8e11)
     assert budget_amount(SMALL, COSTS, Budget("seconds", 2)) == pytest.approx(16)
-    # All budgets of the reference with the same number of epochs are the same runs.
+    # All budgets of the reference with the same length are the same runs.
     steps = budget_steps(SMALL, COSTS, "slow")
     assert {steps[budget] for budget in SMALL.budgets()} == {100, 200, 400}
     assert all(steps[kind, 2] == 400 for kind in ("tokens", "operations", "seconds"))
@@ -143,7 +143,7 @@ def test_costs_are_measured_once_and_kept(tmp_path, monkeypatch):
 
     def estimate(base, point, share, timed):
         measured.append(base.file)
-        return Estimate(2000, 0.04, 10.0, 1000, 100, 200.0, 8e9, "a device")
+        return Estimate(200, 0.04, 10.0, 1000, 100, 200.0, 8e9, "a device")
 
     monkeypatch.setattr(measuring, "estimate", estimate)
     plan = make_small_plan(tmp_path)
@@ -257,6 +257,7 @@ def test_the_page_has_summary_results_costs_and_tuning(tmp_path, monkeypatch):
     assert "| architecture | 20 k tokens | steps | 800 GFLOP | steps | 4 s | steps |" in text
     assert "| fast | 10.10 ± 0.14 | 50 | 20.20 ± 0.14 | 100 | 30.10 ± 0.14 | 200 |" in text
     assert "| fast | exact | 0.006 | 0.1 | 22.50 | 0.003, 0.1: failed; 0.006, 0.1: 22.50 |" in text
+    assert "slow in 1, 2, 4 epochs" in text and "at 2 epochs, with one seed" in text
     assert (plan.page_folder / "frontier.png").exists()
     kept = json.loads((plan.page_folder / "results.json").read_text())
     assert kept["rows"]["fast"]["steps"]["seconds 2"] == 792
@@ -285,8 +286,8 @@ def test_the_frontier_is_a_target_and_its_configs_are_valid():
             assert points == {len(FULL.rates) * len(FULL.dropouts)}
     with pytest.raises(ValueError, match="there is no row nobody"):
         dataclasses.replace(SMALL, reference="nobody")
-    with pytest.raises(ValueError, match="the epochs must increase"):
-        dataclasses.replace(SMALL, epochs=(2.0, 1.0))
+    with pytest.raises(ValueError, match="the lengths must increase"):
+        dataclasses.replace(SMALL, lengths=(2.0, 1.0))
 
 
 @pytest.mark.slow
@@ -299,7 +300,7 @@ def test_a_frontier_of_two_architectures(tmp_path, monkeypatch):
         Row("general", {"score": "general"}, decode={"beam": 2}),
     )
     table = dataclasses.replace(SMALL.table, rows=rows)
-    frontier = dataclasses.replace(SMALL, table=table, reference="dot", epochs=(1.0,))
+    frontier = dataclasses.replace(SMALL, table=table, reference="dot", lengths=(1.0,))
     overrides = {**QUICK, "data.cache": str(tmp_path / "prepared")}
     plan = Plan("frontier", table, "dates", "tiny", tmp_path / "results", 1, overrides)
     monkeypatch.setattr("reproduce.measure_costs", lambda plan: measuring.measure_costs(plan, 3))
