@@ -3,7 +3,6 @@
 python reproduce.py --list
 python reproduce.py luong2015.table4 --data=multi30k_de_en --size=small --seeds=3
 python reproduce.py luong2015.table4 --decide --most_seeds=10
-python reproduce.py frontier --data=multi30k_de_en --workers=8
 
 The results are written to WORKDIR/TARGET,DATA,SIZE/page.md. Complete runs and
 reports are reused: run the same command again to continue after an interruption. Tables share runs
@@ -27,20 +26,8 @@ from absl import flags
 import program
 from errors import UserError
 from papers.deciding import check_decidable, open_rows, read_verdicts, schedule
-from papers.frontier import (
-    Cost,
-    Frontier,
-    Setting,
-    architecture_name,
-    budget_steps,
-    choose,
-    final_plan,
-    settings,
-    tuning_plan,
-)
-from papers.measuring import measure_costs, read_tuning
 from papers.plan import Plan, make_plan
-from papers.registry import find_frontiers, find_targets
+from papers.registry import find_targets
 from papers.results import Result, committed
 from papers.table import Table
 from papers.verdicts import count_verdicts, decide_claims, verdict_lines
@@ -88,24 +75,23 @@ _DRY_RUN = flags.DEFINE_bool(
 
 def main(target: str = "") -> None:
     """Reproduce one target, or list all targets."""
-    targets, frontiers = find_targets(), find_frontiers()
+    targets = find_targets()
     if _LIST.value or not target:
-        return _show_targets(targets, frontiers)
-    tables = targets | {name: frontier.table for name, frontier in frontiers.items()}
-    if target not in tables:
-        close = difflib.get_close_matches(target, tables, cutoff=0.4)
+        return _show_targets(targets)
+    if target not in targets:
+        close = difflib.get_close_matches(target, targets, cutoff=0.4)
         hint = f"did you mean {' or '.join(close)}? " if close else ""
         raise UserError(f"there is no target {target}: {hint}--list shows all targets")
     check_packages("reproduce.py")
     plan = make_plan(
-        target, tables[target], _DATA.value, _SIZE.value, program.folder(_WORKDIR.value, "result"),
+        target, targets[target], _DATA.value, _SIZE.value, program.folder(_WORKDIR.value, "result"),
         _SEEDS.value, _DATA_DIR.value,
     )  # fmt: skip
     if _DECIDE.value:
         check_decidable(plan, _MOST_SEEDS.value)
     elif _MOST_SEEDS.present:
         raise UserError("--most_seeds has no effect without --decide: add --decide")
-    if _DRY_RUN.value and target not in frontiers:
+    if _DRY_RUN.value:
         return _show_plan(plan, _WORKERS.value)
     _check_corpus(plan)
     try:
@@ -115,12 +101,8 @@ def main(target: str = "") -> None:
             f"cannot create the folder {plan.folder}: {error.strerror}; set --workdir to a folder "
             "that you can write to"
         ) from error
-    if _DRY_RUN.value:
-        return _show_frontier(frontiers[target], plan, _WORKERS.value)
     command = shlex.join(["python", "reproduce.py", *sys.argv[1:]])
-    if target in frontiers:
-        page = explore(frontiers[target], plan, _WORKERS.value, command)
-    elif _DECIDE.value:
+    if _DECIDE.value:
         page = decide(plan, _WORKERS.value, command, _MOST_SEEDS.value)
     else:
         page = reproduce(plan, _WORKERS.value, command)
@@ -149,38 +131,11 @@ def reproduce(plan: Plan, workers: int, command: str) -> Path:
     failed += score_plan(plan, workers)
     with writing(plan.page_folder, "run the same command again"):
         page = write_page(plan, read_reports(plan), command)
-    _check_failed(failed, page)
-    return page
-
-
-def _check_failed(failed: list[str], page: Path) -> None:
     if failed:
         raise UserError(
             f"{len(failed)} runs or reports failed and are missing in {page}; run the same command "
             f"again to retry them. The first error is: {failed[0]}"
         )
-
-
-def explore(frontier: Frontier, plan: Plan, workers: int, command: str) -> Path:
-    """Compare architectures at equal budgets; return the page's path.
-
-    The costs of all architectures are measured first, then the architectures are tuned, and finally
-    the runs of all budgets are trained and scored.
-    """
-    costs = measure_costs(plan)
-    for error in _train(tuning_plan(frontier, plan, costs), workers):
-        logging.getLogger("alignax").warning(f"a tuning run failed and is left out: {error}")
-    tuning = read_tuning(frontier, plan, costs)
-    tuned = {name: choose(name, scores) for name, scores in tuning.items()}
-    final = final_plan(frontier, plan, costs, tuned)
-    failed = _train(final, workers)
-    from papers.frontier_page import write_frontier_page
-    from papers.scoring import read_reports, score_plan
-
-    failed += score_plan(final, workers)
-    with writing(plan.page_folder, "run the same command again"):
-        page = write_frontier_page(frontier, plan, costs, tuning, read_reports(final), command)
-    _check_failed(failed, page)
     return page
 
 
@@ -233,7 +188,7 @@ def _train(plan: Plan, workers: int) -> list[str]:
     return [f"{r.key}, seed {r.seed}: {r.facts['error']}" for r in records if "error" in r.facts]
 
 
-def _show_targets(targets: dict[str, Table], frontiers: dict[str, Frontier]) -> None:
+def _show_targets(targets: dict[str, Table]) -> None:
     """Print the name, title, corpora, sizes, approximate time and claims of every target."""
     results = committed(targets)
     for name, table in targets.items():
@@ -244,13 +199,6 @@ def _show_targets(targets: dict[str, Table], frontiers: dict[str, Frontier]) -> 
         time = duration(60 * runs * table.minutes)
         print(f"{'':24} {runs} runs with {table.seeds} seeds, about {time} on {table.machine}")
         print(_list_claims(table, results[name]), end="")
-    for name, frontier in frontiers.items():
-        table, points = frontier.table, len(frontier.rates) * len(frontier.dropouts)
-        print(f"{name:24} {table.title}")
-        print(f"{'':24} --data={'|'.join(table.data)} --size={'|'.join(table.sizes)}")
-        runs = f"{len(table.rows) * points} tuning runs, then up to "
-        runs += f"{len(table.rows) * len([*frontier.budgets()]) * table.seeds} runs with "
-        print(f"{'':24} {runs}{table.seeds} seeds; --dry_run estimates the time")
     print("\nTimes are rough estimates for the first corpus and size, with --workers=1.")
     print("To reproduce a target: python reproduce.py TARGET [--data=CORPUS] [--size=SIZE]")
 
@@ -305,44 +253,6 @@ def _show_plan(plan: Plan, workers: int) -> None:
         f"evaluation\nestimated time of all runs with --workers={workers}: {whole}, if all runs "
         "take as long as this one (scoring is not included)"
     )
-
-
-def _show_frontier(frontier: Frontier, plan: Plan, workers: int) -> None:
-    """Measure and keep the costs; print all runs and an estimate of the time to train them."""
-    costs = measure_costs(plan)
-    tuning, scores = tuning_plan(frontier, plan, costs), read_tuning(frontier, plan, costs)
-    tuned: dict[str, Setting] = {}
-    for row in plan.table.rows:
-        points = settings(frontier, plan, row)
-        tuned[row.name] = choose(row.name, scores[row.name] or {points[0]: 0.0})
-        steps = budget_steps(frontier, costs, row.name)
-        every = ", ".join(f"{number:,}" for number in sorted(set(steps.values())))
-        print(
-            f"{row.name}: {_plural(len(points), 'tuning run')} of {steps[frontier.tuned_at]:,} "
-            f"steps, then {plan.seeds} × {every} steps"
-        )
-    final = final_plan(frontier, plan, costs, tuned)
-    for stage, name in ((tuning, "tuning"), (final, "runs of all budgets")):
-        print(
-            f"{name}: {_plural(len(stage.untrained()), 'run')} of "
-            f"{len(stage.runs()) * stage.seeds} to train, estimated time with --workers={workers}: "
-            f"{duration(_seconds(stage, costs) / workers)}"
-        )
-    print(
-        "The estimates assume that runs which share a device do not slow each other down. They "
-        "include one evaluation per run, and no scoring. If the tuning is not complete, one run "
-        f"per architecture is counted twice. The measured costs are in {plan.page_folder}."
-    )
-
-
-def _seconds(plan: Plan, costs: dict[str, Cost]) -> float:
-    """Return the time of all untrained runs of a frontier, one after the other, in seconds."""
-    runs, total = plan.runs(), 0.0
-    for name, _ in plan.untrained():
-        row = runs[name][0]
-        cost = costs[architecture_name(row)]
-        total += cost.overhead + cost.of("seconds", int(row.changes["train.steps"]))
-    return total
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from configs.base import Config
 from errors import UserError
-from reading import read_json
 from sweeping.devices import Share, train_command, train_environment
-from sweeping.log import operations, read_log
+from sweeping.log import read_log
 from sweeping.points import Base, Point
 
 STEPS = 20  # number of timed training steps, after as many untimed training steps
@@ -27,10 +26,6 @@ class Estimate(NamedTuple):
     step_seconds: float  # duration of one training step in seconds
     overhead: float  # seconds to start, compile and evaluate once
     parameters: int
-    epoch: int = 0  # training steps per epoch
-    count: float = 0.0  # loss terms, such as target tokens, per training step
-    operations: float = 0.0  # floating-point operations per training step
-    device: str = ""
 
     @property
     def seconds(self) -> float:
@@ -49,15 +44,13 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours < 48 else f"{hours / 24:.0f} days"
 
 
-def estimate(base: Base, point: Point, share: Share, timed: int = STEPS) -> Estimate:
+def estimate(base: Base, point: Point, share: Share) -> Estimate:
     """Estimate the cost of a run from a short training run in a temporary folder.
 
-    train.py runs on one worker's share of the machine and prints its messages to stderr. It trains
-    for 2 × `timed` steps, and the second half is timed.
+    train.py runs on one worker's share of the machine and prints its messages to stderr.
     """
     config: Config = base.config(point, 0)
-    total = 2 * timed
-    few = {"steps": total, "eval_every": total, "log_every": timed, "samples": 0}
+    few = {"steps": 2 * STEPS, "eval_every": 2 * STEPS, "log_every": STEPS, "samples": 0}
     short: Point = {**point, **{f"train.{name}": value for name, value in few.items()}}
     with tempfile.TemporaryDirectory() as folder:
         flags = base.flags(short, 0)
@@ -72,13 +65,8 @@ def estimate(base: Base, point: Point, share: Share, timed: int = STEPS) -> Esti
                 "the short run for the time estimate failed: see its error message above"
             )
         lines, _ = read_log(Path(folder) / "run" / "log.jsonl")
-        device = read_json(Path(folder) / "run" / "run.json", [{"devices": [str]}])[-1]["devices"]
     first = next(line for line in lines if line["kind"] == "run")
     before, last = [line for line in lines if line["kind"] == "train"][-2:]
-    step = (last["count"] - before["count"]) / last["count_per_second"] / timed
-    epoch = first["epoch"]
-    steps = config.train.steps or max(1, round(config.train.epochs * epoch))
-    return Estimate(
-        steps, step, seconds - total * step, first["parameters"], epoch, last["count"] / total,
-        1e12 * (operations(lines) or 0.0) / total, device[0],
-    )  # fmt: skip
+    step = (last["count"] - before["count"]) / last["count_per_second"] / STEPS
+    steps = config.train.steps or max(1, round(config.train.epochs * first["epoch"]))
+    return Estimate(steps, step, seconds - 2 * STEPS * step, first["parameters"])

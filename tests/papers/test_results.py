@@ -63,6 +63,13 @@ def test_rows_with_another_config_are_out_of_date(tmp_path):
     assert set(found) == {"LSTM", "GRU", "TCN"} and "--size=huge" in found["TCN"]
 
 
+def test_rows_of_the_frontier_are_checked(tmp_path):
+    row = "Transformer, rate 0.005"
+    rows = {row: {"run": "old", "measured": {"tokenized_bleu": [30.0]}}}
+    result = make_result(tmp_path, "frontier", data="multi30k_de_en", size="small", rows=rows)
+    assert result.stale_rows()[row].startswith("trained as old, now vaswani2017,multi30k_de_en,")
+
+
 def test_files_of_other_targets_are_ignored(tmp_path):
     assert make_result(tmp_path, "nobody2030.table1") is None
 
