@@ -18,7 +18,7 @@ from papers.table import Row
 from sweeping.log import Entry, operations, read_complete_log
 
 BUDGET_KINDS = ("tokens", "operations", "seconds")
-SHARES = (0.25, 0.5, 1.0)  # the budgets, as shares of the first architecture's runs
+BUDGET_SHARES = (0.25, 0.5, 1.0)  # the budgets, as shares of the first architecture's runs
 SIGNIFICANT = 0.05  # differences with a larger p-value are not significant
 TOLERANCE = 0.02  # a run that ends this much before a budget reaches it
 
@@ -128,7 +128,7 @@ def find_budgets(runs: Sequence[Runs]) -> Iterator[Budget]:
     end = [curve[-1] for curve in runs[0].curves]
     for kind in BUDGET_KINDS:
         whole = statistics.mean(getattr(evaluated, kind) for evaluated in end)
-        yield from (Budget(kind, share * whole) for share in SHARES)
+        yield from (Budget(kind, share * whole) for share in BUDGET_SHARES)
 
 
 def rank(runs: Sequence[Runs], budget: Budget) -> Ranking | None:

@@ -12,7 +12,7 @@ from evaluation.canvas import canvas
 from markup import escape, table
 from papers.budgets import (
     BUDGET_KINDS,
-    SHARES,
+    BUDGET_SHARES,
     Evaluated,
     Ranking,
     Runs,
@@ -159,7 +159,7 @@ def _costs(
 
 
 def _method(plan: Plan) -> str:
-    shares = ", ".join(f"{share:g}" for share in SHARES)
+    shares = ", ".join(f"{share:g}" for share in BUDGET_SHARES)
     names = [architecture_of(row) for row in plan.table.rows]
     rates = len(names) // len(set(names))
     return (
