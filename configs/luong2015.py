@@ -17,6 +17,8 @@ Arguments (the first value is the default):
     reverse  auto: the encoder and the source order that `size` defines;
              yes: unidirectional encoder, reversed source;
              no: unidirectional encoder, source in its original order
+    encoder  auto: the encoder that `size` and `reverse` define; bidirectional: half of the units
+             read the source in each direction
     dropout  yes, or no (dropout rate of 0)
 
 --config.model.attention.D sets the half-width D of the window of local attention. With
@@ -38,6 +40,8 @@ from configs.arguments import parse
 from configs.base import Config, base_config, choices
 from configs.datasets import DATASETS, use_dataset
 
+ENCODERS = ("auto", "bidirectional")
+
 
 def get_config(arguments: str = "") -> Config:
     """Return the config for the arguments listed above."""
@@ -49,6 +53,7 @@ def get_config(arguments: str = "") -> Config:
         feed=recipes.YES_NO,
         size=SIZES,
         reverse=("auto", *recipes.YES_NO),
+        encoder=ENCODERS,
         dropout=recipes.YES_NO,
     )
     config = base_config("seq2seq")
@@ -62,6 +67,8 @@ def get_config(arguments: str = "") -> Config:
         config.data.reverse_source = args["reverse"] == "yes"
         model.encoder.bidirectional = False
         model.encoder.features = model.decoder.features
+    if args["encoder"] == "bidirectional" and not model.encoder.bidirectional:
+        recipes.make_bidirectional(config)
     if args["dropout"] == "no":
         model.dropout = 0.0
         if args["size"] == "paper":

@@ -7,11 +7,12 @@ These commands take about two minutes on two CPU cores and reach an exact match 
 (docs/results/dates.md).
 
 Arguments (the first value is the default):
-    data   dates, or another translation corpus of configs/datasets.py
-    keys   split, none or zero (see below)
-    score  attention score: general, dot, scaled_dot, concat or location; keys=zero needs general
-           or concat
-    size   tiny or small
+    data     dates, or another translation corpus of configs/datasets.py
+    keys     split, none or zero (see below)
+    score    attention score: general, dot, scaled_dot, concat or location; keys=zero needs
+             general or concat
+    encoder  auto or bidirectional, as in luong2015.py
+    size     tiny or small
 
 The model is that of luong2015.py. With keys=split, each encoder state is split into two halves:
 keys, from which the attention scores are computed, and values, whose weighted sum is the context
@@ -37,8 +38,10 @@ def get_config(arguments: str = "") -> Config:
         data=DATASETS["translation"],
         keys=choices("seq2seq", "model.attention.key_value", first="split"),
         score=choices("seq2seq", "model.attention.score"),
+        encoder=luong2015.ENCODERS,
         size=SIZES,
     )
-    config = luong2015.get_config(f"data={args['data']},score={args['score']},size={args['size']}")
+    passed = ",".join(f"{name}={args[name]}" for name in ("data", "score", "encoder", "size"))
+    config = luong2015.get_config(passed)
     config.model.attention.key_value = args["keys"]
     return config

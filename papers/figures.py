@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from evaluation.curves import Part
 from evaluation.pictures import joined, levels_and_curves
 from markup import escape
+from papers.budgets_section import budgets_section
 from papers.measures import MEASURES, Report
 from papers.plan import Plan
 from papers.scoring import Reports
@@ -80,4 +81,5 @@ FIGURES: dict[str, Callable[[Plan, Reports], str]] = {
     "lengths": bleu_by_length,
     "heat_maps": attention_maps,
     "delays": error_by_delay,
+    "budgets": lambda plan, reports: budgets_section(plan),
 }

@@ -4,8 +4,12 @@ import json
 import subprocess
 import sys
 
+import pytest
+from PIL import Image
+
 from papers import stale
-from papers.overview import OVERVIEW, overview
+from papers.overview import BEGIN, END, OVERVIEW, README, SYMBOLS, overview, with_matrix
+from papers.plots import DIGEST, IMAGES, PLOTS
 from papers.registry import find_targets
 from papers.results import FOLDER, committed, read_result
 from tests.programs import ROOT
@@ -63,6 +67,13 @@ def test_rows_with_another_config_are_out_of_date(tmp_path):
     assert set(found) == {"LSTM", "GRU", "TCN"} and "--size=huge" in found["TCN"]
 
 
+def test_rows_of_the_frontier_are_checked(tmp_path):
+    row = "Transformer, rate 0.005"
+    rows = {row: {"run": "old", "measured": {"tokenized_bleu": [30.0]}}}
+    result = make_result(tmp_path, "frontier", data="multi30k_de_en", size="small", rows=rows)
+    assert result.stale_rows()[row].startswith("trained as old, now vaswani2017,multi30k_de_en,")
+
+
 def test_files_of_other_targets_are_ignored(tmp_path):
     assert make_result(tmp_path, "nobody2030.table1") is None
 
@@ -85,3 +96,19 @@ def test_out_of_date_rows_fail_only_with_strict(monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "bai2018.jsb/page.md: 3 of 3 rows are out of date" in shown
     assert "    GRU: trained as old, now schuster1997,jsb," in shown
+
+
+def test_the_matrix_of_the_readme_is_current():
+    text = README.read_text("utf-8")
+    assert text.count(BEGIN) == text.count(END) == 1
+    assert text == with_matrix(text), "run python -m papers.overview"
+    assert f"| 2018 | [bai2018.jsb](docs/results/bai2018.jsb/page.md) {SYMBOLS['holds']} " in text
+    assert with_matrix(f"a\n{BEGIN}old\n{END}\nb\n").replace("a\n", "", 1).startswith(BEGIN)
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_the_plots_of_the_readme_are_current(name, tmp_path):
+    PLOTS[name](tmp_path / name)
+    with Image.open(tmp_path / name) as new, Image.open(IMAGES / name) as kept:
+        assert kept.info[DIGEST] == new.info[DIGEST], "run python -m papers.plots"
+    assert f"(docs/images/{name})" in README.read_text("utf-8")

@@ -1,0 +1,58 @@
+"""Measure the duration of a training step of every architecture, with nothing else on the device.
+
+Runs that share a device slow each other down, so their logs cannot show the device time that an
+architecture needs.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.base import Config
+from papers.budgets import architecture_of
+from papers.plan import Plan
+from reading import read_json
+from sweeping.log import Entry, read_complete_log
+from writing import write_json
+
+TIMED = 100  # number of timed training steps, after as many untimed training steps
+
+
+def measure_speeds(plan: Plan, timed: int = TIMED) -> dict[str, float]:
+    """Return the seconds of one training step by architecture, measured once and kept.
+
+    speeds.json in the folder of the page keeps them: remove it to measure again.
+    """
+    path = plan.page_folder / "speeds.json"
+    known: dict[str, Any] = read_json(path, {str: float}, f"remove {path}") if path.exists() else {}
+    for row in plan.table.rows:
+        name = architecture_of(row)
+        if name not in known:
+            print(f"measuring the duration of a training step: {name}", flush=True)
+            known[name] = step_seconds(plan.config(row), timed)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, known, indent=1)
+    return known
+
+
+def step_seconds(config: Config, timed: int) -> float:
+    """Train for 2 × `timed` steps without validation; return the seconds per step of the rest."""
+    from tasks.registry import make_task
+    from training.devices import make_mesh
+    from training.loop import Evaluation, train
+
+    with config.unlocked():
+        config.train.update(
+            {"steps": 2 * timed, "eval_every": 2 * timed, "log_every": timed, "samples": 0}
+        )
+    scores = {"loss": 0.0, config.train.eval_metric: 0.0}
+    with tempfile.TemporaryDirectory() as folder:
+        train(make_task(config), lambda _: Evaluation(scores), config, Path(folder), make_mesh())
+        return timed_part(read_complete_log(Path(folder) / "log.jsonl"), timed)
+
+
+def timed_part(lines: Sequence[Entry], timed: int) -> float:
+    """Return the seconds per step between the last two reports of a log."""
+    before, last = [line for line in lines if line["kind"] == "train"][-2:]
+    return (last["count"] - before["count"]) / last["count_per_second"] / timed
