@@ -21,15 +21,16 @@ them.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from benchmarks.measure import Results, format_row, measure, seconds_per_call, selected_parts
+from benchmarks.measure import Compiled, Results, format_row, repeated, selected_parts
 from benchmarks.speed import beam_search
-from benchmarks.subjects import SENTENCES, Subject, recurrent
+from benchmarks.subjects import SENTENCES, recurrent
+from benchmarks.turns import Prepare, Prepared, Timed, time_in_turn
 from data.vocabulary import PAD
 from program import run
 
@@ -41,6 +42,8 @@ SIZES = {  # by kind of device: layers, features, batch size and dtype of the tr
     "gpu": (2, 512, 128, "bfloat16"),
 }
 LENGTH = {"cpu": 20, "gpu": 50}
+WORDS = 8000  # vocabulary size where it does not vary
+ALIGNED = 32  # batch size where types of attention are compared
 VOCABULARIES = {"cpu": (1000, 4000, 16_000, 64_000), "gpu": (4000, 16_000, 64_000, 256_000)}
 BATCHES = {"cpu": (1, 4, 16, 64), "gpu": (8, 32, 128, 512)}
 BEAMS = (1, 2, 5, 10, 20)
@@ -49,47 +52,47 @@ CORPORA = (10_000, 100_000, 1_000_000)
 
 def measure_source_lengths(kind: str) -> list[dict[str, Any]]:
     """Measure time and memory of one decoder time step for increasing source lengths."""
-    layers, features, _, dtype = SIZES[kind]
-    subject = recurrent(layers, features, 1000, 32, LENGTH[kind], dtype)
-    return _compare_alignments(subject, SOURCES, _decoding_step)
+    return _compare_alignments(kind, SOURCES, prepare_decoding_step)
 
 
 def measure_training(kind: str) -> list[dict[str, Any]]:
     """Measure time and memory of one training step for increasing source lengths."""
-    _, features, _, dtype = SIZES[kind]
-    subject = recurrent(1, features, 1000, 32, LENGTH[kind], dtype)
-    return _compare_alignments(subject, TRAINING_SOURCES[kind], _long_source_step)
+    return _compare_alignments(kind, TRAINING_SOURCES[kind], prepare_long_source)
 
 
-def _compare_alignments(
-    subject: Subject, lengths: Iterable[int], make_step: Callable[[Subject, Any], tuple]
-) -> list[dict[str, Any]]:
-    """Measure a step of each type of attention for sources of these lengths."""
+def _compare_alignments(kind: str, lengths: Iterable[int], prepare: Any) -> list[dict[str, Any]]:
+    """Measure a step with each type of attention for sources of these lengths."""
+    found = _time({
+        (length, align): functools.partial(prepare, kind, length, align)
+        for length in lengths
+        for align in ALIGNMENTS
+    })  # fmt: skip
     rows = []
     for length in lengths:
         row: dict[str, Any] = {"source length": length}
-        source = jax.device_put(subject._replace(length=length).sentences())
         for align in ALIGNMENTS:
-            subject.config.unlock().model.attention.align = align
-            found = measure(*make_step(subject, source))
-            row |= {
-                f"{align} ms": 1e3 * found.seconds,
-                f"{align} temporary MB": found.temporary / 1e6,
-            }
+            seconds, facts = found[length, align]
+            row[f"{align} ms"] = 1e3 * seconds
+            row[f"{align} temporary MB"] = facts["temporary"] / 1e6
         rows.append(row)
     return rows
 
 
-def _long_source_step(subject: Subject, source: Any) -> tuple[Any, ...]:
-    """Return a training step for this source, and its arguments."""
-    step, params, batch, key = subject.training_step()
-    return step, params, batch | {"source": source}, key
+def _time(prepares: Mapping[Any, Prepare]) -> dict[Any, Timed]:
+    """Time one function per process."""
+    names = {key: str(key) for key in prepares}
+    timed = time_in_turn({names[key]: prepare for key, prepare in prepares.items()})
+    return {key: timed[name]["step"] for key, name in names.items()}
 
 
-def _decoding_step(subject: Subject, source: Any) -> tuple[Any, ...]:
-    """Return a function that computes one decoder time step, and the arguments for the function."""
+def prepare_decoding_step(kind: str, length: int, align: str) -> dict[str, Prepared]:
+    """Prepare one decoder time step."""
+    layers, features, _, dtype = SIZES[kind]
+    subject = recurrent(layers, features, 1000, ALIGNED, length, dtype)
+    subject.config.unlock().model.attention.align = align
     task = subject.task()
     params = jax.jit(task.init)(jax.random.key(0))
+    source = jax.device_put(subject.sentences())
 
     def start(params: Any, source: Any) -> tuple[Any, Any]:
         apply = functools.partial(task.model.apply, {"params": params})
@@ -102,50 +105,80 @@ def _decoding_step(subject: Subject, source: Any) -> tuple[Any, ...]:
         return task.model.apply(variables, memory, state, tokens, method="step")[:2]
 
     memory, state = jax.jit(start)(params, source)
+    return _prepared(step, params, memory, state, source[:, 0])
 
-    return step, params, memory, state, source[:, 0]
+
+def prepare_long_source(kind: str, length: int, align: str) -> dict[str, Prepared]:
+    """Prepare a training step of a model with one layer, for sources of this length."""
+    _, features, _, dtype = SIZES[kind]
+    subject = recurrent(1, features, 1000, ALIGNED, LENGTH[kind], dtype)
+    subject.config.unlock().model.attention.align = align
+    step, params, batch, key = subject.training_step()
+    source = jax.device_put(subject._replace(length=length).sentences())
+    return _prepared(step, params, batch | {"source": source}, key)
 
 
 def measure_vocabularies(kind: str) -> list[dict[str, Any]]:
     """Measure time and memory of one training step for increasing vocabulary sizes."""
-    layers, features, batch, dtype = SIZES[kind]
-    return [
-        {"vocabulary size": words}
-        | _training_step(recurrent(layers, features, words, batch, LENGTH[kind], dtype))
-        for words in VOCABULARIES[kind]
-    ]
+    batch = SIZES[kind][2]
+    return _training_steps(
+        kind, "vocabulary size", {size: (size, batch) for size in VOCABULARIES[kind]}
+    )
 
 
 def measure_batch_sizes(kind: str) -> list[dict[str, Any]]:
     """Measure time and memory of one training step for increasing batch sizes."""
-    layers, features, _, dtype = SIZES[kind]
+    return _training_steps(kind, "batch size", {size: (WORDS, size) for size in BATCHES[kind]})
+
+
+def _training_steps(
+    kind: str, name: str, sizes: Mapping[int, tuple[int, int]]
+) -> list[dict[str, Any]]:
+    """Measure training steps; `sizes` has the vocabulary size and the batch size of each row."""
+    found = _time({
+        size: functools.partial(prepare_training_step, kind, words, batch)
+        for size, (words, batch) in sizes.items()
+    })  # fmt: skip
     return [
-        {"batch size": batch}
-        | _training_step(recurrent(layers, features, 8000, batch, LENGTH[kind], dtype))
-        for batch in BATCHES[kind]
+        {
+            name: size,
+            "ms": 1e3 * seconds,
+            "tokens per second": sizes[size][1] * LENGTH[kind] / seconds,
+            "temporary MB": facts["temporary"] / 1e6,
+        }
+        for size, (seconds, facts) in found.items()
     ]
 
 
-def _training_step(subject: Subject) -> dict[str, float]:
-    found = measure(*subject.training_step())
-    tokens = subject.batch * subject.length
-    return {
-        "ms": 1e3 * found.seconds,
-        "tokens per second": tokens / found.seconds,
-        "temporary MB": found.temporary / 1e6,
-    }
+def prepare_training_step(kind: str, words: int, batch: int) -> dict[str, Prepared]:
+    """Prepare a training step."""
+    layers, features, _, dtype = SIZES[kind]
+    subject = recurrent(layers, features, words, batch, LENGTH[kind], dtype)
+    return _prepared(*subject.training_step())
 
 
 def measure_beams(kind: str) -> list[dict[str, Any]]:
     """Measure beam search for increasing beam widths."""
+    sentences = min(SIZES[kind][2], SENTENCES)
+    found = _time({width: functools.partial(prepare_beam, kind, width) for width in BEAMS})
+    return [
+        {"beam": width, "ms": 1e3 * seconds, "sentences per second": sentences / seconds}
+        for width, (seconds, _) in found.items()
+    ]
+
+
+def prepare_beam(kind: str, width: int) -> dict[str, Prepared]:
+    """Prepare a beam search."""
     layers, features, batch, dtype = SIZES[kind]
-    subject = recurrent(layers, features, 8000, batch, LENGTH[kind], dtype)
-    rows = []
-    for width in BEAMS:
-        seconds = seconds_per_call(beam_search(subject, width), jax.block_until_ready)
-        sentences = min(batch, SENTENCES) / seconds
-        rows.append({"beam": width, "ms": 1e3 * seconds, "sentences per second": sentences})
-    return rows
+    subject = recurrent(layers, features, WORDS, batch, LENGTH[kind], dtype)
+    return {"step": Prepared(repeated(beam_search(subject, width)))}
+
+
+def _prepared(function: Callable, *arguments: Any) -> dict[str, Prepared]:
+    """Compile a function for these arguments."""
+    compiled = Compiled.of(function, *arguments)
+    call = functools.partial(compiled.function, *arguments)
+    return {"step": Prepared(repeated(call), {"temporary": compiled.temporary})}
 
 
 def measure_corpora(kind: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Measure time and memory of JAX functions."""
+"""Compile and time JAX functions, and store results."""
 
 import importlib.util
 import json
@@ -28,13 +28,6 @@ REPEATS = 5  # number of timed rounds; the median time over rounds is reported
 LEAST = 0.5  # duration of a round in seconds
 
 
-class Measured(NamedTuple):
-    """Time and memory of a compiled function."""
-
-    seconds: float  # time per call, without compilation
-    temporary: int  # size of the temporary buffers in bytes
-
-
 class Compiled(NamedTuple):
     """A function that is compiled for one device."""
 
@@ -54,13 +47,6 @@ class Compiled(NamedTuple):
         interface = memory.argument_size_in_bytes + memory.output_size_in_bytes
         temporary = memory.temp_size_in_bytes
         return cls(compiled, seconds, temporary, temporary + interface)
-
-
-def measure(function: Callable, *arguments: Any) -> Measured:
-    """Compile a function for one device and measure its time and memory."""
-    compiled = Compiled.of(function, *arguments)
-    seconds = seconds_per_call(lambda: compiled.function(*arguments), jax.block_until_ready)
-    return Measured(seconds, compiled.temporary)
 
 
 class Results:
@@ -100,24 +86,28 @@ def format_row(row: dict[str, Any]) -> str:
     )
 
 
-def seconds_per_call(call: Callable[[], Any], wait: Callable[[Any], Any]) -> float:
-    """Return the seconds per call, as the median over REPEATS rounds.
+def time_round(run: Callable[[int], None]) -> float:
+    """Return the seconds per call in one round of LEAST seconds, but of at least one call.
 
-    `wait` blocks until the result of a call is available. A round consists of as many calls as fit
-    into LEAST seconds, and of at least one call.
+    `run` makes n calls and waits for the last one.
     """
-    wait(call())
     began = time.perf_counter()
-    wait(call())
+    run(1)
     calls = max(1, int(LEAST / (time.perf_counter() - began)))
-    rounds = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
+    began = time.perf_counter()
+    run(calls)
+    return (time.perf_counter() - began) / calls
+
+
+def repeated(call: Callable[[], Any]) -> Callable[[int], None]:
+    """Return a function that makes n calls of a JAX function and waits for the last one."""
+
+    def run(calls: int) -> None:
         for _ in range(calls - 1):
             call()
-        wait(call())
-        rounds.append((time.perf_counter() - began) / calls)
-    return statistics.median(rounds)
+        jax.block_until_ready(call())
+
+    return run
 
 
 def matrix_rate() -> float:
@@ -126,4 +116,7 @@ def matrix_rate() -> float:
     size, dtype = (8192, jnp.bfloat16) if gpu else (2048, jnp.float32)
     keys = jax.random.split(jax.random.key(0))
     x, y = (jax.random.normal(key, (size, size), dtype) for key in keys)
-    return 2 * size**3 / measure(jnp.matmul, x, y).seconds
+    product = Compiled.of(jnp.matmul, x, y).function
+    run = repeated(lambda: product(x, y))
+    run(1)
+    return 2 * size**3 / statistics.median(time_round(run) for _ in range(REPEATS))

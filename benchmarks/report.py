@@ -24,8 +24,8 @@ HEAD = """# Performance
 `python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/performance/*.json`, and
 `python -m benchmarks.report` generates this page from those files. The two sides of each comparison
 were measured in one run on one machine. Times are medians of five rounds of half a second, in which
-all programs take turns; none is timed before all are compiled (`benchmarks/turns.py`). A ratio is the
-speed of Alignax divided by the speed of PyTorch. `python -m benchmarks.kernels` prints the
+all programs take turns; none is timed before all are compiled (`benchmarks/turns.py`). A ratio is
+the speed of Alignax divided by the speed of PyTorch. `python -m benchmarks.kernels` prints the
 operations of a training step and of beam search by total time.
 
 The PyTorch models are in `benchmarks/torch_models.py`. `benchmarks/peers.py` runs each of them

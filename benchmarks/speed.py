@@ -33,6 +33,7 @@ from benchmarks.measure import (
     Results,
     format_row,
     matrix_rate,
+    repeated,
     selected_parts,
 )
 from benchmarks.subjects import SENTENCES, SUBJECTS, Subject
@@ -76,7 +77,7 @@ def prepare_training(subject: Subject) -> dict[str, Prepared]:
         "gigabytes": compiled.bytes / 1e9,
         "flops": flops,
     }
-    return {"step": Prepared(_repeated(lambda: compiled.function(*arguments)), facts)}
+    return {"step": Prepared(repeated(lambda: compiled.function(*arguments)), facts)}
 
 
 def prepare_decoding(subject: Subject) -> dict[str, Prepared]:
@@ -86,19 +87,8 @@ def prepare_decoding(subject: Subject) -> dict[str, Prepared]:
         search, began = beam_search(subject, width), time.perf_counter()
         jax.block_until_ready(search())
         facts = {f"{name}_compile_seconds": time.perf_counter() - began}
-        prepared[name] = Prepared(_repeated(search), facts)
+        prepared[name] = Prepared(repeated(search), facts)
     return prepared
-
-
-def _repeated(call: Callable[[], Any]) -> Callable[[int], None]:
-    """Return a function that makes n calls and waits for the last one."""
-
-    def run(calls: int) -> None:
-        for _ in range(calls - 1):
-            call()
-        jax.block_until_ready(call())
-
-    return run
 
 
 def prepare(part: str, kind: str, name: str, dropout: bool, way: Any) -> dict[str, Prepared]:

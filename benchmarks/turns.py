@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from benchmarks.measure import LEAST, REPEATS
+from benchmarks.measure import REPEATS, time_round
 from errors import first_line
 
 WARM_UP = 3  # number of calls before the first round; CUDA graphs are recorded in the second call
@@ -103,14 +103,4 @@ def _work(pipe: Connection, cores: Any, prepare: Prepare) -> None:
         pipe.send(first_line(error))
         return
     while True:
-        pipe.send(_time_round(prepared[pipe.recv()].run))
-
-
-def _time_round(run: Callable[[int], None]) -> float:
-    """Return the seconds per call in one round of about LEAST seconds."""
-    began = time.perf_counter()
-    run(1)
-    calls = max(1, int(LEAST / (time.perf_counter() - began)))
-    began = time.perf_counter()
-    run(calls)
-    return (time.perf_counter() - began) / calls
+        pipe.send(time_round(prepared[pipe.recv()].run))

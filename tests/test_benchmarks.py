@@ -53,26 +53,36 @@ def test_training_and_decoding_are_measured_and_reported(tmp_path, monkeypatch):
     assert (report.FOLDER / "cpu-growth.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("align", [pytest.param("global", marks=pytest.mark.slow), "local_p"])
-def test_a_decoding_step_is_measured(align, monkeypatch):
-    monkeypatch.setattr("benchmarks.measure.REPEATS", 1)
-    monkeypatch.setattr(growth, "SOURCES", (6,))
-    monkeypatch.setattr(growth, "ALIGNMENTS", (align,))
+@pytest.mark.parametrize(
+    ("prepare", "arguments"),
+    [
+        (growth.prepare_decoding_step, (6, "local_p")),
+        pytest.param(growth.prepare_long_source, (7, "local_m"), marks=pytest.mark.slow),
+        pytest.param(growth.prepare_training_step, (30, 4), marks=pytest.mark.slow),
+        pytest.param(growth.prepare_beam, (3,), marks=pytest.mark.slow),
+    ],
+)
+def test_growth_is_prepared(prepare, arguments, monkeypatch):
     monkeypatch.setitem(growth.SIZES, "cpu", (1, 8, 4, "float32"))
-    (row,) = growth.measure_source_lengths("cpu")
-    assert row["source length"] == 6 and row[f"{align} ms"] > 0
+    prepared = prepare("cpu", *arguments)
+    assert list(timed(prepared)) == ["step"]
 
 
-@pytest.mark.slow
-def test_training_steps_and_beam_widths_are_measured(monkeypatch):
-    monkeypatch.setattr("benchmarks.measure.REPEATS", 1)
-    monkeypatch.setattr(growth, "ALIGNMENTS", ("local_m",))
-    monkeypatch.setattr(growth, "BEAMS", (3,))
-    monkeypatch.setitem(growth.TRAINING_SOURCES, "cpu", (7,))
-    monkeypatch.setitem(growth.SIZES, "cpu", (1, 8, 4, "float32"))
-    (training,), (beam,) = growth.measure_training("cpu"), growth.measure_beams("cpu")
-    assert training["source length"] == 7 and training["local_m ms"] > 0
-    assert beam["beam"] == 3 and beam["sentences per second"] == pytest.approx(4e3 / beam["ms"])
+def test_growth_is_reported(monkeypatch):
+    def prepare_nothing(prepares):
+        return {name: {"step": Timed(2.0, {"temporary": 3e6})} for name in prepares}
+
+    monkeypatch.setattr(growth, "time_in_turn", prepare_nothing)
+    monkeypatch.setattr(growth, "ALIGNMENTS", ("global", "local_p"))
+    monkeypatch.setattr(growth, "BEAMS", (1, 5))
+    row = growth.measure_training("cpu")[0]
+    assert row == {
+        "source length": 64, "global ms": 2000, "global temporary MB": 3,
+        "local_p ms": 2000, "local_p temporary MB": 3,
+    }  # fmt: skip
+    assert growth.measure_beams("cpu")[1] == {"beam": 5, "ms": 2000, "sentences per second": 16}
+    steps = growth.measure_vocabularies("cpu")[0], growth.measure_batch_sizes("cpu")[1]
+    assert [row["tokens per second"] for row in steps] == [320, 40]
 
 
 @pytest.mark.filterwarnings("ignore")  # PyTorch emits warnings, which would fail the test
