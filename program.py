@@ -169,7 +169,7 @@ def keep_freed_memory() -> None:
     """Let malloc reuse the memory of freed arrays instead of returning it to the system.
 
     By default, glibc maps every large array anew, and Linux clears all of its pages. On a CPU, that
-    is a tenth to a third of a training step (docs/performance.md). Other C libraries are unchanged.
+    takes up to a quarter of a training step (docs/performance.md). Other C libraries are unchanged.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt and platform.libc_ver()[0] == "glibc":

@@ -32,6 +32,7 @@ from benchmarks.speed import beam_search
 from benchmarks.subjects import SENTENCES, recurrent
 from benchmarks.turns import Prepare, Prepared, Timed, time_in_turn
 from data.vocabulary import PAD
+from errors import UserError
 from program import run
 
 ALIGNMENTS = ("global", "local_m", "local_p")
@@ -82,6 +83,9 @@ def _time(prepares: Mapping[Any, Prepare]) -> dict[Any, Timed]:
     """Time one function per process."""
     names = {key: str(key) for key in prepares}
     timed = time_in_turn({names[key]: prepare for key, prepare in prepares.items()})
+    failed = [name for name in names.values() if name not in timed]
+    if failed:
+        raise UserError(f"{failed[0]} failed: see the message above")
     return {key: timed[name]["step"] for key, name in names.items()}
 
 

@@ -25,28 +25,25 @@ _ONLY = flags.DEFINE_list("only", [], "Comma-separated parts to measure. Default
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 REPEATS = 5  # number of timed rounds; the median time over rounds is reported
-LEAST = 0.5  # duration of a round in seconds
+ROUND_SECONDS = 0.5  # least duration of a round
 
 
 class Compiled(NamedTuple):
     """A function that is compiled for one device."""
 
     function: Callable
-    seconds: float  # time of the compilation
     temporary: int  # size of the temporary buffers in bytes
     bytes: int  # size of temporary buffers, arguments and results in bytes
 
     @classmethod
     def of(cls, function: Callable, *arguments: Any) -> "Compiled":
         """Compile a function for these arguments."""
-        began = time.perf_counter()
         mesh = make_mesh(jax.devices()[:1])
         compiled = compiled_for(mesh, function).lower(*arguments).compile()
-        seconds = time.perf_counter() - began
         memory: Any = compiled.memory_analysis()
         interface = memory.argument_size_in_bytes + memory.output_size_in_bytes
         temporary = memory.temp_size_in_bytes
-        return cls(compiled, seconds, temporary, temporary + interface)
+        return cls(compiled, temporary, temporary + interface)
 
 
 class Results:
@@ -87,13 +84,13 @@ def format_row(row: dict[str, Any]) -> str:
 
 
 def time_round(run: Callable[[int], None]) -> float:
-    """Return the seconds per call in one round of LEAST seconds, but of at least one call.
+    """Return the seconds per call in one round of ROUND_SECONDS, but of at least one call.
 
     `run` makes n calls and waits for the last one.
     """
     began = time.perf_counter()
     run(1)
-    calls = max(1, int(LEAST / (time.perf_counter() - began)))
+    calls = max(1, int(ROUND_SECONDS / (time.perf_counter() - began)))
     began = time.perf_counter()
     run(calls)
     return (time.perf_counter() - began) / calls

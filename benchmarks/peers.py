@@ -60,11 +60,12 @@ def prepare_training(subject: Subject, way: Way) -> dict[str, Prepared]:
             value = loss(model, source, target, target)
         value.backward()
 
-    run = _repeated(step)
-    run(WARM_UP)
-    # PyTorch does not count the memory of CUDA graphs.
-    counted = GPU and way.mode != "reduce-overhead"
-    facts = {"gigabytes": torch.cuda.max_memory_allocated() / 1e9} if counted else {}
+    run, facts = _repeated(step), {}
+    if GPU and way.mode != "reduce-overhead":  # PyTorch does not count the memory of CUDA graphs
+        run(WARM_UP)
+        torch.cuda.reset_peak_memory_stats()
+        run(1)
+        facts["gigabytes"] = torch.cuda.max_memory_allocated() / 1e9
     return {"step": Prepared(run, facts)}
 
 

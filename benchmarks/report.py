@@ -22,17 +22,20 @@ DECISIONS = "## Decisions and their measurements"
 HEAD = """# Performance
 
 `python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/performance/*.json`, and
-`python -m benchmarks.report` generates this page from those files. The two sides of each comparison
-were measured in one run on one machine. Times are medians of five rounds of half a second, in which
-all programs take turns; none is timed before all are compiled (`benchmarks/turns.py`). A ratio is
-the speed of Alignax divided by the speed of PyTorch. `python -m benchmarks.kernels` prints the
-operations of a training step and of beam search by total time.
+`python -m benchmarks.report` generates this page from those files. Both programs compile all models
+before they time any of them; then the models take turns in five rounds of half a second, and the
+tables show medians (`benchmarks/turns.py`). A ratio is the speed of Alignax divided by the speed of
+PyTorch. `python -m benchmarks.kernels` prints the operations of a training step and of beam search
+by total time.
 
 The PyTorch models are in `benchmarks/torch_models.py`. `benchmarks/peers.py` runs each of them
 eagerly and with torch.compile (on GPUs also with CUDA graphs), in float32 (with TF32 on GPUs) and,
-on GPUs, in bfloat16. The tables name the fastest setup. Where they name none, PyTorch was measured
-before all these setups were tried, and its beam search encoded the source once per hypothesis; it
-now encodes the source once per sentence.
+on GPUs, in bfloat16. The tables name the fastest setup.
+
+Two results are older than this method. On the H200, it was [approximated by another
+program](#how-the-h200-was-measured). On aarch64, models were timed one after another, and PyTorch
+was measured eagerly only; its beam search encoded the source once per hypothesis, and now does so
+once per sentence.
 """
 
 
@@ -55,7 +58,6 @@ def training(rows: dict[str, dict[str, Any]]) -> str:
         "model", "parameters", "tokens/s", "PyTorch tokens/s", "ratio", "fastest PyTorch setup",
         "ms per training step",
         "TFLOP/s", "TFLOP/s relative to matrix product", "memory, GB", "PyTorch memory, GB",
-        "seconds to compile",
     ]  # fmt: skip
     return table(head, (
         [
@@ -66,7 +68,6 @@ def training(rows: dict[str, dict[str, Any]]) -> str:
             _number(row, "teraflops", ",.2f"),
             _number(row, "share_of_matrix_rate", ".0%"), _number(row, "gigabytes", ".2f"),
             _number(row, "torch_gigabytes", ".2f") if row.get("torch_gigabytes") else "–",
-            _number(row, "compile_seconds", ".1f"),
         ]
         for name, row in rows.items()
     ))  # fmt: skip

@@ -41,9 +41,10 @@ from benchmarks.turns import Prepared, Timed, time_in_turn
 from configs import luong2015, vaswani2017
 from configs.base import Config
 from decoding.translator import Translator
+from errors import UserError
 from experiment import train_run
 from models import multihead
-from program import keep_freed_memory, run
+from program import run
 from tasks.translation import Translation
 from training.checkpoints import Checkpoints
 from training.devices import abstract, make_mesh, put
@@ -73,7 +74,6 @@ def prepare_training(subject: Subject) -> dict[str, Prepared]:
         flops = count_flops(jax.make_jaxpr(step)(*arguments).jaxpr)
     facts = {
         "parameters": sum(x.size for x in jax.tree.leaves(arguments[0])),
-        "compile_seconds": compiled.seconds,
         "gigabytes": compiled.bytes / 1e9,
         "flops": flops,
     }
@@ -82,19 +82,12 @@ def prepare_training(subject: Subject) -> dict[str, Prepared]:
 
 def prepare_decoding(subject: Subject) -> dict[str, Prepared]:
     """Prepare greedy decoding and beam search of one batch."""
-    prepared = {}
-    for name, width in WIDTHS.items():
-        search, began = beam_search(subject, width), time.perf_counter()
-        jax.block_until_ready(search())
-        facts = {f"{name}_compile_seconds": time.perf_counter() - began}
-        prepared[name] = Prepared(repeated(search), facts)
-    return prepared
+    searches = {name: beam_search(subject, width) for name, width in WIDTHS.items()}
+    return {name: Prepared(repeated(search)) for name, search in searches.items()}
 
 
 def prepare(part: str, kind: str, name: str, dropout: bool, way: Any) -> dict[str, Prepared]:
     """Prepare a part of the benchmark for one model: in Alignax, or in a way of PyTorch."""
-    keep_freed_memory()  # as in the programs of Alignax, and for PyTorch, too
-    jax.config.update("jax_enable_compilation_cache", False)
     subject = SUBJECTS[kind][name]
     subject = subject if dropout else subject.without_dropout()
     if way is None:
@@ -110,12 +103,14 @@ def training_row(times: dict[str, dict[str, Timed]], tokens: int, rate: float) -
     """Return the results of a training step: those of Alignax, and of the fastest PyTorch."""
     steps = {name: timed["step"] for name, timed in times.items()}
     seconds, facts = steps.pop(OURS)
-    flops = facts.pop("flops")
-    row = facts | {
+    speed = facts["flops"] / seconds
+    row = {
+        "parameters": facts["parameters"],
         "tokens_per_second": tokens / seconds,
         "milliseconds": 1e3 * seconds,
-        "teraflops": flops / seconds / 1e12,
-        "share_of_matrix_rate": flops / seconds / rate,
+        "gigabytes": facts["gigabytes"],
+        "teraflops": speed / 1e12,
+        "share_of_matrix_rate": speed / rate,
     }
     if steps:
         way = min(steps, key=lambda name: steps[name].seconds)
@@ -129,8 +124,7 @@ def decoding_row(times: dict[str, dict[str, Timed]], sentences: int) -> dict[str
     row: dict[str, Any] = {}
     for name in WIDTHS:
         searches = {way: timed[name] for way, timed in times.items()}
-        seconds, facts = searches.pop(OURS)
-        row |= facts | {f"{name}_per_second": sentences / seconds}
+        row[f"{name}_per_second"] = sentences / searches.pop(OURS).seconds
         if searches:
             way = min(searches, key=lambda way: searches[way].seconds)
             speed = sentences / searches[way].seconds
@@ -256,6 +250,8 @@ def compare(kind: str, name: str, parts: Sequence[str], rate: float) -> Iterator
             for shown in ways
             if f"{part}, {title}, {shown}" in times
         }
+        if OURS not in found:
+            raise UserError(f"{part}, {title}: Alignax failed: see the message above")
         if part == "training":
             yield part, title, training_row(found, subject.batch * subject.length, rate)
         else:

@@ -13,9 +13,14 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+import jax
+
 from benchmarks.measure import REPEATS, time_round
 from errors import first_line
+from program import keep_freed_memory
 
+# JAX would otherwise reserve most of a GPU's memory for the first process that uses it.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 WARM_UP = 3  # number of calls before the first round; CUDA graphs are recorded in the second call
 
 
@@ -44,8 +49,6 @@ def time_in_turn(prepares: Mapping[str, Prepare]) -> dict[str, dict[str, Timed]]
     """
     context = multiprocessing.get_context("spawn")
     cores = context.Semaphore(os.cpu_count() or 1)
-    # JAX would otherwise reserve most of a GPU's memory for each process.
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     processes, pipes = [], {}
     try:
         for name, prepare in prepares.items():
@@ -58,49 +61,66 @@ def time_in_turn(prepares: Mapping[str, Prepare]) -> dict[str, dict[str, Timed]]
     finally:
         for process in processes:
             process.terminate()
+        for process in processes:
+            process.join()  # until then, it holds memory of the GPU
 
 
 def _time(pipes: Mapping[str, Connection]) -> dict[str, dict[str, Timed]]:
     """Wait until all processes are ready, then time their functions in turn."""
     began, ready = time.perf_counter(), dict[str, dict[str, dict]]()
     for name, pipe in pipes.items():
-        facts = _receive(pipe)
-        if isinstance(facts, str):
-            print(f"{name}: failed ({facts})", flush=True)
-        else:
+        facts = _receive(name, pipe)
+        if facts is not None:
             ready[name] = facts
             print(f"{name}: ready after {time.perf_counter() - began:.0f} s", flush=True)
-    rounds = {(name, key): list[float]() for name, facts in ready.items() for key in facts}
+    rounds = {name: {key: list[float]() for key in facts} for name, facts in ready.items()}
     for _ in range(REPEATS):
-        for (name, key), seconds in rounds.items():
-            pipes[name].send(key)
-            seconds.append(_receive(pipes[name]))
+        for name in list(rounds):
+            if not _time_round(name, pipes[name], rounds[name]):
+                del rounds[name]
     return {
-        name: {key: Timed(statistics.median(rounds[name, key]), facts[key]) for key in facts}
-        for name, facts in ready.items()
+        name: {key: Timed(statistics.median(times[key]), ready[name][key]) for key in times}
+        for name, times in rounds.items()
     }
 
 
-def _receive(pipe: Connection) -> Any:
+def _time_round(name: str, pipe: Connection, times: Mapping[str, list[float]]) -> bool:
+    """Time all functions of a process once; return False if the process fails."""
+    for key, seconds in times.items():
+        pipe.send(key)
+        found = _receive(name, pipe)
+        if found is None:
+            return False
+        seconds.append(found)
+    return True
+
+
+def _receive(name: str, pipe: Connection) -> Any:
+    """Return what a process sends; if it sends an error or ends, print that and return None."""
     try:
-        return pipe.recv()
+        message, error = pipe.recv()
     except EOFError:
-        return "the process ended without a message"
+        message, error = None, "the process ended without a message"
+    if error:
+        print(f"{name}: failed ({error})", flush=True)
+    return message
 
 
 def _work(pipe: Connection, cores: Any, prepare: Prepare) -> None:
     """Prepare functions, send their facts, and time one round of each function that is asked for.
 
-    At most one process per CPU core prepares its functions at a time. If that fails, send a text.
+    At most one process per CPU core prepares its functions at a time. Every message is a pair of a
+    result and an error.
     """
+    keep_freed_memory()  # as in all programs of this project
+    jax.config.update("jax_enable_compilation_cache", False)
     try:
         with cores:
             prepared = prepare()
             for function in prepared.values():
                 function.run(WARM_UP)
-        pipe.send({key: function.facts for key, function in prepared.items()})
+        pipe.send(({key: function.facts for key, function in prepared.items()}, ""))
+        while True:
+            pipe.send((time_round(prepared[pipe.recv()].run), ""))
     except Exception as error:  # torch.compile raises many types of exceptions
-        pipe.send(first_line(error))
-        return
-    while True:
-        pipe.send(time_round(prepared[pipe.recv()].run))
+        pipe.send((None, first_line(error)))
