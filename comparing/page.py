@@ -46,8 +46,9 @@ def write_comparison(folders: Sequence[Path], split: str, sentences: int, path: 
 def _repetitions(systems: Sequence[System]) -> list[str]:
     """Return messages about seeds that were trained more than once with the same config."""
     return [
-        f"{system.name} has the config and the seeds ({system.seeds}) of {system.repeats}: a seed "
-        "that was trained twice is not two seeds, so the page shows two systems"
+        f"{system.name} has the config of {system.repeats}, and seeds that it has, too "
+        f"({system.seeds}): a seed that was trained twice is not two seeds, so the page shows two "
+        "systems"
         for system in systems
         if system.repeats
     ]

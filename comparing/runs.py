@@ -25,7 +25,7 @@ from training.workdir import flat, load_config
 logger = logging.getLogger("alignax")
 AGAIN = "score the run again with eval.py"
 RESTORE_IT = "restore the file from a backup"
-MOST_MATCHES = 3  # of a pattern that are shown in a message
+MOST_NAMES = 3  # number of folders that a message names
 _REPORT = {
     "scores": {str: float | None}, "signatures?": {str: str}, "checkpoints?": list,
     "decode?": dict, "faithfulness?": {str: float | None},
@@ -86,7 +86,7 @@ def parse_runs(text: str) -> list[Path]:
                 repeated.append(str(folder))
         first = end
     if repeated:
-        logger.warning("--runs repeats %s: every run counts once", ", ".join(repeated))
+        logger.warning("--runs repeats %s: every run counts once", _some(repeated))
     if len(found) < 2:
         named = "".join(map(str, found.values())) or "no run"
         raise UserError(
@@ -109,12 +109,17 @@ def _no_run(entry: str) -> UserError:
             f"--runs: the pattern {entry} matches no file or folder: correct it, or list folders "
             "that train.py created, separated by commas"
         )
-    more = ", …" if len(matches) > MOST_MATCHES else ""
     return UserError(
-        f"--runs: the pattern {entry} matches {', '.join(matches[:MOST_MATCHES])}{more}, but no "
+        f"--runs: the pattern {entry} matches {_some(matches)}, but no "
         "run, because none of them is a folder with a config.json: match the folders that train.py "
         f"created, which may be one level deeper, as in {entry.rstrip('/')}/*"
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names as a text."""
+    more = ", …" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _runs(entry: str) -> list[Path]:

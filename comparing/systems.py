@@ -18,7 +18,9 @@ class System(NamedTuple):
 
     name: str
     runs: list[ComparedRun]
-    repeats: str = ""  # the name of an earlier system with the same config and the same seeds
+    repeats: str = (
+        ""  # the name of an earlier system with the same config and these seeds, among others
+    )
 
     @property
     def seeds(self) -> str:

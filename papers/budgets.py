@@ -82,31 +82,42 @@ def architecture_of(row: Row) -> str:
 
 
 def learning_curve(lines: Sequence[Entry], metric: str, step_seconds: float) -> list[Evaluated]:
-    """Return the evaluations in a log; lines of training steps precede the evaluation."""
+    """Return the evaluations in a log; lines of training steps precede the evaluation.
+
+    An evaluation without a score, as after a divergence, does not improve the best score.
+    """
     curve: list[Evaluated] = []
-    best, tokens = float("-inf"), 0.0
+    best, tokens = 0.0, 0.0
     for index, line in enumerate(lines):
         tokens = line.get("count", tokens)
-        if line["kind"] == "valid" and line.get(metric) is not None:
-            best = max(best, line[metric])
+        if line["kind"] == "valid":
+            best = max(best, line.get(metric) or 0.0)
             flops = 1e12 * (operations(lines[:index]) or 0.0)
             curve.append(Evaluated(tokens, flops, line["step"] * step_seconds, best))
     return curve
 
 
-def read_runs(plan: Plan, speeds: Mapping[str, float]) -> list[Runs]:
-    """Read the learning curves of all rows with complete runs; `speeds` are seconds per step."""
+def complete_rows(plan: Plan) -> list[Row]:
+    """Return the rows that have at least one complete run."""
+    return [row for row in plan.table.rows if _complete_folders(plan, row)]
+
+
+def _complete_folders(plan: Plan, row: Row) -> list[Path]:
     from training.workdir import is_done
 
+    folders = (Path(plan.run_folder(row, seed)) for seed in range(plan.seeds_of(row)))
+    return [folder for folder in folders if is_done(folder)]
+
+
+def read_runs(plan: Plan, speeds: Mapping[str, float]) -> list[Runs]:
+    """Read the learning curves of all rows with complete runs; `speeds` are seconds per step."""
     found = []
-    for row in plan.table.rows:
+    for row in complete_rows(plan):
         metric, name = plan.config(row).train.eval_metric, architecture_of(row)
-        folders = [plan.run_folder(row, seed) for seed in range(plan.seeds_of(row))]
-        logs = [read_complete_log(Path(f) / "log.jsonl") for f in folders if is_done(f)]
+        logs = [read_complete_log(f / "log.jsonl") for f in _complete_folders(plan, row)]
         curves = [learning_curve(lines, metric, speeds[name]) for lines in logs]
-        if any(curves):
-            parameters = next(line["parameters"] for line in logs[0] if "parameters" in line)
-            found.append(Runs(row.name, name, parameters, curves))
+        parameters = next(line["parameters"] for line in logs[0] if "parameters" in line)
+        found.append(Runs(row.name, name, parameters, curves))
     return found
 
 
@@ -123,9 +134,15 @@ def score_at(curve: Sequence[Evaluated], kind: str, amount: float) -> float | No
     return last.score if amount <= (1 + TOLERANCE) * getattr(last, kind) else None
 
 
-def find_budgets(runs: Sequence[Runs]) -> Iterator[Budget]:
-    """Yield all budgets, those of tokens first."""
-    end = [curve[-1] for curve in runs[0].curves]
+def find_budgets(runs: Sequence[Runs], reference: str) -> Iterator[Budget]:
+    """Yield all budgets, those of tokens first; `reference` is the architecture that defines them.
+
+    There are no budgets without runs of this architecture.
+    """
+    first = next((run for run in runs if run.architecture == reference), None)
+    if first is None:
+        return
+    end = [curve[-1] for curve in first.curves]
     for kind in BUDGET_KINDS:
         whole = statistics.mean(getattr(evaluated, kind) for evaluated in end)
         yield from (Budget(kind, share * whole) for share in BUDGET_SHARES)

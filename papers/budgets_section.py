@@ -1,6 +1,7 @@
 """The section of a page that compares architectures at equal budgets: summary, plots and tables."""
 
 import collections
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from papers.budgets import (
     Ranking,
     Runs,
     architecture_of,
+    complete_rows,
     find_budgets,
     mean_curves,
     pareto_front,
@@ -42,18 +44,25 @@ _MARKERS = "osD^v<>PX"
 
 def budgets_section(plan: Plan) -> str:
     """Return the section, and write its plot and budgets.json to the folder of the page."""
-    speeds = measure_speeds(plan)
-    runs = read_runs(plan, speeds)
-    if not runs:
+    if not complete_rows(plan):
         return ""
-    found = [rank(runs, budget) for budget in find_budgets(runs)]
+    device, speeds = measure_speeds(plan)
+    runs = read_runs(plan, speeds)
+    reference = architecture_of(plan.table.rows[0])
+    found = [rank(runs, budget) for budget in find_budgets(runs, reference)]
+    if not found:
+        return (
+            f"## Equal budgets\n\nThere is no complete run of {escape(reference)}, which defines "
+            "the budgets."
+        )
     rankings = [ranking for ranking in found if ranking is not None]
     curves = mean_curves(runs)
     sizes = {run.architecture: run.parameters for run in runs}
     draw_budgets(curves, sizes, plan.page_folder / "budgets.png")
     write_json(plan.page_folder / "budgets.json", _budgets_content(plan, runs, rankings), indent=1)
     parts = [
-        "## Equal budgets", _method(plan), "\n".join(f"- {escape(t)}" for t in summary(rankings)),
+        "## Equal budgets", _method(plan, device),
+        "\n".join(f"- {escape(t)}" for t in summary(rankings)),
         "![BLEU on the validation split against the costs of training](budgets.png)",
         "Thick gray lines are Pareto fronts: no other point is as cheap and better. The curves "
         "begin at the first evaluation.",
@@ -103,9 +112,8 @@ def draw_budgets(
         grid = figure.subplots(2, 2, sharey=True).flat
         for number, (axes, kind) in enumerate(zip(grid, _LABELS, strict=True)):
             points: list[tuple[float, float]] = []
-            for (name, curve), color, marker in zip(
-                curves.items(), _COLORS, _MARKERS, strict=False
-            ):
+            styles = zip(itertools.cycle(_COLORS), itertools.cycle(_MARKERS), strict=True)
+            for (name, curve), (color, marker) in zip(curves.items(), styles, strict=False):
                 drawn = [(getattr(e, kind, sizes[name]), e.score) for e in curve]
                 drawn = drawn if kind in BUDGET_KINDS else drawn[-1:]
                 points += drawn
@@ -158,7 +166,7 @@ def _costs(
     return table(head, lines)
 
 
-def _method(plan: Plan) -> str:
+def _method(plan: Plan, device: str) -> str:
     shares = ", ".join(f"{share:g}" for share in BUDGET_SHARES)
     names = [architecture_of(row) for row in plan.table.rows]
     rates = len(names) // len(set(names))
@@ -171,9 +179,9 @@ def _method(plan: Plan) -> str:
         "same split, so all results are slightly too good; the table above has results on the test "
         "split. The learning rate does not depend on the length of a run. Operations are those of "
         "matrix products, including padding. Device time is that of the training steps of a run "
-        "that has the device to itself, without compilation and evaluation. Differences are "
-        "significant if Welch's t-test over seeds has a p-value of at most .05, without a "
-        "correction for the number of comparisons."
+        f"that has the device ({device}) to itself, without compilation and evaluation. "
+        "Differences are significant if Welch's t-test over seeds has a p-value of at most .05, "
+        "without a correction for the number of comparisons."
     )
 
 

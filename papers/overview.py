@@ -75,7 +75,7 @@ def with_matrix(text: str) -> str:
 
 
 def _year_text(entry: _Entry) -> str:
-    """Return the year of a paper; targets without a year are sorted last."""
+    """Return the year of a paper, or a dash for targets without a year."""
     year = re.search(r"\d{4}", entry.target)
     return year[0] if year else "–"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.base import Config
+from errors import UserError
 from papers.budgets import architecture_of
 from papers.plan import Plan
 from reading import read_json
@@ -19,21 +20,39 @@ from writing import write_json
 TIMED = 100  # number of timed training steps, after as many untimed training steps
 
 
-def measure_speeds(plan: Plan, timed: int = TIMED) -> dict[str, float]:
-    """Return the seconds of one training step by architecture, measured once and kept.
+def measure_speeds(plan: Plan, timed: int = TIMED) -> tuple[str, dict[str, float]]:
+    """Return a device, and the seconds of one training step on it by architecture.
 
-    speeds.json in the folder of the page keeps them: remove it to measure again.
+    speeds.json in the folder of the page keeps them, so that the page can be written on another
+    machine. Remove it to measure again.
     """
     path = plan.page_folder / "speeds.json"
-    known: dict[str, Any] = read_json(path, {str: float}, f"remove {path}") if path.exists() else {}
-    for row in plan.table.rows:
-        name = architecture_of(row)
-        if name not in known:
-            print(f"measuring the duration of a training step: {name}", flush=True)
-            known[name] = step_seconds(plan.config(row), timed)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, known, indent=1)
-    return known
+    known: Any = {}
+    if path.exists():
+        known = read_json(path, {"device": str, "seconds": {str: float}}, f"remove {path}")
+    seconds = known.get("seconds", {})
+    for name, row in {architecture_of(row): row for row in plan.table.rows}.items():
+        if name in seconds:
+            continue
+        device = _device()
+        if known and known["device"] != device:
+            raise UserError(
+                f"{path} has times of {known['device']}, but not of {name}: write the page on such "
+                f"a device, or remove the file to measure all times on {device}"
+            )
+        print(f"measuring the duration of a training step: {name}", flush=True)
+        seconds[name] = step_seconds(plan.config(row), timed)
+        known = {"device": device, "seconds": seconds}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, known, indent=1)
+    return known["device"], seconds
+
+
+def _device() -> str:
+    """Return the name of the device on which models are trained."""
+    import jax
+
+    return jax.devices()[0].device_kind
 
 
 def step_seconds(config: Config, timed: int) -> float:

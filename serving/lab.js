@@ -67,9 +67,13 @@ function showState() {
     : "ready";
 }
 
+let asking = false;
+
 async function askState() {
-  if (!waiting().length && server.done >= server.total) return;
+  if (asking || !waiting().length && server.done >= server.total) return;
+  asking = true;
   server = await getJson("/api/runs", {}, 0).catch(() => server);
+  asking = false;
   showState();
 }
 

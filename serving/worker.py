@@ -60,7 +60,7 @@ class ModelWorker:
     def submit(self, job: Callable[[], Any], name: str = "") -> Future:
         """Add a job; raise Busy if too many are waiting. A canceled future is not run.
 
-        While the job compiles a program, `compiling` is its name.
+        From the first compilation of the job until its end, `compiling` is its name.
         """
         future: Future = Future()
         with self._changed:

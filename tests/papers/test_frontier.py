@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import reproduce as reproducing
+from errors import UserError
 from papers import speeds
 from papers.budgets import (
     Budget,
@@ -61,6 +62,7 @@ def test_learning_curves_have_costs_and_the_best_score_so_far():
     ]
     assert learning_curve(lines, "bleu", 0.5) == [
         Evaluated(100.0, 20e12, 5.0, 20.0), Evaluated(200.0, 40e12, 10.0, 20.0),
+        Evaluated(200.0, 40e12, 15.0, 20.0),
     ]  # fmt: skip
 
 
@@ -74,7 +76,8 @@ def test_scores_are_interpolated_between_evaluations():
 
 
 def test_budgets_are_shares_of_the_first_architecture():
-    assert [*find_budgets(RUNS)][:4] == [
+    assert not [*find_budgets([FAST], "slow")]
+    assert [*find_budgets([FAST, SLOW], "slow")][:4] == [
         Budget("tokens", 100), Budget("tokens", 200), Budget("tokens", 400),
         Budget("operations", 1e9),
     ]  # fmt: skip
@@ -142,9 +145,15 @@ def test_speeds_are_measured_once_and_kept(tmp_path, monkeypatch):
     plan = make_plan("frontier", FRONTIER, "dates", "tiny", tmp_path, 1, "")
     measured = []
     monkeypatch.setattr(speeds, "step_seconds", lambda config, timed: measured.append(1) or 0.5)
+    monkeypatch.setattr(speeds, "_device", lambda: "a GPU")
     found = speeds.measure_speeds(plan)
-    assert len(measured) == 9 and set(found.values()) == {0.5}
+    assert found == ("a GPU", dict.fromkeys(found[1], 0.5)) and len(measured) == 9
+    monkeypatch.setattr(speeds, "_device", lambda: "another GPU")
     assert speeds.measure_speeds(plan) == found and len(measured) == 9
+    path = plan.page_folder / "speeds.json"
+    path.write_text(json.dumps({"device": "a GPU", "seconds": {"Cho 2014": 1.0}}))
+    with pytest.raises(UserError, match="has times of a GPU, but not of Luong 2015, global"):
+        speeds.measure_speeds(plan)
 
 
 @pytest.mark.slow
