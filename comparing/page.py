@@ -47,8 +47,8 @@ def _repetitions(systems: Sequence[System]) -> list[str]:
     """Return messages about seeds that were trained more than once with the same config."""
     return [
         f"{system.name} has the config of {system.repeats}, and seeds that it has, too "
-        f"({system.seeds}): a seed that was trained twice is not two seeds, so the page shows two "
-        "systems"
+        f"({system.seeds}): a seed that was trained twice is not two seeds, so these runs are a "
+        "system of their own"
         for system in systems
         if system.repeats
     ]

@@ -91,7 +91,7 @@ def parse_runs(text: str) -> list[Path]:
         named = "".join(map(str, found.values())) or "no run"
         raise UserError(
             f"--runs needs at least two runs, but it names {named}: list different folders, such "
-            "as --runs=runs/a,runs/b"
+            "as --runs=runs/a,runs/b, or a pattern of folders with a config.json"
         )
     return list(found.values())
 

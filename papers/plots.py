@@ -172,12 +172,16 @@ def draw_drops(path: Path) -> None:
                 y += 1
                 ticks.append((y, _full_name(name)))
                 for drop, (_, color, marker) in zip(drops, _DROPS.values(), strict=True):
-                    axes.plot(statistics.mean(drop[name]), y, marker, color=color, markersize=5)
+                    axes.errorbar(
+                        statistics.mean(drop[name]), y, xerr=statistics.stdev(drop[name]),
+                        fmt=marker, color=color, markersize=5, linewidth=1.2,
+                    )  # fmt: skip
             y += 1.3
         for label, color, marker in _DROPS.values():
             axes.plot([], [], marker, color=color, label=label)
         axes.set_yticks(*zip(*ticks, strict=True))
-        axes.set(xlabel="drop in log p of the prediction if the token is removed, in nats",
+        axes.set(xlabel="drop in log p of the prediction if the token is removed, in nats "
+                 "(lines: standard deviation over seeds)",
                  ylim=(y - 0.6, -0.8), xlim=(-0.1, None))  # fmt: skip
         _tidy(axes)
         figure.legend(loc="outside upper center", ncols=3, frameon=False, **_TEXT)

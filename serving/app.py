@@ -72,7 +72,9 @@ class Lab:
             *(Route(f"/api/{kind}", self._post, methods=["POST"]) for kind in self._kinds),
         ]
         handlers = {HTTPException: self._http_error}
-        return Guard(Starlette(routes=routes, exception_handlers=handlers), self._limits.hosts)
+        app = Starlette(routes=routes, exception_handlers=handlers)
+        app.router.redirect_slashes = False  # /api/translate/ is an unknown path
+        return Guard(app, self._limits.hosts)
 
     async def _get_page(self, request: Request) -> Response:
         return HTMLResponse(self._page, headers={"content-security-policy": self._policy})
@@ -165,7 +167,9 @@ async def _read(request: Request) -> Any:
             async for part in request.stream():
                 content += part
                 if len(content) > MOST_BYTES:
-                    raise HTTPException(413, f"the body is larger than {MOST_BYTES:,} bytes")
+                    raise HTTPException(
+                        413, f"the body is larger than {MOST_BYTES:,} bytes: shorten the text"
+                    )
     except TimeoutError:
         raise HTTPException(408, f"the body did not arrive in {BODY_SECONDS:g} s") from None
     try:

@@ -62,8 +62,8 @@ function showState() {
   const { done, total, compiling } = server, names = waiting().map(run => run.name);
   byId("progress").textContent =
     names.length && compiling ? `compiling for ${compiling} …`
-    : names.length ? `waiting for ${names.join(", ")} …`
     : done < total ? `compiling: ${done} of ${total} sample requests`
+    : names.length ? `waiting for ${names.join(", ")} …`
     : "ready";
 }
 

@@ -1,6 +1,7 @@
 """Load the runs of the lab."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import jax
 
@@ -21,7 +22,7 @@ def load_runs(workdirs: Sequence[str], checkpoint: str) -> dict[str, LabRun]:
     mesh = make_mesh(jax.devices()[:1])
     found: dict[str, LabRun] = {}
     for workdir in workdirs:
-        name = clean(workdir)
+        name = clean(str(Path(workdir)))  # without a slash at the end
         if name in found:
             raise UserError(f"--workdirs names {name} twice: name each run once")
         (run,) = restore_runs([workdir], mesh, [checkpoint], "--workdirs")
