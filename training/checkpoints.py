@@ -115,7 +115,7 @@ class Checkpoints:
         record = {
             "progress": progress._asdict(),
             "structure": structure(state),
-            "checksum": int(checksum(state)),
+            "checksum": checksum(state),
         }
         record["seal"] = seal(record)
         # Copy the state, because the next training step donates it while a thread still saves it.
@@ -153,7 +153,7 @@ class Checkpoints:
         args = ocp.args.Composite(state=item)
         state = self._read(step, lambda: self._manager.restore(step, args=args)["state"])
         # All hosts compute the checksum together, so every host must have read the state first.
-        self._read(step, lambda: _expect(int(checksum(state)) == record["checksum"]))
+        self._read(step, lambda: _expect(checksum(state) == record["checksum"]))
         return state, Progress(**record["progress"])
 
     def restore_latest(self, like: TrainState) -> tuple[TrainState, Progress] | None:
@@ -297,7 +297,7 @@ class Checkpoints:
         total = self.restore(like, steps[0])[0].eval_params
         for step in steps[1:]:
             total = jax.tree.map(jnp.add, total, self.restore(like, step)[0].eval_params)
-        return jax.tree.map(lambda x: x / len(steps), total)
+        return jax.tree.map(lambda x: x / len(steps), total) if steps[1:] else total
 
     def close(self) -> None:
         """Wait until the last checkpoint is committed, and close the manager."""

@@ -6,8 +6,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
-from jaxtyping import UInt32
+from jaxtyping import Shaped, UInt32
 
 
 def seal(record: dict[str, Any]) -> str:
@@ -26,18 +27,22 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@jax.jit
-def checksum(tree: Any) -> UInt32[Array, ""]:
+def checksum(tree: Any) -> int:
     """Hash every array element with its position; return the sum of the hashes modulo 2³².
 
-    Integer addition is associative, so the result does not depend on how arrays are sharded.
+    Integer addition is associative, so the result does not depend on how arrays are sharded. Arrays
+    of the same shape share a compiled program, so that large trees compile quickly.
     """
-    total = jnp.uint32(0)
-    for i, x in enumerate(jax.tree.leaves(tree)):
-        bits = jax.lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}"))
-        positions = jnp.arange(x.size, dtype=jnp.uint32).reshape(x.shape)
-        total += jnp.sum(_mix(bits.astype(jnp.uint32) ^ _mix(positions + _mix(jnp.uint32(i)))))
-    return total
+    hashes = [_hash(x, np.uint32(i)) for i, x in enumerate(jax.tree.leaves(tree))]
+    return sum(map(int, hashes)) % 2**32
+
+
+@jax.jit
+def _hash(x: Shaped[Array, "*n"], number: UInt32[Array, ""]) -> UInt32[Array, ""]:
+    """Return the sum of the hashes of the elements of array `number` modulo 2³²."""
+    bits = jax.lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}"))
+    positions = jnp.arange(x.size, dtype=jnp.uint32).reshape(x.shape)
+    return jnp.sum(_mix(bits.astype(jnp.uint32) ^ _mix(positions + _mix(number))))
 
 
 def _mix(x: UInt32[Array, "*n"]) -> UInt32[Array, "*n"]:

@@ -213,7 +213,7 @@ def test_metadata_with_wrong_types_are_deleted_or_reported(saved, caplog):
 def test_checksums_depend_on_order_position_and_sign():
     x = jnp.arange(4.0)
     several = [{"a": x, "b": x[::-1]}, {"a": x[::-1], "b": x}, {"a": -x, "b": x[::-1]}]
-    assert len({int(checksum(tree)) for tree in several}) == 3
+    assert len({checksum(tree) for tree in several}) == 3
 
 
 def test_the_structure_digest_depends_on_names_shapes_and_dtypes():
@@ -226,7 +226,7 @@ def test_the_structure_digest_depends_on_names_shapes_and_dtypes():
 def test_checksums_are_the_same_on_any_number_of_devices():
     x = jax.random.normal(jax.random.key(0), (64, 128))
     meshes = [make_mesh(jax.devices()[:n], shards) for n, shards in ((1, 1), (8, 8), (8, 2))]
-    sums = {int(checksum(jax.device_put(x, state_sharding(mesh, x)))) for mesh in meshes}
+    sums = {checksum(jax.device_put(x, state_sharding(mesh, x))) for mesh in meshes}
     assert len(sums) == 1
 
 
