@@ -155,8 +155,10 @@ def run(main: Callable[..., None], words: int = 0) -> None:
                 "permissions or the disk"
             )
 
-    # Set this variable here: JAX reads it when it is imported, which happens inside `main`.
+    # Set these variables here: JAX reads them when it is imported, which happens inside `main`.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILATIONS.absolute()))
+    # In seconds. JAX's default of 1 would leave small programs out of the cache.
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _interrupt)
     try:
