@@ -13,6 +13,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from benchmarks.startup_process import COMPILATION, DATA, FIRST, IMPORTS, MODEL, REST
 from markup import table
 from program import run
 
@@ -21,12 +22,12 @@ FOLDER = Path("docs/performance")
 DECISIONS = "## Decisions and their measurements"
 HEAD = """# Performance
 
-`python -m benchmarks.speed` and `python -m benchmarks.growth` write `docs/performance/*.json`, and
-`python -m benchmarks.report` generates this page from those files. Both programs compile all models
-before they time any of them; then the models take turns in five rounds of half a second, and the
-tables show medians (`benchmarks/turns.py`). A ratio is the speed of Alignax divided by the speed of
-PyTorch. `python -m benchmarks.kernels` prints the operations of a training step and of beam search
-by total time.
+`python -m benchmarks.speed`, `python -m benchmarks.growth` and `python -m benchmarks.startup` write
+`docs/performance/*.json`, and `python -m benchmarks.report` generates this page from those files.
+The first two compile all models before they time any of them; then the models take turns in five
+rounds of half a second, and the tables show medians (`benchmarks/turns.py`). A ratio is the speed of
+Alignax divided by the speed of PyTorch. `python -m benchmarks.kernels` prints the operations of a
+training step and of beam search by total time.
 
 The PyTorch models are in `benchmarks/torch_models.py`. `benchmarks/peers.py` runs each of them
 eagerly and with torch.compile (on GPUs also with CUDA graphs), in float32 (with TF32 on GPUs) and,
@@ -111,6 +112,15 @@ def whole(rows: dict[str, dict[str, Any]]) -> str:
     ))  # fmt: skip
 
 
+def startup(rows: dict[str, dict[str, Any]]) -> str:
+    """Return the Markdown table of the time from a command to its first result."""
+    phases = (IMPORTS, DATA, MODEL, COMPILATION, FIRST, REST)
+    return table(["program, config and compilation cache", "total", *phases], (
+        [name, *(_number(row, column, ".2f") for column in ("total", *phases))]
+        for name, row in rows.items()
+    ))  # fmt: skip
+
+
 # Maps each part of a results file to the function that returns its table, and to a table caption.
 PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     "training": (
@@ -128,6 +138,14 @@ PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
         "Whole runs of `train.py`. The total seconds include compilation; the tokens per second "
         "are the median\nof the second half of the run. The last columns show the translation of "
         "the test split.",
+    ),
+    "startup": (
+        startup,
+        "Seconds from the command to the first training step of `train.py`, and to the first "
+        "translation of\n`predict.py`, on the corpus of dates, with an empty (cold) and a filled "
+        "(warm) compilation cache. The\nmodel is initialized or restored from a checkpoint. "
+        "Compilation includes tracing, and loading programs\nfrom the cache. Every column is the "
+        "median over processes (`python -m benchmarks.startup`).",
     ),
 }
 
@@ -180,11 +198,10 @@ def main() -> None:
         results = json.loads(path.read_text("utf-8"))
         rows = [row for part in PARTS for row in results.get(part, {}).values()]
         versions = "; ".join(sorted({row["versions"] for row in rows}))
-        rate = results["matrix_rate"] / 1e12
-        text += (
-            f"\n## {results['device']}\n\nMeasured on this machine with {versions}. For reference, "
-            f"a large matrix product runs at {rate:,.3g} TFLOP/s.\n"
-        )
+        text += f"\n## {results['device']}\n\nMeasured on this machine with {versions}."
+        if rate := results.get("matrix_rate"):
+            text += f" For reference, a large matrix product runs at {rate / 1e12:,.3g} TFLOP/s."
+        text += "\n"
         for part, (render, caption) in PARTS.items():
             if part in results:
                 text += f"\n{caption}\n\n{render(results[part])}"

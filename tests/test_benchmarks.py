@@ -1,10 +1,12 @@
+import importlib
 import json
+import time
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from benchmarks import growth, report, speed
+from benchmarks import growth, report, speed, startup, startup_process
 from benchmarks.kernels import operations
 from benchmarks.subjects import recurrent, transformer
 from benchmarks.turns import Timed
@@ -133,3 +135,42 @@ def test_operations_are_counted_and_the_longest_is_first():
     assert sum(operation.count for operation in found) >= 2
     times = [operation.microseconds for operation in found]
     assert times == sorted(times, reverse=True) and times[-1] >= 0
+
+
+def test_phases_add_up_to_the_time_since_the_start():
+    began = time.time() - 1
+    clock = startup_process.Clock(began)
+    inner = clock.timed(lambda: time.sleep(0.02), startup_process.COMPILATION)
+    clock.switch(startup_process.REST)
+    clock.timed(lambda: (time.sleep(0.01), inner()), startup_process.FIRST)()
+    clock.switch(startup_process.REST)
+    seconds = clock.seconds
+    assert seconds[startup_process.IMPORTS] >= 1
+    assert seconds[startup_process.COMPILATION] >= 0.02 > 0 < seconds[startup_process.FIRST]
+    assert sum(seconds.values()) == pytest.approx(time.time() - began, abs=0.1)
+
+
+@pytest.mark.parametrize("name", startup_process.PHASES)
+def test_the_timed_functions_exist(name):
+    for path in (*startup_process.PHASES[name], startup_process.ENDS[name]):
+        module, _, names = path.partition(":")
+        owner = importlib.import_module(module)
+        for part in names.split("."):
+            owner = getattr(owner, part)
+        assert callable(owner)
+
+
+def test_starts_are_summarized_and_reported(monkeypatch, tmp_path):
+    starts = []
+
+    def seconds_by_phase(name, words, cache):
+        starts.append((name, cache))
+        return {"imports": 1.0, "compilation": float(len(starts))}
+
+    monkeypatch.setattr(startup, "prepare", lambda *_: {"train": ["--a"], "predict": ["--b"]})
+    monkeypatch.setattr(startup, "seconds_by_phase", seconds_by_phase)
+    rows = startup.measure_starts("x", tmp_path, repeats=3)
+    assert rows["train.py, x, cold cache"] == {"total": 6.0, "imports": 1.0, "compilation": 5.0}
+    assert len(rows) == 4 and len(set(starts)) == 6  # both states of the cache share a folder
+    page = report.startup(rows)
+    assert "| train.py, x, cold cache | 6.00 | 1.00 | – | – | 5.00 | – | – |" in page
