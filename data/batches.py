@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import grain
 import numpy as np
 
 from data.sampling import SubwordSampler
@@ -221,6 +220,8 @@ def train_iterator(
     Background threads read ahead and call `place`, for example to copy a batch to the devices, so
     that training steps wait neither for reading nor for copying.
     """
+    import grain  # here, because only training needs it, and the import is slow
+
     dataset = grain.MapDataset.source(batches)[start:].map(place)
     options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=16)
     return iter(dataset.to_iter_dataset(options))

@@ -86,9 +86,12 @@ def compile_all(function: Any, calls: Sequence[tuple], **options: Any) -> list[A
 
     Arguments may be `jax.ShapeDtypeStruct`. Return one executable per tuple. Later calls of the
     function with arguments of the same shapes do not compile it again.
+
+    Only XLA runs in threads: threads that trace in Python slow each other down.
     """
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(lambda call: function.lower(*call, **options).compile(), calls))
+        futures = [pool.submit(function.lower(*call, **options).compile) for call in calls]
+    return [future.result() for future in futures]
 
 
 def check_rows(mesh: Mesh, config: Config) -> None:
