@@ -25,8 +25,8 @@ HEAD = """# Performance
 `python -m benchmarks.speed`, `python -m benchmarks.growth` and `python -m benchmarks.startup` write
 `docs/performance/*.json`, and `python -m benchmarks.report` generates this page from those files.
 The first two compile all models before they time any of them; then the models take turns in five
-rounds of half a second, and the tables show medians (`benchmarks/turns.py`). A ratio is the speed of
-Alignax divided by the speed of PyTorch. `python -m benchmarks.kernels` prints the operations of a
+rounds of half a second, and the tables show medians (`benchmarks/turns.py`). A ratio is the speed
+of Alignax divided by the speed of PyTorch. `python -m benchmarks.kernels` prints the operations of a
 training step and of beam search by total time.
 
 The PyTorch models are in `benchmarks/torch_models.py`. `benchmarks/peers.py` runs each of them
