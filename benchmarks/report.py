@@ -26,8 +26,8 @@ HEAD = """# Performance
 `docs/performance/*.json`, and `python -m benchmarks.report` generates this page from those files.
 The first two compile all models before they time any of them; then the models take turns in five
 rounds of half a second, and the tables show medians (`benchmarks/turns.py`). A ratio is the speed
-of Alignax divided by the speed of PyTorch. `python -m benchmarks.kernels` prints the operations of a
-training step and of beam search by total time.
+of Alignax divided by the speed of PyTorch. `python -m benchmarks.kernels` prints the operations of
+a training step and of beam search by total time.
 
 The PyTorch models are in `benchmarks/torch_models.py`. `benchmarks/peers.py` runs each of them
 eagerly and with torch.compile (on GPUs also with CUDA graphs), in float32 (with TF32 on GPUs) and,
