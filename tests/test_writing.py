@@ -17,8 +17,8 @@ from writing import to_json, write_json, write_lines, write_text, writing
 # These files call json.dumps instead of to_json, which rounds numbers, because their output is
 # hashed, compared or read back exactly.
 EXACT = {
-    "benchmarks/corpus_memory.py", "benchmarks/startup_process.py", "data/corpus.py", "data/manifest.py", "data/store.py",
-    "exporting/description.py",
+    "benchmarks/corpus_memory.py", "benchmarks/startup_process.py", "data/corpus.py",
+    "data/manifest.py", "data/store.py", "exporting/description.py",
     "faults/campaign.py", "faults/damage.py", "faults/processes.py", "papers/plan.py",
     "sweeping/study.py", "training/checksums.py", "writing.py",
 }  # fmt: skip
