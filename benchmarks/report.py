@@ -198,7 +198,7 @@ def main() -> None:
         results = json.loads(path.read_text("utf-8"))
         rows = [row for part in PARTS for row in results.get(part, {}).values()]
         versions = "; ".join(sorted({row["versions"] for row in rows}))
-        text += f"\n## {results['device']}\n\nMeasured on this machine with {versions}."
+        text += f"\n## {results['device']}\n\nMeasured with {versions}."
         if rate := results.get("matrix_rate"):
             text += f" For reference, a large matrix product runs at {rate / 1e12:,.3g} TFLOP/s."
         text += "\n"
