@@ -72,18 +72,18 @@ def prepare_training(subject: Subject, way: Way) -> dict[str, Prepared]:
 def prepare_decoding(subject: Subject, way: Way, widths: dict[str, int]) -> dict[str, Prepared]:
     """Prepare beam searches with these names and beam widths.
 
-    The source is encoded once per sentence, and the Transformer has a KV cache. On a GPU, all
-    parameters have the precision of the way.
+    The source is encoded once per sentence, and the Transformer has a KV cache of constant size. A
+    whole time step of the search is compiled. On a GPU, all parameters have the precision of the
+    way.
     """
     way.choose_precision()
     source = torch.tensor(subject.sentences()[:SENTENCES], device=DEVICE).long()
     model = subject.torch_model().to(DEVICE).eval()
     model = model.bfloat16() if way.precision == "bfloat16" else model
-    model.next = way.compiled(model.next)
-    length = source.shape[1] - 1
+    length, advance = source.shape[1] - 1, way.compiled(torch_models.advance_beam)
 
     def search(width: int) -> Callable[[], Any]:
-        return lambda: torch_models.beam_search(model, source, width, length)
+        return lambda: torch_models.beam_search(model, source, width, length, advance)
 
     return {name: Prepared(_repeated(search(width))) for name, width in widths.items()}
 

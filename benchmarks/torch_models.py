@@ -3,6 +3,7 @@
 # pyright: reportMissingImports=false
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,8 +34,11 @@ class TorchRecurrent(nn.Module):
         self.output = nn.Linear(features, target, bias=False)
         self.drop = nn.Dropout(dropout)
 
-    def encode(self, source: Tensor) -> tuple:
-        """Return (encoder states, attention keys, padding mask) and the initial decoder state."""
+    def encode(self, source: Tensor, length: int) -> tuple:
+        """Return (encoder states, attention keys, padding mask) and the initial decoder state.
+
+        The decoder state has the same size for any target length.
+        """
         states, (h, c) = self.encoder(self.drop(self.source(source)))
         carries = [(h[i], c[i]) for i in range(len(self.cells))]
         feed = torch.zeros_like(h[0])
@@ -57,14 +61,14 @@ class TorchRecurrent(nn.Module):
         feed = torch.tanh(self.W_c(torch.cat([context, x], dim=-1)))
         return feed, (new, feed)
 
-    def next(self, memory: tuple, state: tuple, words: Tensor, t: int) -> tuple[Tensor, tuple]:
+    def next(self, memory: tuple, state: tuple, words: Tensor, t: Tensor) -> tuple[Tensor, tuple]:
         """Return the logits of the next token, and the new decoder state."""
         feature, state = self.step(memory, state, self.target(words))
         return self.output(feature), state
 
     def forward(self, source: Tensor, words: Tensor) -> Tensor:
         """Return the logits of all target positions under teacher forcing."""
-        memory, state = self.encode(source)
+        memory, state = self.encode(source, words.shape[1])
         embedded, features = self.target(words), []
         for t in range(words.shape[1]):
             feature, state = self.step(memory, state, embedded[:, t])
@@ -87,9 +91,9 @@ class TorchTransformer(nn.Module):
         self.drop, self.features = nn.Dropout(dropout), features
         self.register_buffer("positions", _sinusoids(1024, features))
 
-    def embedded(self, words: Tensor, first: int = 0) -> Tensor:
-        """Embed tokens whose positions start at `first`."""
-        positions = self.positions[first : first + words.shape[1]]
+    def embedded(self, words: Tensor) -> Tensor:
+        """Embed the tokens of whole sentences."""
+        positions = self.positions[: words.shape[1]]
         return self.drop(self.embed(words) * math.sqrt(self.features) + positions)
 
     def forward(self, source: Tensor, words: Tensor) -> Tensor:
@@ -102,29 +106,33 @@ class TorchTransformer(nn.Module):
         )  # fmt: skip
         return functional.linear(x, self.embed.weight)
 
-    def encode(self, source: Tensor) -> tuple[list, list]:
-        """Return the cross-attention keys and values of every layer, and an empty KV cache."""
+    def encode(self, source: Tensor, length: int) -> tuple[list, list]:
+        """Return the cross-attention keys and values of every layer, and an empty KV cache.
+
+        The cache has space for `length` target tokens, so that its shape is the same at every time
+        step, and CUDA graphs are recorded once.
+        """
         padding = source == PAD
         states = self.body.encoder(self.embedded(source), src_key_padding_mask=padding)
         mask = torch.zeros_like(padding, dtype=states.dtype).masked_fill(padding, -math.inf)
-        mask = mask[:, None, None]
-        memory = [
-            (*_keys_values(layer.multihead_attn, states), mask)
-            for layer in self.body.decoder.layers
-        ]
-        return memory, [None] * len(memory)
+        mask, layers = mask[:, None, None], self.body.decoder.layers
+        memory = [(*_keys_values(layer.multihead_attn, states), mask) for layer in layers]
+        batch, heads, _, width = memory[0][0].shape
+        empty = states.new_zeros(batch, heads, length, width)
+        return memory, [(empty, empty) for _ in layers]
 
-    def next(self, memory: list, cache: list, words: Tensor, t: int) -> tuple[Tensor, list]:
-        """Return the logits of the next token, and the extended KV cache."""
-        x, new = self.embedded(words[:, None], t), []
+    def next(self, memory: list, cache: list, words: Tensor, t: Tensor) -> tuple[Tensor, list]:
+        """Return the logits of the next token, and the KV cache with the keys and values of t."""
+        length = cache[0][0].shape[2]
+        seen = (torch.arange(length, device=words.device) <= t)[None, None, None]
+        x = self.embed(words)[:, None] * math.sqrt(self.features) + self.positions[t]
+        new = []
         for layer, (keys, values, mask), cached in zip(
             self.body.decoder.layers, memory, cache, strict=True
         ):
-            prefix = _keys_values(layer.self_attn, x)
-            if cached is not None:
-                prefix = tuple(torch.cat(pair, dim=2) for pair in zip(cached, prefix, strict=True))
-            new.append(prefix)
-            x = layer.norm1(x + _attend(layer.self_attn, x, *prefix, None))
+            pairs = zip(cached, _keys_values(layer.self_attn, x), strict=True)
+            new.append(tuple(old.index_copy(2, t, now) for old, now in pairs))
+            x = layer.norm1(x + _attend(layer.self_attn, x, *new[-1], seen))
             x = layer.norm2(x + _attend(layer.multihead_attn, x, keys, values, mask))
             x = layer.norm3(x + layer.linear2(functional.relu(layer.linear1(x))))
         return functional.linear(self.body.decoder.norm(x)[:, 0], self.embed.weight), new
@@ -163,30 +171,43 @@ def loss(model: nn.Module, source: Tensor, words: Tensor, target: Tensor) -> Ten
     )
 
 
-@torch.inference_mode()
-def beam_search(model: nn.Module, source: Tensor, width: int, length: int) -> Tensor:
-    """Return the best of `width` hypotheses of `length` tokens for every source sentence."""
-    batch = len(source)
-    several = torch.arange(batch, device=source.device).repeat_interleave(width)
-    memory, state = (_rows(part, several) for part in model.encode(source))
-    words = torch.full((batch * width, 1), BOS, device=source.device)
-    total = torch.full((batch, width), -math.inf, device=source.device)
+@torch.no_grad()
+def beam_search(
+    model: nn.Module, source: Tensor, width: int, length: int, advance: Callable
+) -> Tensor:
+    """Return the best of `width` hypotheses of `length` tokens for every source sentence.
+
+    `advance` is `advance_beam`, or a compiled version of it.
+    """
+    batch, device = len(source), source.device
+    several = torch.arange(batch, device=device).repeat_interleave(width)
+    memory, state = (_rows(part, several) for part in model.encode(source, length))
+    words = torch.full((batch * width, length + 1), BOS, device=device)
+    total = torch.full((batch, width), -math.inf, device=device)
     total[:, 0] = 0
-    first = torch.arange(batch, device=source.device)[:, None] * width
-    for t in range(length):
-        logits, state = model.next(memory, state, words[:, -1], t)
-        log_p = logits.float().log_softmax(dim=-1)
-        log_p[:, [PAD, BOS, EOS]] = -math.inf
-        size = log_p.shape[-1]
-        grown = total.unsqueeze(2) + log_p.view(batch, width, size)
-        total, index = grown.view(batch, -1).topk(width)
-        rows = (first + index // size).flatten()
-        words = torch.cat([words[rows], (index % size).view(-1, 1)], dim=1)
-        state = _rows(state, rows)
-    return words.view(batch, width, -1)[:, 0]
+    for t in torch.arange(length, device=device).split(1):
+        state, words, total = advance(model, memory, state, words, total, t)
+    return words.view(batch, width, -1)[:, 0, 1:]
+
+
+def advance_beam(
+    model: nn.Module, memory: Any, state: Any, words: Tensor, total: Tensor, t: Tensor
+) -> tuple[Any, Tensor, Tensor]:
+    """Compute time step t of beam search; return the new state, words and log-probabilities."""
+    batch, width = total.shape
+    logits, state = model.next(memory, state, words.index_select(1, t)[:, 0], t)
+    log_p = logits.float().log_softmax(dim=-1)
+    size = log_p.shape[-1]
+    valid = torch.arange(size, device=words.device) > EOS
+    grown = total.unsqueeze(2) + log_p.where(valid, -math.inf).view(batch, width, size)
+    total, index = grown.view(batch, -1).topk(width)
+    first = torch.arange(batch, device=words.device)[:, None] * width
+    rows = (first + index // size).flatten()
+    words = words[rows].index_copy(1, t + 1, (index % size).view(-1, 1))
+    return _rows(state, rows), words, total
 
 
 def _rows(state: Any, rows: Tensor) -> Any:
     if isinstance(state, Tensor):
         return state[rows]
-    return None if state is None else type(state)(_rows(part, rows) for part in state)
+    return type(state)(_rows(part, rows) for part in state)
