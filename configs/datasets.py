@@ -42,6 +42,7 @@ _SCAN = {
 }
 _EN_DE = {"source": "en", "target": "de"}
 _DE_EN = {"source": "de", "target": "en"}
+_EN_FR = {"source": "en", "target": "fr"}
 _FR_EN = {"source": "fr", "target": "en"}
 
 # Corpora with gold word alignments. The aligned test sentences are also training sentences: the
@@ -99,6 +100,8 @@ _TRANSLATION: dict[str, dict] = {
     "dates_long": {**_DATES, "splits": _SHORT_AND_LONG},
     "multi30k_en_de": {**_MULTI30K, **_EN_DE},
     "multi30k_de_en": {**_MULTI30K, **_DE_EN},
+    "multi30k_en_fr": {**_MULTI30K, **_EN_FR},
+    "multi30k_fr_en": {**_MULTI30K, **_FR_EN},
     "multi30k_bpe_en_de": {**_MULTI30K_BPE, **_EN_DE},
     "multi30k_bpe_de_en": {**_MULTI30K_BPE, **_DE_EN},
     "europarl_es_en": _EUROPARL,
