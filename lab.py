@@ -14,16 +14,15 @@ if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
 
     leave_on_interrupt(status=130)
 
-from pathlib import Path
-
 from absl import flags
 
 import program
 from errors import UserError, require_packages
 
-_WORKDIRS = flags.DEFINE_list(
-    "workdirs", [], "Folders of runs that train.py created, separated by commas."
-)
+_WORKDIRS = flags.DEFINE_string(
+    "workdirs", "", "Folders of runs that train.py created, separated by commas. A pattern in "
+    "quotes, such as 'runs/*', names all matching folders.",
+)  # fmt: skip
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint", "best", "best, last, the number of a training step, or average."
 )
@@ -51,6 +50,7 @@ _RATE = flags.DEFINE_float(
 
 
 def main() -> None:
+    from training.finding import find_workdirs
     from training.workdir import load_config
 
     if not _WORKDIRS.value:
@@ -58,12 +58,13 @@ def main() -> None:
             "--workdirs is missing: name the folders of runs, such as --workdirs=runs/a,runs/b"
         )
     require_packages("lab.py", "starlette", "uvicorn")
-    for workdir in _WORKDIRS.value:
-        load_config(Path(workdir), flag="--workdirs")
+    workdirs = find_workdirs(_WORKDIRS.value, "--workdirs")
+    for workdir in workdirs:
+        load_config(workdir, flag="--workdirs")
     # The flags are checked before JAX is imported, which takes seconds.
     from serving.runs import load_runs
 
-    runs = load_runs(_WORKDIRS.value, _CHECKPOINT.value)
+    runs = load_runs(workdirs, _CHECKPOINT.value)
     from serving.app import ServerLimits
     from serving.server import serve
 

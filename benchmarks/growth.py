@@ -28,7 +28,6 @@ from typing import Any
 import jax
 
 from benchmarks.measure import Compiled, Results, format_row, repeated, selected_parts
-from benchmarks.speed import beam_search
 from benchmarks.subjects import SENTENCES, recurrent
 from benchmarks.turns import Prepare, Prepared, Timed, time_in_turn
 from data.vocabulary import PAD
@@ -175,7 +174,7 @@ def prepare_beam(kind: str, width: int) -> dict[str, Prepared]:
     """Prepare a beam search."""
     layers, features, batch, dtype = SIZES[kind]
     subject = recurrent(layers, features, WORDS, batch, LENGTH[kind], dtype)
-    return {"step": Prepared(repeated(beam_search(subject, width)))}
+    return {"step": Prepared(repeated(subject.beam_search(width)))}
 
 
 def _prepared(function: Callable, *arguments: Any) -> dict[str, Prepared]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 from absl import flags
 
-from benchmarks.speed import beam_search
+from benchmarks.speed import SUBJECTS_FLAG
 from benchmarks.subjects import SUBJECTS
 from errors import UserError
 from program import run
@@ -68,7 +68,7 @@ def main() -> None:
     """Print the operations of the selected models."""
     gpu = jax.default_backend() == "gpu"
     subjects = SUBJECTS["gpu" if gpu else "cpu"]
-    wanted = flags.FLAGS.subjects
+    wanted = SUBJECTS_FLAG.value
     chosen = {name: subject for name, subject in subjects.items() if re.search(wanted, name)}
     if not chosen:
         raise UserError(f"--subjects={wanted} matches none of {', '.join(subjects)}")
@@ -77,7 +77,7 @@ def main() -> None:
         step, *arguments = subject.training_step()
         compiled = jax.jit(step, compiler_options=options).lower(*arguments).compile()
         _print(f"{name}, training step", operations(lambda f=compiled, a=arguments: f(*a)))
-        _print(f"{name}, beam search", operations(beam_search(subject)))
+        _print(f"{name}, beam search", operations(subject.beam_search()))
 
 
 def _print(title: str, found: list[Operation]) -> None:

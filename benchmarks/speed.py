@@ -17,14 +17,13 @@ import re
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from absl import flags
 
 from benchmarks.measure import (
@@ -36,7 +35,7 @@ from benchmarks.measure import (
     repeated,
     selected_parts,
 )
-from benchmarks.subjects import SENTENCES, SUBJECTS, Subject
+from benchmarks.subjects import BEAM, SENTENCES, SUBJECTS, Subject
 from benchmarks.turns import Prepared, Timed, time_in_turn
 from configs import luong2015, vaswani2017
 from configs.base import Config
@@ -53,14 +52,13 @@ from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
 from training.step import CompiledStep, dropout_key, make_train_step, zero_sums
 
-_SUBJECTS = flags.DEFINE_string(
-    "subjects", "", "Measure only models whose names match this regular expression."
+SUBJECTS_FLAG = flags.DEFINE_string(
+    "subjects", "", "Measure only rows whose names match this regular expression."
 )
 _CORPORA = flags.DEFINE_string(
     "corpora", "corpora", "Folder that contains the corpora multi30k and multi30k_bpe (GPU only)."
 )
 
-BEAM = 5
 WIDTHS = {"greedy": 1, "beam": BEAM}
 OURS = "Alignax"
 
@@ -82,7 +80,7 @@ def prepare_training(subject: Subject) -> dict[str, Prepared]:
 
 def prepare_decoding(subject: Subject) -> dict[str, Prepared]:
     """Prepare greedy decoding and beam search of one batch."""
-    searches = {name: beam_search(subject, width) for name, width in WIDTHS.items()}
+    searches = {name: subject.beam_search(width) for name, width in WIDTHS.items()}
     return {name: Prepared(repeated(search)) for name, search in searches.items()}
 
 
@@ -130,23 +128,6 @@ def decoding_row(times: dict[str, dict[str, Timed]], sentences: int) -> dict[str
             speed = sentences / searches[way].seconds
             row |= {f"torch_{name}_per_second": speed, f"torch_{name}_way": way}
     return row
-
-
-def beam_search(subject: Subject, width: int = BEAM) -> Callable[[], Any]:
-    """Return a function that decodes one batch of sentences.
-
-    All hypotheses have the same length, so that the amount of computation does not depend on the
-    random parameters.
-    """
-    task, mesh = subject.task(), make_mesh(jax.devices()[:1])
-    params = jax.jit(task.init)(jax.random.key(0))
-    sentences = subject.sentences()[:SENTENCES]
-    batch = {"source": sentences, "index": np.arange(len(sentences), dtype=np.int32)}
-    batch = put(batch | {"number": batch["index"]}, mesh)
-    settings = subject.config.decode.copy_and_resolve_references().unlock()
-    settings.update({"beam": width, "min_ratio": 1.0, "max_ratio": 1.0, "max_extra": 0})
-    translator = Translator([task], mesh, settings)
-    return lambda: translator.decode([params], batch)
 
 
 def whole(config: Config, steps: int) -> dict[str, Any]:
@@ -234,7 +215,12 @@ def compare(kind: str, name: str, parts: Sequence[str], rate: float) -> Iterator
         "training": (("training", name, True), ("training", f"{name}, no dropout", False)),
         "decoding": (("decoding", name, True),),
     }
-    wanted = [row for part in parts if part in rows for row in rows[part]]
+    wanted = [
+        row
+        for part in parts
+        for row in rows.get(part, ())
+        if re.search(SUBJECTS_FLAG.value, row[1])
+    ]
     ways = {OURS: None}
     if HAS_TORCH:
         ways |= {way.name: way for way in importlib.import_module("benchmarks.peers").ways()}
@@ -263,10 +249,9 @@ def measured(parts: Sequence[str], rate: float) -> Iterator[tuple[str, str, dict
     gpu = jax.default_backend() == "gpu"
     kind = "gpu" if gpu else "cpu"
     for name in SUBJECTS[kind]:
-        if re.search(_SUBJECTS.value, name):
-            yield from compare(kind, name, parts, rate)
+        yield from compare(kind, name, parts, rate)
     for name, (config, steps) in run_configs(gpu).items():
-        if "whole" in parts and re.search(_SUBJECTS.value, name):
+        if "whole" in parts and re.search(SUBJECTS_FLAG.value, name):
             yield "whole", name, whole(config, steps)
 
 

@@ -12,7 +12,13 @@ from configs import luong2015, vaswani2017
 from configs.base import Config
 from configs.recipes import set_stacks
 from data.vocabulary import SPECIALS
+from decoding.translator import Translator
 from tasks.translation import Translation
+from training.devices import make_mesh, put
+
+DROPOUT = 0.1
+SENTENCES = 64  # number of sentences of a batch in decoding
+BEAM = 5
 
 
 class Subject(NamedTuple):
@@ -57,6 +63,22 @@ class Subject(NamedTuple):
 
         return step, params, batch, jax.random.key(1)
 
+    def beam_search(self, width: int = BEAM) -> Callable[[], Any]:
+        """Return a function that decodes one batch of sentences.
+
+        All hypotheses have the same length, so that the amount of computation does not depend on
+        the random parameters.
+        """
+        task, mesh = self.task(), make_mesh(jax.devices()[:1])
+        params = jax.jit(task.init)(jax.random.key(0))
+        sentences = self.sentences()[:SENTENCES]
+        batch = {"source": sentences, "index": np.arange(len(sentences), dtype=np.int32)}
+        batch = put(batch | {"number": batch["index"]}, mesh)
+        settings = self.config.decode.copy_and_resolve_references().unlock()
+        settings.update({"beam": width, "min_ratio": 1.0, "max_ratio": 1.0, "max_extra": 0})
+        translator = Translator([task], mesh, settings)
+        return lambda: translator.decode([params], batch)
+
     def sentences(self, seed: int = 0) -> np.ndarray:
         """Return a batch [batch, length] of random token ids."""
         rng = np.random.default_rng(seed)
@@ -98,8 +120,6 @@ def transformer(size: str, words: int, batch: int, length: int, dtype: str) -> S
     return Subject(config.lock(), words, batch, length, torch_model)
 
 
-DROPOUT = 0.1
-SENTENCES = 64  # number of sentences of a batch in decoding
 SUBJECTS: dict[str, dict[str, Subject]] = {
     "gpu": {
         "recurrent 4 × 1024": recurrent(4, 1024, 50_000, 128, 50, "bfloat16"),

@@ -4,10 +4,8 @@ Nothing in a workdir chooses which files are read: all paths are those of the fi
 and eval.py write. This module does not import JAX.
 """
 
-import logging
-import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +18,11 @@ from evaluation.page import read_page_content
 from papers.plan import Facts, make_facts, read_starts
 from reading import matching, read_json, reading
 from sweeping.log import Entry, read_complete_log
+from training.finding import find_workdirs
 from training.workdir import flat, load_config
 
-logger = logging.getLogger("alignax")
 AGAIN = "score the run again with eval.py"
 RESTORE_IT = "restore the file from a backup"
-MOST_NAMES = 3  # number of folders that a message names
 _REPORT = {
     "scores": {str: float | None}, "signatures?": {str: str}, "checkpoints?": list,
     "decode?": dict, "faithfulness?": {str: float | None},
@@ -64,88 +61,15 @@ class ComparedRun(NamedTuple):
 
 
 def parse_runs(text: str) -> list[Path]:
-    """Return the folders of runs that --runs lists, separated by commas.
-
-    An entry may be a pattern such as sweeps/a/runs/*/seed0. The names of folders may contain
-    commas themselves: an entry ends at the first comma at which it names a run. A run that is
-    named more than once counts once, and a warning says so.
-    """
-    parts = [part for part in text.split(",") if part]
-    found: dict[Path, Path] = {}
-    repeated: list[str] = []
-    first = 0
-    while first < len(parts):
-        for end in range(first + 1, len(parts) + 1):
-            folders = _runs(",".join(parts[first:end]))
-            if folders:
-                break
-        else:
-            raise _no_run(parts[first])
-        for folder in folders:
-            if found.setdefault(folder.resolve(), folder) is not folder:
-                repeated.append(str(folder))
-        first = end
-    if repeated:
-        logger.warning("--runs repeats %s: every run counts once", _some(repeated))
+    """Return the folders of runs that --runs lists (see `find_workdirs`); there must be two."""
+    found = find_workdirs(text, "--runs")
     if len(found) < 2:
-        named = "".join(map(str, found.values())) or "no run"
+        named = "".join(map(str, found)) or "no run"
         raise UserError(
             f"--runs needs at least two runs, but it names {named}: list different folders, such "
             "as --runs=runs/a,runs/b, or a pattern of folders with a config.json"
         )
-    return list(found.values())
-
-
-def _no_run(entry: str) -> UserError:
-    """Return the error for an entry of --runs that names no run."""
-    if not _is_pattern(entry):
-        return UserError(
-            f"--runs: {entry} is not the folder of a run, because it has no config.json: list "
-            "folders that train.py created, separated by commas"
-        )
-    matches = sorted(map(str, _matches(entry)))
-    if not matches:
-        return UserError(
-            f"--runs: the pattern {entry} matches no file or folder: correct it, or list folders "
-            "that train.py created, separated by commas"
-        )
-    return UserError(
-        f"--runs: the pattern {entry} matches {_some(matches)}, but no "
-        "run, because none of them is a folder with a config.json: match the folders that train.py "
-        f"created, which may be one level deeper, as in {entry.rstrip('/')}/*"
-    )
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return the first names as a text."""
-    more = ", …" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
-
-
-def _runs(entry: str) -> list[Path]:
-    """Return the runs that an entry of --runs names; [] if there are none."""
-    path = Path(entry)
-    if (path / "config.json").exists():
-        return [path]
-    if not _is_pattern(entry):
-        return []
-    return sorted(folder for folder in _matches(entry) if (folder / "config.json").exists())
-
-
-def _is_pattern(entry: str) -> bool:
-    return re.search(r"[*?\[]", entry) is not None
-
-
-def _matches(entry: str) -> Iterator[Path]:
-    """Return the files and folders that a pattern matches."""
-    path = Path(entry)
-    if any("**" in part and part != "**" for part in path.parts):
-        raise UserError(
-            f"--runs: the pattern {entry} has ** next to other characters: use *, or ** as the "
-            "whole name of a folder, such as runs/**/seed0"
-        )
-    root, pattern = (Path("/"), entry.lstrip("/")) if path.is_absolute() else (Path(), entry)
-    return root.glob(pattern.rstrip("/"))
+    return found
 
 
 def load_run(folder: Path, split: str) -> ComparedRun:

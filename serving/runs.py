@@ -5,7 +5,6 @@ from pathlib import Path
 
 import jax
 
-from errors import UserError
 from serving.prediction import PredictionRun
 from serving.run import LabRun
 from serving.translation import TranslationRun
@@ -14,7 +13,7 @@ from training.devices import make_mesh
 from training.restore import restore_runs
 
 
-def load_runs(workdirs: Sequence[str], checkpoint: str) -> dict[str, LabRun]:
+def load_runs(workdirs: Sequence[Path], checkpoint: str) -> dict[str, LabRun]:
     """Restore a checkpoint of every run; return the runs by the names of their folders.
 
     They use one device, because requests contain single sentences.
@@ -22,10 +21,8 @@ def load_runs(workdirs: Sequence[str], checkpoint: str) -> dict[str, LabRun]:
     mesh = make_mesh(jax.devices()[:1])
     found: dict[str, LabRun] = {}
     for workdir in workdirs:
-        name = clean(str(Path(workdir)))  # without a slash at the end
-        if name in found:
-            raise UserError(f"--workdirs names {name} twice: name each run once")
-        (run,) = restore_runs([workdir], mesh, [checkpoint], "--workdirs")
+        name = clean(str(workdir))
+        (run,) = restore_runs([str(workdir)], mesh, [checkpoint], "--workdirs")
         kind = TranslationRun if run.task.config.task == "translation" else PredictionRun
         found[name] = kind(name, run, mesh)
     return found

@@ -60,6 +60,9 @@ def replace_work(program: str) -> None:
         if program == "predict.py":  # all flags were checked before this call
             accept()
 
+    def folders(text: str, *_: str) -> list[Path]:
+        return [Path(name) for name in text.split(",")]
+
     modules = {
         "experiment": {
             "train_run": train_run,
@@ -69,7 +72,8 @@ def replace_work(program: str) -> None:
         },
         "exporting.run": {"export_run": accept},
         "comparing.page": {"write_comparison": accept},
-        "comparing.runs": {"parse_runs": lambda text: [Path(name) for name in text.split(",")]},
+        "comparing.runs": {"parse_runs": folders},
+        "training.finding": {"find_workdirs": folders},
         "serving.runs": {"load_runs": accept},
         "training.devices": {"make_mesh": make_mesh},
         "training.hosts": {"connect": lambda *_, **__: None, "first": lambda: True},
