@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from configs.base import Config
+from configs.base import Config, declared_fields
 from configs.check import check
 from configs.datasets import reverse_dataset
 from errors import UserError
@@ -75,11 +75,21 @@ class Plan(NamedTuple):
         return self.base(row).config(dict(row.changes), seed)
 
     def run_name(self, row: Row) -> str:
-        """Return the folder name of a row's runs: config file, corpus and a hash of the config."""
+        """Return the folder name of a row's runs: config file, corpus and a hash of the config.
+
+        Fields with their default value are not part of the hash, so that runs keep their names when
+        a field is added to the configs.
+        """
         from training.workdir import PLACES, flat
 
-        fields = flat(self.config(row)).items()
-        known = {name: value for name, value in fields if not name.startswith(PLACES)}
+        config = self.config(row)
+        declared = declared_fields(config.model.name)
+        known = {
+            name: value
+            for name, value in flat(config).items()
+            if not name.startswith(PLACES)
+            and (name == "model.name" or json.dumps(value) != json.dumps(declared[name].default))
+        }
         text = json.dumps(known, sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         return f"{row.config or self.table.config},{self.corpus(row)},{digest}"

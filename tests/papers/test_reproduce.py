@@ -18,7 +18,6 @@ from papers.table import Row, Table
 from reproduce import decide, reproduce
 from sweeping.estimate import Estimate
 from tests.programs import ENVIRONMENT, ROOT, call
-from tests.training.test_initialization import start
 
 _DOT = {"score": "dot", "feed": "no"}
 TABLE = Table(
@@ -217,6 +216,8 @@ def test_a_missing_corpus_is_reported_before_training(tmp_path):
 
 
 def test_the_corpus_is_checked_with_the_vocabularies_of_init_from(tmp_path, monkeypatch):
+    from tests.training.test_initialization import start  # imports JAX; see SCORE
+
     plan = make_tiny_plan(tmp_path)
     folder = start(tmp_path / "other", plan.config(plan.table.rows[0]))
     overrides = {"train.init_from": str(folder), "data.vocabularies": "extend"}

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from configs.schema import common
+from configs.schema.field import Field
 from errors import UserError
 from papers import tables
 from papers.claims import Claim
@@ -80,6 +82,18 @@ def test_tables_share_runs_with_equal_configs():
     row = TARGETS["luong2015.table1"].rows[0]
     assert one.run_name(row) == one._replace(overrides={"data.dir": "elsewhere"}).run_name(row)
     assert one.run_name(row) != one._replace(overrides={"train.epochs": 3.0}).run_name(row)
+
+
+def test_runs_keep_their_names_when_a_field_is_added(monkeypatch):
+    name = "luong2015.table1"
+    plan, row = (
+        make_plan(name, TARGETS[name], "", "", Path("results"), 1, ""),
+        TARGETS[name].rows[0],
+    )
+    before = plan.run_name(row)
+    monkeypatch.setitem(common.TRAIN, "added", Field(1.0, "A field that was added."))
+    assert plan.config(row).train.added == 1.0 and plan.run_name(row) == before
+    assert plan._replace(overrides={"train.added": 2.0}).run_name(row) != before
 
 
 def test_a_row_of_both_directions_adds_runs_on_the_reversed_corpus():
