@@ -21,7 +21,7 @@ from errors import UserError, require_packages
 
 _WORKDIRS = flags.DEFINE_string(
     "workdirs", "", "Folders of runs that train.py created, separated by commas. A pattern in "
-    "quotes, such as 'runs/*', names all matching folders.",
+    "quotes, such as 'runs/*', names all runs that it matches.",
 )  # fmt: skip
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint", "best", "best, last, the number of a training step, or average."
@@ -53,12 +53,12 @@ def main() -> None:
     from training.finding import find_workdirs
     from training.workdir import load_config
 
-    if not _WORKDIRS.value:
+    workdirs = find_workdirs(_WORKDIRS.value, "--workdirs")
+    if not workdirs:
         raise UserError(
             "--workdirs is missing: name the folders of runs, such as --workdirs=runs/a,runs/b"
         )
     require_packages("lab.py", "starlette", "uvicorn")
-    workdirs = find_workdirs(_WORKDIRS.value, "--workdirs")
     for workdir in workdirs:
         load_config(workdir, flag="--workdirs")
     # The flags are checked before JAX is imported, which takes seconds.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 from absl import flags
 
-from benchmarks.speed import SUBJECTS_FLAG
+from benchmarks.speed import is_selected
 from benchmarks.subjects import SUBJECTS
 from errors import UserError
 from program import run
@@ -68,10 +68,9 @@ def main() -> None:
     """Print the operations of the selected models."""
     gpu = jax.default_backend() == "gpu"
     subjects = SUBJECTS["gpu" if gpu else "cpu"]
-    wanted = SUBJECTS_FLAG.value
-    chosen = {name: subject for name, subject in subjects.items() if re.search(wanted, name)}
+    chosen = {name: subject for name, subject in subjects.items() if is_selected(name)}
     if not chosen:
-        raise UserError(f"--subjects={wanted} matches none of {', '.join(subjects)}")
+        raise UserError(f"--subjects matches none of {', '.join(subjects)}")
     options = GPU_OPTIONS | {"xla_gpu_enable_command_buffer": ""} if gpu else None
     for name, subject in chosen.items():
         step, *arguments = subject.training_step()

@@ -29,8 +29,12 @@ class Way(NamedTuple):
         return f"{self.precision}, {how}"
 
     def compiled(self, function: Callable) -> Callable:
-        """Return the function, compiled if this way compiles it."""
-        return function if self.mode == "eager" else torch.compile(function, mode=self.mode)
+        """Return the function, compiled for exact shapes if this way compiles it."""
+        return (
+            function
+            if self.mode == "eager"
+            else torch.compile(function, mode=self.mode, dynamic=False)
+        )
 
     def choose_precision(self) -> None:
         """Set the precision of float32 matrix products."""
@@ -72,18 +76,19 @@ def prepare_training(subject: Subject, way: Way) -> dict[str, Prepared]:
 def prepare_decoding(subject: Subject, way: Way, widths: dict[str, int]) -> dict[str, Prepared]:
     """Prepare beam searches with these names and beam widths.
 
-    The source is encoded once per sentence, and the Transformer has a KV cache of constant size. A
-    whole time step of the search is compiled. On a GPU, all parameters have the precision of the
-    way.
+    The source is encoded once per sentence, eagerly, and its encoding is repeated for each
+    hypothesis. The Transformer has a KV cache of constant size. A whole time step of the search is
+    compiled. On a GPU, all parameters have the precision of the way.
     """
     way.choose_precision()
     source = torch.tensor(subject.sentences()[:SENTENCES], device=DEVICE).long()
     model = subject.torch_model().to(DEVICE).eval()
     model = model.bfloat16() if way.precision == "bfloat16" else model
     length, advance = source.shape[1] - 1, way.compiled(torch_models.advance_beam)
+    select = way.compiled(torch_models.select_rows)
 
     def search(width: int) -> Callable[[], Any]:
-        return lambda: torch_models.beam_search(model, source, width, length, advance)
+        return lambda: torch_models.beam_search(model, source, width, length, advance, select)
 
     return {name: Prepared(_repeated(search(width))) for name, width in widths.items()}
 

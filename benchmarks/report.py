@@ -35,8 +35,8 @@ on GPUs, in bfloat16. The tables name the fastest setup.
 
 Two results are older than this method. On the H200, it was [approximated by another
 program](#how-the-h200-was-measured). On aarch64, models were timed one after another, and PyTorch
-was measured eagerly only; its beam search encoded the source once per hypothesis, and now does so
-once per sentence.
+was measured eagerly only; its beam search encoded the source once per hypothesis, and was not
+compiled.
 """
 
 

@@ -52,8 +52,8 @@ from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
 from training.step import CompiledStep, dropout_key, make_train_step, zero_sums
 
-SUBJECTS_FLAG = flags.DEFINE_string(
-    "subjects", "", "Measure only rows whose names match this regular expression."
+_SUBJECTS = flags.DEFINE_string(
+    "subjects", "", "Use only the models or rows whose names match this regular expression."
 )
 _CORPORA = flags.DEFINE_string(
     "corpora", "corpora", "Folder that contains the corpora multi30k and multi30k_bpe (GPU only)."
@@ -61,6 +61,11 @@ _CORPORA = flags.DEFINE_string(
 
 WIDTHS = {"greedy": 1, "beam": BEAM}
 OURS = "Alignax"
+
+
+def is_selected(name: str) -> bool:
+    """Return whether --subjects selects a model or a row of the tables."""
+    return re.search(_SUBJECTS.value, name) is not None
 
 
 def prepare_training(subject: Subject) -> dict[str, Prepared]:
@@ -215,12 +220,9 @@ def compare(kind: str, name: str, parts: Sequence[str], rate: float) -> Iterator
         "training": (("training", name, True), ("training", f"{name}, no dropout", False)),
         "decoding": (("decoding", name, True),),
     }
-    wanted = [
-        row
-        for part in parts
-        for row in rows.get(part, ())
-        if re.search(SUBJECTS_FLAG.value, row[1])
-    ]
+    wanted = [row for part in parts for row in rows.get(part, ()) if is_selected(row[1])]
+    if not wanted:
+        return
     ways = {OURS: None}
     if HAS_TORCH:
         ways |= {way.name: way for way in importlib.import_module("benchmarks.peers").ways()}
@@ -251,7 +253,7 @@ def measured(parts: Sequence[str], rate: float) -> Iterator[tuple[str, str, dict
     for name in SUBJECTS[kind]:
         yield from compare(kind, name, parts, rate)
     for name, (config, steps) in run_configs(gpu).items():
-        if "whole" in parts and re.search(SUBJECTS_FLAG.value, name):
+        if "whole" in parts and is_selected(name):
             yield "whole", name, whole(config, steps)
 
 
@@ -262,9 +264,13 @@ def main() -> None:
     torch = importlib.metadata.version("torch") if HAS_TORCH else ""
     versions = f"jax {jax.__version__}" + (f", PyTorch {torch}" if torch else "")
     parts = selected_parts(("training", "decoding", "whole"))
+    rows = 0
     for part, name, row in measured(parts, results.figures["matrix_rate"]):
         results.add(part, results.figures.get(part, {}) | {name: row | {"versions": versions}})
         print(f"{part}, {name}: {format_row(row)}", flush=True)
+        rows += 1
+    if not rows:
+        raise UserError(f"--subjects={_SUBJECTS.value} matches no row of {', '.join(parts)}")
 
 
 if __name__ == "__main__":

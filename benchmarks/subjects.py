@@ -1,4 +1,4 @@
-"""The models that are benchmarked, as configs and in PyTorch, and random batches for them."""
+"""The benchmarked models, with training steps and beam searches on random batches."""
 
 import tempfile
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from tasks.translation import Translation
 from training.devices import make_mesh, put
 
 DROPOUT = 0.1
-SENTENCES = 64  # number of sentences of a batch in decoding
-BEAM = 5
+SENTENCES = 64  # number of sentences per decoding batch
+BEAM = 5  # beam width of the tables
 
 
 class Subject(NamedTuple):

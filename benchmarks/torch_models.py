@@ -34,10 +34,11 @@ class TorchRecurrent(nn.Module):
         self.output = nn.Linear(features, target, bias=False)
         self.drop = nn.Dropout(dropout)
 
-    def encode(self, source: Tensor, length: int) -> tuple:
+    def encode(self, source: Tensor, length: int = 0) -> tuple:
         """Return (encoder states, attention keys, padding mask) and the initial decoder state.
 
-        The decoder state has the same size for any target length.
+        `length` is not used, because the size of the decoder state does not depend on the target
+        length.
         """
         states, (h, c) = self.encoder(self.drop(self.source(source)))
         carries = [(h[i], c[i]) for i in range(len(self.cells))]
@@ -68,7 +69,7 @@ class TorchRecurrent(nn.Module):
 
     def forward(self, source: Tensor, words: Tensor) -> Tensor:
         """Return the logits of all target positions under teacher forcing."""
-        memory, state = self.encode(source, words.shape[1])
+        memory, state = self.encode(source)
         embedded, features = self.target(words), []
         for t in range(words.shape[1]):
             feature, state = self.step(memory, state, embedded[:, t])
@@ -109,8 +110,8 @@ class TorchTransformer(nn.Module):
     def encode(self, source: Tensor, length: int) -> tuple[list, list]:
         """Return the cross-attention keys and values of every layer, and an empty KV cache.
 
-        The cache has space for `length` target tokens, so that its shape is the same at every time
-        step, and CUDA graphs are recorded once.
+        The cache has space for `length` target tokens. Its shape is therefore the same at every
+        time step, and the time step is compiled once.
         """
         padding = source == PAD
         states = self.body.encoder(self.embedded(source), src_key_padding_mask=padding)
@@ -132,7 +133,7 @@ class TorchTransformer(nn.Module):
         ):
             pairs = zip(cached, _keys_values(layer.self_attn, x), strict=True)
             new.append(tuple(old.index_copy(2, t, now) for old, now in pairs))
-            x = layer.norm1(x + _attend(layer.self_attn, x, *new[-1], seen))
+            x = layer.norm1(x + _attend(layer.self_attn, x, *new[-1], seen))  # pyright: ignore
             x = layer.norm2(x + _attend(layer.multihead_attn, x, keys, values, mask))
             x = layer.norm3(x + layer.linear2(functional.relu(layer.linear1(x))))
         return functional.linear(self.body.decoder.norm(x)[:, 0], self.embed.weight), new
@@ -173,15 +174,16 @@ def loss(model: nn.Module, source: Tensor, words: Tensor, target: Tensor) -> Ten
 
 @torch.no_grad()
 def beam_search(
-    model: nn.Module, source: Tensor, width: int, length: int, advance: Callable
+    model: nn.Module, source: Tensor, width: int, length: int, advance: Callable, select: Callable
 ) -> Tensor:
     """Return the best of `width` hypotheses of `length` tokens for every source sentence.
 
-    `advance` is `advance_beam`, or a compiled version of it.
+    `advance` and `select` are `advance_beam` and `select_rows`, or compiled versions of them. The
+    results of a compiled function are not copied when CUDA graphs read them.
     """
     batch, device = len(source), source.device
     several = torch.arange(batch, device=device).repeat_interleave(width)
-    memory, state = (_rows(part, several) for part in model.encode(source, length))
+    memory, state = (select(part, several) for part in model.encode(source, length))
     words = torch.full((batch * width, length + 1), BOS, device=device)
     total = torch.full((batch, width), -math.inf, device=device)
     total[:, 0] = 0
@@ -193,21 +195,25 @@ def beam_search(
 def advance_beam(
     model: nn.Module, memory: Any, state: Any, words: Tensor, total: Tensor, t: Tensor
 ) -> tuple[Any, Tensor, Tensor]:
-    """Compute time step t of beam search; return the new state, words and log-probabilities."""
+    """Compute time step t of beam search; return the new state, tokens and log-probabilities."""
     batch, width = total.shape
     logits, state = model.next(memory, state, words.index_select(1, t)[:, 0], t)
     log_p = logits.float().log_softmax(dim=-1)
     size = log_p.shape[-1]
     valid = torch.arange(size, device=words.device) > EOS
-    grown = total.unsqueeze(2) + log_p.where(valid, -math.inf).view(batch, width, size)
+    log_p = log_p.where(valid, -math.inf)
+    if width == 1:  # greedy decoding: no hypothesis changes its row
+        best, token = log_p.max(dim=-1, keepdim=True)
+        return state, words.index_copy(1, t + 1, token), total + best
+    grown = total.unsqueeze(2) + log_p.view(batch, width, size)
     total, index = grown.view(batch, -1).topk(width)
     first = torch.arange(batch, device=words.device)[:, None] * width
     rows = (first + index // size).flatten()
     words = words[rows].index_copy(1, t + 1, (index % size).view(-1, 1))
-    return _rows(state, rows), words, total
+    return select_rows(state, rows), words, total
 
 
-def _rows(state: Any, rows: Tensor) -> Any:
+def select_rows(state: Any, rows: Tensor) -> Any:
     if isinstance(state, Tensor):
         return state[rows]
-    return type(state)(_rows(part, rows) for part in state)
+    return type(state)(select_rows(part, rows) for part in state)

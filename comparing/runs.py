@@ -61,7 +61,7 @@ class ComparedRun(NamedTuple):
 
 
 def parse_runs(text: str) -> list[Path]:
-    """Return the folders of runs that --runs lists (see `find_workdirs`); there must be two."""
+    """Return the folders of runs that --runs lists (see `find_workdirs`), which must be several."""
     found = find_workdirs(text, "--runs")
     if len(found) < 2:
         named = "".join(map(str, found)) or "no run"

@@ -1,9 +1,9 @@
 """The training runs of a results table, and the folders of runs, reports and pages.
 
-A run is stored in RESULTS/runs/CONFIG,DATA,DIGEST/seedN, where DIGEST is a hash of its config.
-Tables therefore share runs with equal configs, and changing a config starts a new run. The folder
-of a run contains its reports, one per decoding setting. The page of a table is in
-RESULTS/TARGET,DATA,SIZE.
+A run is stored in RESULTS/runs/CONFIG,DATA,DIGEST/seedN, where DIGEST is a hash of the config
+fields whose values differ from their defaults. Tables therefore share runs with equal configs, and
+changing such a field starts a new run. The folder of a run contains its reports, one per decoding
+setting. The page of a table is in RESULTS/TARGET,DATA,SIZE.
 
 This module imports JAX only inside functions, because reproduce.py imports this module before
 program.run configures JAX's compilation cache.
@@ -77,8 +77,8 @@ class Plan(NamedTuple):
     def run_name(self, row: Row) -> str:
         """Return the folder name of a row's runs: config file, corpus and a hash of the config.
 
-        Fields with their default value are not part of the hash, so that runs keep their names when
-        a field is added to the configs.
+        Fields that have their default values are left out of the hash, so that adding a field does
+        not rename runs.
         """
         from training.workdir import PLACES, flat
 

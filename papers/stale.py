@@ -1,8 +1,9 @@
 """List committed results whose config has changed since: `python -m papers.stale [--strict]`.
 
 The results of a row are out of date if results.json names other runs than the row has today. The
-name of a run contains a digest of its config. With --strict, the exit status is 1 if there are such
-rows.
+name of a run contains a digest of the config fields whose values differ from their defaults, so
+this program does not notice if a default has changed. With --strict, the exit status is 1 if there
+are such rows.
 """
 
 import sys

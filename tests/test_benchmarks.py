@@ -95,8 +95,14 @@ def test_the_pytorch_models_run():
     for subject in (TINY, transformer("tiny", 50, 4, 5, "float32")):
         model, words = subject.torch_model(), torch.tensor(subject.sentences()).long()
         torch_models.loss(model, words, words, words).backward()
-        found = torch_models.beam_search(model.eval(), words, 2, 3, torch_models.advance_beam)
+        functions = torch_models.advance_beam, torch_models.select_rows
+        found = torch_models.beam_search(model.eval(), words, 2, 3, *functions)
         assert found.shape == (4, 3)
+        found = torch_models.beam_search(model, words, 1, 3, *functions)
+        start = torch.full((4, 1), torch_models.BOS)
+        logits = model(words, torch.cat([start, found[:, :-1]], dim=1))
+        logits[..., : torch_models.EOS + 1] = -torch.inf
+        assert torch.equal(logits.argmax(dim=-1), found)  # as under teacher forcing
 
 
 @pytest.mark.filterwarnings("ignore")

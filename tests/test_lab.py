@@ -41,6 +41,7 @@ def test_mistakes_on_the_command_line(trained_run, tmp_path):
     workdir = str(trained_run[1])
     for flags, fact in (
         ([], "--workdirs is missing"),
+        (["--workdirs=,"], "--workdirs is missing"),
         ([f"--workdirs={tmp_path}"], "list folders that train.py created"),
         ([f"--workdirs={tmp_path}/*"], "matches no file or folder"),
         ([f"--workdirs={workdir}", "--port=70000"], "port"),

@@ -17,7 +17,7 @@ def find_workdirs(text: str, flag: str) -> list[Path]:
 
     An entry may be a pattern such as sweeps/a/runs/*/seed0. The names of folders may contain
     commas themselves: an entry ends at the first comma at which it names a run. A run that is
-    named more than once counts once, and a warning says so.
+    named more than once is used once, and a warning says so.
     """
     parts = [part for part in text.split(",") if part]
     found: dict[Path, Path] = {}
@@ -35,7 +35,7 @@ def find_workdirs(text: str, flag: str) -> list[Path]:
                 repeated.append(str(folder))
         first = end
     if repeated:
-        logger.warning("%s repeats %s: every run counts once", flag, _some(repeated))
+        logger.warning("%s repeats %s: every run is used once", flag, _some(repeated))
     return list(found.values())
 
 
@@ -60,7 +60,7 @@ def _no_run(entry: str, flag: str) -> UserError:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Return the first names as a text."""
+    """Join the first MOST_NAMES names; an ellipsis stands for the others."""
     more = ", …" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + more
 

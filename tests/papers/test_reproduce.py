@@ -216,7 +216,7 @@ def test_a_missing_corpus_is_reported_before_training(tmp_path):
 
 
 def test_the_corpus_is_checked_with_the_vocabularies_of_init_from(tmp_path, monkeypatch):
-    from tests.training.test_initialization import start  # imports JAX; see SCORE
+    from tests.training.test_initialization import start  # late, because it imports JAX (see SCORE)
 
     plan = make_tiny_plan(tmp_path)
     folder = start(tmp_path / "other", plan.config(plan.table.rows[0]))
