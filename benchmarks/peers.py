@@ -30,11 +30,9 @@ class Way(NamedTuple):
 
     def compiled(self, function: Callable) -> Callable:
         """Return the function, compiled for exact shapes if this way compiles it."""
-        return (
-            function
-            if self.mode == "eager"
-            else torch.compile(function, mode=self.mode, dynamic=False)
-        )
+        if self.mode == "eager":
+            return function
+        return torch.compile(function, mode=self.mode, dynamic=False)
 
     def choose_precision(self) -> None:
         """Set the precision of float32 matrix products."""
