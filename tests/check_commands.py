@@ -61,7 +61,7 @@ def replace_work(program: str) -> None:
             accept()
 
     def folders(text: str, *_: str) -> list[Path]:
-        return [Path(name) for name in text.split(",")]
+        return [Path(name) for name in text.split(",") if name]
 
     modules = {
         "experiment": {
