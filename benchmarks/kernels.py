@@ -70,7 +70,7 @@ def main() -> None:
     subjects = SUBJECTS["gpu" if gpu else "cpu"]
     chosen = {name: subject for name, subject in subjects.items() if is_selected(name)}
     if not chosen:
-        raise UserError(f"--subjects matches none of {', '.join(subjects)}")
+        raise UserError(f"--subjects matches no model: use a part of {', '.join(subjects)}")
     options = GPU_OPTIONS | {"xla_gpu_enable_command_buffer": ""} if gpu else None
     for name, subject in chosen.items():
         step, *arguments = subject.training_step()

@@ -214,6 +214,7 @@ def advance_beam(
 
 
 def select_rows(state: Any, rows: Tensor) -> Any:
+    """Return these rows of all tensors in nested tuples and lists."""
     if isinstance(state, Tensor):
         return state[rows]
     return type(state)(select_rows(part, rows) for part in state)
