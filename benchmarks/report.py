@@ -33,9 +33,8 @@ The PyTorch models are in `benchmarks/torch_models.py`. `benchmarks/peers.py` ru
 eagerly and with torch.compile (on GPUs also with CUDA graphs), in float32 (with TF32 on GPUs) and,
 on GPUs, in bfloat16. The tables name the fastest setup.
 
-Two results are older than this method. On the H200, it was [approximated by another
-program](#how-the-h200-was-measured). On aarch64, models were timed one after another, and PyTorch
-was measured eagerly only; its beam search encoded the source once per hypothesis, and was not
+The aarch64 results are older than this method. Models were timed one after another, and PyTorch was
+measured eagerly only; its beam search encoded the source once per hypothesis, and was not
 compiled.
 """
 

@@ -87,7 +87,6 @@ def _tiny(config: Config) -> None:
 
 def _small(config: Config) -> None:
     config.model.dtype = "bfloat16"
-    config.model.scan = True  # compile one layer and scan over all layers, to compile faster
     config.data.batch_size, config.data.batch_unit = 4096, "tokens"
     config.train.keep = 10
     config.decode.beam = 5

@@ -45,7 +45,10 @@ _FIELDS: Fields = {
         0.0, "Dropout rate of attention weights, as in Tensor2Tensor; 0: none.", least=0, below=1
     ),
     **DTYPE,
-    "scan": Field(False, "Compile one layer and scan over all layers, to compile faster."),
+    "scan": Field(
+        False,
+        "Compile one layer and scan over all layers: compiles faster, but trains more slowly.",
+    ),
     "remat": Field(False, "Recompute activations in the backward pass, to save memory."),
 }
 
