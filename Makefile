@@ -32,6 +32,7 @@ memory: .venv/installed  ## measure the memory for preparing and reading five mi
 speed: .venv/installed  ## measure speed, also of PyTorch if installed, and write docs/performance.md
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.growth
+	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.report
 
 docs: .venv/installed-dev  ## build the documentation site: site/index.html

@@ -125,7 +125,8 @@ def run(main: Callable[..., None], words: int = 0) -> None:
         protect_stdout()
         _show_messages()
         # Python switches threads every .5 ms (default: 5 ms), so that threads that read batches do
-        # not delay the main thread, which dispatches training steps (docs/performance.md).
+        # not delay the main thread, which dispatches training steps. Measurements:
+        # docs/performance_decisions.md.
         sys.setswitchinterval(5e-4)
         keep_freed_memory()
         try:
@@ -171,7 +172,8 @@ def keep_freed_memory() -> None:
     """Let malloc reuse the memory of freed arrays instead of returning it to the system.
 
     By default, glibc maps every large array anew, and Linux clears all of its pages. On a CPU, that
-    takes up to a quarter of a training step (docs/performance.md). Other C libraries are unchanged.
+    takes up to a quarter of a training step (docs/performance_decisions.md). Other C libraries are
+    unchanged.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt and platform.libc_ver()[0] == "glibc":

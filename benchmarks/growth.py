@@ -42,7 +42,7 @@ SIZES = {  # by kind of device: layers, features, batch size and dtype of the tr
     "gpu": (2, 512, 128, "bfloat16"),
 }
 LENGTH = {"cpu": 20, "gpu": 50}
-WORDS = 8000  # vocabulary size where it does not vary
+VOCABULARY_SIZE = 8000  # vocabulary size where it does not vary
 ALIGNED = 32  # batch size where types of attention are compared
 VOCABULARIES = {"cpu": (1000, 4000, 16_000, 64_000), "gpu": (4000, 16_000, 64_000, 256_000)}
 BATCHES = {"cpu": (1, 4, 16, 64), "gpu": (8, 32, 128, 512)}
@@ -131,7 +131,9 @@ def measure_vocabularies(kind: str) -> list[dict[str, Any]]:
 
 def measure_batch_sizes(kind: str) -> list[dict[str, Any]]:
     """Measure time and memory of one training step for increasing batch sizes."""
-    return _training_steps(kind, "batch size", {size: (WORDS, size) for size in BATCHES[kind]})
+    return _training_steps(
+        kind, "batch size", {size: (VOCABULARY_SIZE, size) for size in BATCHES[kind]}
+    )
 
 
 def _training_steps(
@@ -139,8 +141,8 @@ def _training_steps(
 ) -> list[dict[str, Any]]:
     """Measure training steps; `sizes` has the vocabulary size and the batch size of each row."""
     found = _time({
-        size: functools.partial(prepare_training_step, kind, words, batch)
-        for size, (words, batch) in sizes.items()
+        size: functools.partial(prepare_training_step, kind, vocabulary_size, batch)
+        for size, (vocabulary_size, batch) in sizes.items()
     })  # fmt: skip
     return [
         {
@@ -153,10 +155,10 @@ def _training_steps(
     ]
 
 
-def prepare_training_step(kind: str, words: int, batch: int) -> dict[str, Prepared]:
+def prepare_training_step(kind: str, vocabulary_size: int, batch: int) -> dict[str, Prepared]:
     """Prepare a training step."""
     layers, features, _, dtype = SIZES[kind]
-    subject = recurrent(layers, features, words, batch, LENGTH[kind], dtype)
+    subject = recurrent(layers, features, vocabulary_size, batch, LENGTH[kind], dtype)
     return _prepared(*subject.training_step())
 
 
@@ -173,7 +175,7 @@ def measure_beams(kind: str) -> list[dict[str, Any]]:
 def prepare_beam(kind: str, width: int) -> dict[str, Prepared]:
     """Prepare a beam search."""
     layers, features, batch, dtype = SIZES[kind]
-    subject = recurrent(layers, features, WORDS, batch, LENGTH[kind], dtype)
+    subject = recurrent(layers, features, VOCABULARY_SIZE, batch, LENGTH[kind], dtype)
     return {"step": Prepared(repeated(subject.beam_search(width)))}
 
 

@@ -13,10 +13,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 from absl import flags
 
+from benchmarks.measure import Compiled
 from benchmarks.speed import is_selected
 from benchmarks.subjects import SUBJECTS
 from errors import UserError
@@ -71,12 +73,13 @@ def main() -> None:
     chosen = {name: subject for name, subject in subjects.items() if is_selected(name)}
     if not chosen:
         raise UserError(f"--subjects matches no model: use a part of {', '.join(subjects)}")
-    options = GPU_OPTIONS | {"xla_gpu_enable_command_buffer": ""} if gpu else None
-    for name, subject in chosen.items():
-        step, *arguments = subject.training_step()
-        compiled = jax.jit(step, compiler_options=options).lower(*arguments).compile()
-        _print(f"{name}, training step", operations(lambda f=compiled, a=arguments: f(*a)))
-        _print(f"{name}, beam search", operations(subject.beam_search()))
+    separate = {"xla_gpu_enable_command_buffer": ""} if gpu else {}
+    with mock.patch.dict(GPU_OPTIONS, separate):
+        for name, subject in chosen.items():
+            step, *arguments = subject.training_step()
+            compiled = Compiled.of(step, *arguments).function
+            _print(f"{name}, training step", operations(lambda f=compiled, a=arguments: f(*a)))
+            _print(f"{name}, beam search", operations(subject.beam_search()))
 
 
 def _print(title: str, found: list[Operation]) -> None:

@@ -1,4 +1,4 @@
-"""The models of the benchmarks in PyTorch, in all ways in which PyTorch can run them."""
+"""Prepare the PyTorch models of the benchmarks with each setup of PyTorch."""
 
 # pyright: reportMissingImports=false
 
@@ -16,23 +16,29 @@ GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 
 
-class Way(NamedTuple):
-    """A way to run a PyTorch model."""
+# torch.compile in its default mode, with a CUDA graph that records the whole search. For training,
+# the mode reduce-overhead does the same: it records the whole loss and its gradient.
+RECORDED = "default, one CUDA graph"
+
+
+class Setup(NamedTuple):
+    """How PyTorch runs a model."""
 
     precision: str  # float32, TF32 (float32 with TF32 matrix products) or bfloat16
-    mode: str  # eager, or a mode of torch.compile
+    mode: str  # eager, a mode of torch.compile, or RECORDED
 
     @property
     def name(self) -> str:
-        """Name of this way in the tables."""
+        """Name of this setup in the tables."""
         how = self.mode if self.mode == "eager" else f"compiled ({self.mode})"
         return f"{self.precision}, {how}"
 
     def compiled(self, function: Callable) -> Callable:
-        """Return the function, compiled for exact shapes if this way compiles it."""
+        """Return the function, compiled for exact shapes if this setup compiles it."""
         if self.mode == "eager":
             return function
-        return torch.compile(function, mode=self.mode, dynamic=False)
+        mode = "default" if self.mode == RECORDED else self.mode
+        return torch.compile(function, mode=mode, dynamic=False)
 
     def choose_precision(self) -> None:
         """Set the precision of float32 matrix products."""
@@ -40,55 +46,66 @@ class Way(NamedTuple):
         torch.backends.cudnn.allow_tf32 = self.precision == "TF32"
 
 
-def ways() -> Iterator[Way]:
-    """Yield all ways. The mode reduce-overhead uses CUDA graphs."""
+def setups(part: str) -> Iterator[Setup]:
+    """Yield all setups for a part of the benchmark. The mode reduce-overhead uses CUDA graphs."""
     precisions = ("TF32", "bfloat16") if GPU else ("float32",)
-    modes = ("eager", "default", "reduce-overhead") if GPU else ("eager", "default")
-    yield from itertools.starmap(Way, itertools.product(precisions, modes))
+    modes = ["eager", "default"]
+    if GPU:
+        modes += ["reduce-overhead"] + [RECORDED] * (part == "decoding")
+    yield from itertools.starmap(Setup, itertools.product(precisions, modes))
 
 
-def prepare_training(subject: Subject, way: Way) -> dict[str, Prepared]:
+def prepare_training(subject: Subject, setup: Setup) -> dict[str, Prepared]:
     """Prepare a training step (loss and gradient).
 
-    Attention of the Transformer uses PyTorch's scaled_dot_product_attention in all ways.
+    Attention of the Transformer uses PyTorch's scaled_dot_product_attention in all setups.
     """
-    way.choose_precision()
+    setup.choose_precision()
     source, target = (torch.tensor(subject.sentences(i), device=DEVICE).long() for i in (0, 1))
-    model, loss = subject.torch_model().to(DEVICE), way.compiled(torch_models.loss)
+    model, loss = subject.torch_model().to(DEVICE), setup.compiled(torch_models.loss)
 
     def step() -> None:
         model.zero_grad(set_to_none=True)
-        with torch.autocast(DEVICE, torch.bfloat16, enabled=way.precision == "bfloat16"):
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=setup.precision == "bfloat16"):
             value = loss(model, source, target, target)
         value.backward()
 
-    run, facts = _repeated(step), {}
-    if GPU and way.mode != "reduce-overhead":  # PyTorch does not count the memory of CUDA graphs
-        run(WARM_UP)
-        torch.cuda.reset_peak_memory_stats()
-        run(1)
-        facts["gigabytes"] = torch.cuda.max_memory_allocated() / 1e9
-    return {"step": Prepared(run, facts)}
+    return {"step": Prepared(_repeated(step))}
 
 
-def prepare_decoding(subject: Subject, way: Way, widths: dict[str, int]) -> dict[str, Prepared]:
+def prepare_decoding(subject: Subject, setup: Setup, widths: dict[str, int]) -> dict[str, Prepared]:
     """Prepare beam searches with these names and beam widths.
 
-    The source is encoded once per sentence, eagerly, and its encoding is repeated for each
-    hypothesis. The Transformer has a KV cache of constant size. A whole time step of the search is
-    compiled. On a GPU, all parameters have the precision of the way.
+    The source is encoded once per sentence, and its encoding is repeated for each hypothesis. The
+    Transformer has a KV cache of constant size. The encoder and a whole time step of the search are
+    compiled. On a GPU, all parameters have the precision of the setup.
     """
-    way.choose_precision()
+    setup.choose_precision()
     source = torch.tensor(subject.sentences()[:SENTENCES], device=DEVICE).long()
     model = subject.torch_model().to(DEVICE).eval()
-    model = model.bfloat16() if way.precision == "bfloat16" else model
-    length, advance = source.shape[1] - 1, way.compiled(torch_models.advance_beam)
-    select = way.compiled(torch_models.select_rows)
+    model = model.bfloat16() if setup.precision == "bfloat16" else model
+    length = source.shape[1] - 1
+    start, advance = map(setup.compiled, (torch_models.start_beam, torch_models.advance_beam))
 
     def search(width: int) -> Callable[[], Any]:
-        return lambda: torch_models.beam_search(model, source, width, length, advance, select)
+        call = lambda: torch_models.beam_search(model, source, width, length, start, advance)  # noqa: E731
+        return _recorded(call) if setup.mode == RECORDED else call
 
     return {name: Prepared(_repeated(search(width))) for name, width in widths.items()}
+
+
+def _recorded(call: Callable[[], Any]) -> Callable[[], None]:
+    """Record a call in a CUDA graph; return a function that replays it."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):  # a graph must not be recorded before its kernels have run
+        for _ in range(WARM_UP):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
 
 
 def _repeated(call: Callable[[], Any]) -> Callable[[int], None]:

@@ -14,28 +14,48 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from benchmarks.startup_process import COMPILATION, DATA, FIRST, IMPORTS, MODEL, REST
+from benchmarks.subjects import SUBJECTS
 from markup import table
 from program import run
 
 FOLDER = Path("docs/performance")
 # Heading of the handwritten last section, which is kept when the page is written again.
-DECISIONS = "## Decisions and their measurements"
+NOTES = "## Notes"
 HEAD = """# Performance
 
 `python -m benchmarks.speed`, `python -m benchmarks.growth` and `python -m benchmarks.startup` write
-`docs/performance/*.json`, and `python -m benchmarks.report` generates this page from those files.
-The first two compile all models before they time any of them; then the models take turns in five
-rounds of half a second, and the tables show medians (`benchmarks/turns.py`). A ratio is the speed
-of Alignax divided by the speed of PyTorch. `python -m benchmarks.kernels` prints the operations of
-a training step and of beam search by total time.
+`docs/performance/*.json`, and `python -m benchmarks.report` generates this page from those files,
+except for the [notes](#notes). [Performance decisions](performance_decisions.md) gives the reasons
+for the code that affects speed.
 
-The PyTorch models are in `benchmarks/torch_models.py`. `benchmarks/peers.py` runs each of them
-eagerly and with torch.compile (on GPUs also with CUDA graphs), in float32 (with TF32 on GPUs) and,
-on GPUs, in bfloat16. The tables name the fastest setup.
+{summary}
 
-The aarch64 results are older than this method. Models were timed one after another, and PyTorch was
-measured eagerly only; its beam search encoded the source once per hypothesis, and was not
-compiled.
+## Method
+
+Alignax is compared with plain PyTorch. Its models are in `benchmarks/torch_models.py`.
+`benchmarks/peers.py` runs them eagerly and with torch.compile, on GPUs also with CUDA graphs, in
+float32 (with TF32 on GPUs) and, on GPUs, in bfloat16. The tables show the fastest of these setups.
+A ratio is the speed of Alignax divided by the speed of PyTorch.
+
+All setups of a model are compiled first. They then take turns in five rounds of half a second, and
+the tables show medians (`benchmarks/turns.py`). Whole runs are measured once. Tokens per second are
+target tokens. `python -m benchmarks.kernels` prints the operations of a training step and of beam
+search by total time.
+
+| model | vocabulary size | sentences per batch | tokens per source and per target | dtype |
+| --- | ---: | ---: | ---: | --- |
+{subjects}
+
+"recurrent L × d" is Luong's model with L layers of d units, global attention, the general score
+function and input feeding. The Transformers have as many encoder as decoder layers, and one matrix
+for both embeddings and the output layer. Base is that of Vaswani 2017 (6 layers, 512 features, 8
+heads and 2,048 feed-forward features); small has 4 layers, 128 features, 4 heads and 256
+feed-forward features. The dropout rate is .1.
+
+The growth of time and memory is measured with Luong's model: on CPUs with 1 × 128 units, 32
+sentences of 20 tokens and float32, on GPUs with 2 × 512 units, 128 sentences of 50 tokens and
+bfloat16. The vocabulary has 8,000 tokens. Where types of attention are compared, batches have 32
+sentences, the vocabulary has 1,000 tokens, and D is 10.
 """
 
 
@@ -48,26 +68,39 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _ratio(row: dict[str, Any], name: str, reference: str) -> str:
-    return f"{row[name] / row[reference]:.2f} ×" if reference in row else "–"
+def _fastest(row: dict[str, Any], name: str) -> tuple[str, float] | None:
+    """Return the name and the speed of the fastest setup of PyTorch, if it was measured."""
+    setups = row.get(f"torch_{name}", {})
+    return max(setups.items(), key=lambda setup: setup[1]) if setups else None
+
+
+def _ratio(row: dict[str, Any], name: str) -> float | None:
+    """Return the speed of Alignax divided by that of the fastest setup of PyTorch."""
+    fastest = _fastest(row, name)
+    return row[name] / fastest[1] if fastest else None
+
+
+def _comparison(row: dict[str, Any], name: str) -> list[str]:
+    """Return the cells of a comparison: Alignax, PyTorch, ratio and setup of PyTorch."""
+    fastest = _fastest(row, name)
+    if not fastest:
+        return [_number(row, name), "–", "–", "–"]
+    setup, speed = fastest
+    return [_number(row, name), f"{speed:,.0f}", f"{row[name] / speed:.2f} ×", setup]
 
 
 def training(rows: dict[str, dict[str, Any]]) -> str:
     """Return the Markdown table of training steps."""
     head = [
         "model", "parameters", "tokens/s", "PyTorch tokens/s", "ratio", "fastest PyTorch setup",
-        "ms per training step",
-        "TFLOP/s", "TFLOP/s relative to matrix product", "memory, GB", "PyTorch memory, GB",
+        "ms per training step", "TFLOP/s", "TFLOP/s relative to matrix product", "memory, GB",
     ]  # fmt: skip
     return table(head, (
         [
-            name, _number(row, "parameters", ".1f", 1e-6) + " M", _number(row, "tokens_per_second"),
-            _number(row, "torch_tokens_per_second"),
-            _ratio(row, "tokens_per_second", "torch_tokens_per_second"),
-            row.get("torch_fastest_way", "–"), _number(row, "milliseconds", ",.1f"),
+            name, _number(row, "parameters", ".1f", 1e-6) + " M",
+            *_comparison(row, "tokens_per_second"), _number(row, "milliseconds", ",.1f"),
             _number(row, "teraflops", ",.2f"),
-            _number(row, "share_of_matrix_rate", ".0%"), _number(row, "gigabytes", ".2f"),
-            _number(row, "torch_gigabytes", ".2f") if row.get("torch_gigabytes") else "–",
+            f"{row['teraflops'] / row['matrix_teraflops']:.0%}", _number(row, "gigabytes", ".2f"),
         ]
         for name, row in rows.items()
     ))  # fmt: skip
@@ -76,21 +109,14 @@ def training(rows: dict[str, dict[str, Any]]) -> str:
 def decoding(rows: dict[str, dict[str, Any]]) -> str:
     """Return the Markdown table of greedy decoding and beam search."""
     head = [
-        "model", "greedy", "PyTorch greedy", "ratio", "beam 5", "PyTorch beam 5", "ratio",
-        "fastest PyTorch setup (beam 5)",
+        "model", "greedy", "PyTorch greedy", "ratio", "fastest PyTorch setup (greedy)",
+        "beam 5", "PyTorch beam 5", "ratio", "fastest PyTorch setup (beam 5)",
     ]  # fmt: skip
-
-    def cells(row: dict[str, Any]) -> list[str]:
-        pairs = ((f"{way}_per_second", f"torch_{way}_per_second") for way in ("greedy", "beam"))
-        return [
-            cell
-            for name, torch in pairs
-            for cell in (_number(row, name), _number(row, torch), _ratio(row, name, torch))
-        ]
-
-    return table(
-        head, ([name, *cells(row), row.get("torch_beam_way", "–")] for name, row in rows.items())
-    )
+    searches = ("greedy_per_second", "beam_per_second")
+    return table(head, (
+        [name, *(cell for search in searches for cell in _comparison(row, search))]
+        for name, row in rows.items()
+    ))  # fmt: skip
 
 
 def whole(rows: dict[str, dict[str, Any]]) -> str:
@@ -124,8 +150,9 @@ def startup(rows: dict[str, dict[str, Any]]) -> str:
 PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     "training": (
         training,
-        "Time of a training step, which computes the loss and its gradient for one batch. One "
-        "column compares\nthe TFLOP/s of the training step with those of a large matrix product.",
+        "Time of a training step, which computes the loss and its gradient for one batch, without "
+        "the optimizer. One\ncolumn compares the TFLOP/s of the training step with those of a "
+        "large matrix product.",
     ),
     "decoding": (
         decoding,
@@ -174,10 +201,13 @@ def growth(results: dict[str, Any], picture: Path) -> str:
         head = list(rows[0])
         text += f"{GROWTH_CAPTIONS[name]}\n\n"
         text += table(head, ([_short(row[key]) for key in head] for row in rows)) + "\n"
-        for key in head[1:]:
-            first = rows[0][key] or 1
+        # Plot times in ms. Other values have different units, so plot them relative to the first.
+        times = [key for key in head[1:] if key.endswith("ms")]
+        for key in times or head[1:]:
+            first = 1 if times else rows[0][key] or 1
             axes.plot([r[head[0]] for r in rows], [r[key] / first for r in rows], "o-", label=key)
-        axes.set(xscale="log", yscale="log", xlabel=head[0], ylabel="relative to the smallest size")
+        label = "ms" if times else "relative to the smallest size"
+        axes.set(xscale="log", yscale="log", xlabel=head[0], ylabel=label)
         ticks = [row[head[0]] for row in rows]
         axes.set_xticks(ticks, labels=map(_short, ticks), fontsize=7)
         axes.set_xticks([], minor=True)
@@ -185,32 +215,67 @@ def growth(results: dict[str, Any], picture: Path) -> str:
     figure.tight_layout()
     figure.savefig(picture, dpi=120)
     plt.close(figure)
-    return f"![Growth of time and memory](performance/{picture.name})\n\n{text}"
+    return f"![Growth of time](performance/{picture.name})\n\n{text}"
+
+
+def summary(machines: list[dict[str, Any]]) -> str:
+    """Return one sentence per machine with the ranges of the ratios."""
+    lines = []
+    for results in machines:
+        rows, searches = results.get("training", {}), results.get("decoding", {})
+        trained = [_ratio(row, "tokens_per_second") for row in rows.values()]
+        decoded = [
+            _ratio(r, f"{x}_per_second") for r in searches.values() for x in ("greedy", "beam")
+        ]
+        if any(trained + decoded):
+            lines.append(
+                f"- {results['device']}: Alignax trains {_range(trained)} times and decodes "
+                f"{_range(decoded)} times as fast as the fastest setup of PyTorch."
+            )
+    return "\n".join(lines)
+
+
+def _range(ratios: list[float | None]) -> str:
+    known = [ratio for ratio in ratios if ratio]
+    return " to ".join(dict.fromkeys(f"{end:.2f}" for end in (min(known), max(known))))
+
+
+def machine(path: Path, results: dict[str, Any]) -> str:
+    """Return the section of one machine."""
+    rows = [row for part in PARTS for row in results.get(part, {}).values()]
+    versions = sorted({package for row in rows for package in row["versions"].split(", ")})
+    text = f"\n## {results['device']}\n\nMeasured with {', '.join(versions)}."
+    rates = [row["matrix_teraflops"] for row in results.get("training", {}).values()]
+    if rates:
+        ends = dict.fromkeys(f"{rate:,.3g}" for rate in (min(rates), max(rates)))
+        text += f" For reference, a large matrix product runs at {' to '.join(ends)} TFLOP/s."
+    text += "\n"
+    for part, (render, caption) in PARTS.items():
+        if part in results:
+            text += f"\n{caption}\n\n{render(results[part])}"
+    grown = path.with_name(f"{path.stem}-growth.json")
+    if grown.exists():
+        text += "\n### Growth of time and memory\n\n"
+        text += growth(json.loads(grown.read_text("utf-8")), grown.with_suffix(".png"))
+    return text
 
 
 def main() -> None:
-    """Write docs/performance.md and its plots; keep the handwritten section of an existing page."""
-    text = HEAD
-    for path in sorted(FOLDER.glob("*.json")):
-        if path.stem.endswith("-growth"):
-            continue
-        results = json.loads(path.read_text("utf-8"))
-        rows = [row for part in PARTS for row in results.get(part, {}).values()]
-        versions = "; ".join(sorted({row["versions"] for row in rows}))
-        text += f"\n## {results['device']}\n\nMeasured with {versions}."
-        if rate := results.get("matrix_rate"):
-            text += f" For reference, a large matrix product runs at {rate / 1e12:,.3g} TFLOP/s."
-        text += "\n"
-        for part, (render, caption) in PARTS.items():
-            if part in results:
-                text += f"\n{caption}\n\n{render(results[part])}"
-        grown = path.with_name(f"{path.stem}-growth.json")
-        if grown.exists():
-            text += "\n### Growth of time and memory\n\n"
-            text += growth(json.loads(grown.read_text("utf-8")), grown.with_suffix(".png"))
+    """Write docs/performance.md and its plots; keep the handwritten notes of an existing page."""
+    paths = [path for path in FOLDER.glob("*.json") if not path.stem.endswith("-growth")]
+    paths.sort(key=lambda path: (path.stem.startswith("cpu"), path.stem != "cpu-x86-64", path.stem))
+    machines = {path: json.loads(path.read_text("utf-8")) for path in paths}
+    subjects = [
+        f"| {name}, {kind.upper()} | {subject.vocabulary_size:,} | {subject.batch} | "
+        f"{subject.length} | {subject.config.model.dtype} |"
+        for kind, named in SUBJECTS.items()
+        for name, subject in named.items()
+    ]
+    text = HEAD.format(summary=summary([*machines.values()]), subjects="\n".join(subjects))
+    text += "".join(machine(path, results) for path, results in machines.items())
     page = Path("docs/performance.md")
     before = page.read_text("utf-8") if page.exists() else ""
-    page.write_text(text + "".join(before.partition(f"\n{DECISIONS}\n")[1:]), "utf-8")
+    page.write_text(text + "".join(before.partition(f"\n{NOTES}\n")[1:]), "utf-8")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ docs/performance.md.
 """
 
 import functools
-import importlib
 import importlib.metadata
 import json
 import re
@@ -89,49 +88,41 @@ def prepare_decoding(subject: Subject) -> dict[str, Prepared]:
     return {name: Prepared(repeated(search)) for name, search in searches.items()}
 
 
-def prepare(part: str, kind: str, name: str, dropout: bool, way: Any) -> dict[str, Prepared]:
-    """Prepare a part of the benchmark for one model: in Alignax, or in a way of PyTorch."""
+def prepare(part: str, kind: str, name: str, dropout: bool, setup: Any) -> dict[str, Prepared]:
+    """Prepare a part of the benchmark for one model: in Alignax, or with a setup of PyTorch."""
     subject = SUBJECTS[kind][name]
     subject = subject if dropout else subject.without_dropout()
-    if way is None:
+    if setup is None:
         return prepare_training(subject) if part == "training" else prepare_decoding(subject)
     from benchmarks import peers
 
     if part == "training":
-        return peers.prepare_training(subject, way)
-    return peers.prepare_decoding(subject, way, WIDTHS)
+        return peers.prepare_training(subject, setup)
+    return peers.prepare_decoding(subject, setup, WIDTHS)
 
 
 def training_row(times: dict[str, dict[str, Timed]], tokens: int, rate: float) -> dict[str, Any]:
-    """Return the results of a training step: those of Alignax, and of the fastest PyTorch."""
+    """Return the results of a training step: those of Alignax, and of all setups of PyTorch."""
     steps = {name: timed["step"] for name, timed in times.items()}
     seconds, facts = steps.pop(OURS)
     speed = facts["flops"] / seconds
-    row = {
+    return {
         "parameters": facts["parameters"],
         "tokens_per_second": tokens / seconds,
         "milliseconds": 1e3 * seconds,
         "gigabytes": facts["gigabytes"],
         "teraflops": speed / 1e12,
-        "share_of_matrix_rate": speed / rate,
+        "matrix_teraflops": rate / 1e12,
+        "torch_tokens_per_second": {name: tokens / step.seconds for name, step in steps.items()},
     }
-    if steps:
-        way = min(steps, key=lambda name: steps[name].seconds)
-        row |= {"torch_tokens_per_second": tokens / steps[way].seconds, "torch_fastest_way": way}
-        row |= {f"torch_{name}": value for name, value in steps[way].facts.items()}
-    return row
 
 
 def decoding_row(times: dict[str, dict[str, Timed]], sentences: int) -> dict[str, Any]:
-    """Return the results of decoding: those of Alignax, and of the fastest PyTorch."""
+    """Return the results of decoding: those of Alignax, and of all setups of PyTorch."""
     row: dict[str, Any] = {}
     for name in WIDTHS:
-        searches = {way: timed[name] for way, timed in times.items()}
-        row[f"{name}_per_second"] = sentences / searches.pop(OURS).seconds
-        if searches:
-            way = min(searches, key=lambda way: searches[way].seconds)
-            speed = sentences / searches[way].seconds
-            row |= {f"torch_{name}_per_second": speed, f"torch_{name}_way": way}
+        speeds = {setup: sentences / timed[name].seconds for setup, timed in times.items()}
+        row |= {f"{name}_per_second": speeds.pop(OURS), f"torch_{name}_per_second": speeds}
     return row
 
 
@@ -192,7 +183,7 @@ def _step_throughput(task: Translation, config: Config, mesh: Any) -> float:
         for batch in waiting:
             state, sums, _ = step(state, sums, batch)
         rounds.append(float(sums["count"]) / (time.perf_counter() - began))
-    return max(rounds)
+    return statistics.median(rounds)
 
 
 def run_configs(gpu: bool) -> dict[str, tuple[Config, int]]:
@@ -214,6 +205,15 @@ def run_configs(gpu: bool) -> dict[str, tuple[Config, int]]:
     }
 
 
+def torch_setups(part: str) -> dict[str, Any]:
+    """Return the setups of PyTorch by their names; none if PyTorch is not installed."""
+    if not HAS_TORCH:
+        return {}
+    from benchmarks import peers
+
+    return {setup.name: setup for setup in peers.setups(part)}
+
+
 def compare(kind: str, name: str, parts: Sequence[str], rate: float) -> Iterator[tuple]:
     """Measure training and decoding of a model; yield part, row name and results."""
     rows = {
@@ -223,21 +223,16 @@ def compare(kind: str, name: str, parts: Sequence[str], rate: float) -> Iterator
     wanted = [row for part in parts for row in rows.get(part, ()) if is_selected(row[1])]
     if not wanted:
         return
-    ways = {OURS: None}
-    if HAS_TORCH:
-        ways |= {way.name: way for way in importlib.import_module("benchmarks.peers").ways()}
+    setups = {part: {OURS: None} | torch_setups(part) for part, _, _ in wanted}
     times = time_in_turn({
-        f"{part}, {title}, {shown}": functools.partial(prepare, part, kind, name, dropout, way)
+        f"{part}, {title}, {shown}": functools.partial(prepare, part, kind, name, dropout, setup)
         for part, title, dropout in wanted
-        for shown, way in ways.items()
+        for shown, setup in setups[part].items()
     })  # fmt: skip
     subject = SUBJECTS[kind][name]
     for part, title, _ in wanted:
-        found = {
-            shown: times[f"{part}, {title}, {shown}"]
-            for shown in ways
-            if f"{part}, {title}, {shown}" in times
-        }
+        names = {shown: f"{part}, {title}, {shown}" for shown in setups[part]}
+        found = {shown: times[key] for shown, key in names.items() if key in times}
         if OURS not in found:
             raise UserError(f"{part}, {title}: Alignax failed: see the message above")
         if part == "training":
@@ -260,12 +255,11 @@ def measured(parts: Sequence[str], rate: float) -> Iterator[tuple[str, str, dict
 def main() -> None:
     """Run the selected measurements, and write and print their results."""
     results = Results()
-    results.add("matrix_rate", matrix_rate())
     torch = importlib.metadata.version("torch") if HAS_TORCH else ""
     versions = f"jax {jax.__version__}" + (f", PyTorch {torch}" if torch else "")
     parts = selected_parts(("training", "decoding", "whole"))
-    rows = 0
-    for part, name, row in measured(parts, results.figures["matrix_rate"]):
+    rows, rate = 0, matrix_rate() if "training" in parts else 0.0
+    for part, name, row in measured(parts, rate):
         results.add(part, results.figures.get(part, {}) | {name: row | {"versions": versions}})
         print(f"{part}, {name}: {format_row(row)}", flush=True)
         rows += 1

@@ -91,10 +91,11 @@ class Clock:
 def replace(path: str, change: Callable[[Callable], Callable]) -> None:
     """Replace a function, given as "module:function" or "module:Class.method"."""
     module, _, name = path.partition(":")
-    owner, name = importlib.import_module(module), name.split(".")
-    for part in name[:-1]:
-        owner = getattr(owner, part)
-    setattr(owner, name[-1], change(getattr(owner, name[-1])))
+    *parents, last = name.split(".")
+    owner: Any = importlib.import_module(module)
+    for parent in parents:
+        owner = getattr(owner, parent)
+    setattr(owner, last, change(getattr(owner, last)))
 
 
 def main() -> None:
@@ -102,7 +103,7 @@ def main() -> None:
     began, name, *words = sys.argv[1:]
     clock, sys.argv = Clock(float(began)), [f"{name}.py", *words]
     builtins.__import__ = clock.timed(builtins.__import__, IMPORTS)
-    main, run = importlib.import_module(name).main, importlib.import_module("program").run
+    run_program, run = importlib.import_module(name).main, importlib.import_module("program").run
 
     def timed_main() -> None:
         for path, phase in PHASES[name].items():
@@ -110,7 +111,7 @@ def main() -> None:
                 replace(path, lambda function, phase=phase: clock.timed(function, phase))
         replace(ENDS[name], clock.ending)
         clock.switch(REST)
-        main()
+        run_program()
 
     replace("program:_parse_flags", lambda function: clock.timed(function, DATA))
     run(timed_main)

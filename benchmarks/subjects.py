@@ -24,11 +24,11 @@ BEAM = 5  # beam width of the tables
 class Subject(NamedTuple):
     """A model to benchmark, with batches of `batch` sentence pairs of `length` tokens.
 
-    The source and target vocabularies have `words` entries each.
+    The source and target vocabularies have `vocabulary_size` entries each.
     """
 
     config: Config
-    words: int
+    vocabulary_size: int
     batch: int
     length: int
     make_torch_model: Callable[[float], Any]  # creates the same model in PyTorch, with dropout
@@ -46,7 +46,7 @@ class Subject(NamedTuple):
     def task(self) -> Translation:
         """Return a translation task without a corpus; the words of its vocabularies are numbers."""
         with tempfile.TemporaryDirectory() as folder:
-            numbers = "".join(f"{i}\n" for i in range(self.words - len(SPECIALS)))
+            numbers = "".join(f"{i}\n" for i in range(self.vocabulary_size - len(SPECIALS)))
             for side in ("source", "target"):
                 (Path(folder) / f"{side}.vocab").write_text("\n".join(SPECIALS) + "\n" + numbers)
             return Translation(self.config, Path(folder))
@@ -83,11 +83,11 @@ class Subject(NamedTuple):
         """Return a batch [batch, length] of random token ids."""
         rng = np.random.default_rng(seed)
         shape = (self.batch, self.length)
-        return rng.integers(len(SPECIALS), self.words, shape, dtype=np.int32)
+        return rng.integers(len(SPECIALS), self.vocabulary_size, shape, dtype=np.int32)
 
 
 def recurrent(
-    layers: int, features: int, words: int, batch: int, length: int, dtype: str
+    layers: int, features: int, vocabulary_size: int, batch: int, length: int, dtype: str
 ) -> Subject:
     """Return Luong's model (2015) with global attention, general score and input feeding."""
     config = luong2015.get_config("size=small").unlock()
@@ -98,12 +98,14 @@ def recurrent(
     def torch_model(dropout: float) -> Any:
         from benchmarks import torch_models
 
-        return torch_models.TorchRecurrent(words, words, layers, features, dropout)
+        return torch_models.TorchRecurrent(
+            vocabulary_size, vocabulary_size, layers, features, dropout
+        )
 
-    return Subject(config.lock(), words, batch, length, torch_model)
+    return Subject(config.lock(), vocabulary_size, batch, length, torch_model)
 
 
-def transformer(size: str, words: int, batch: int, length: int, dtype: str) -> Subject:
+def transformer(size: str, vocabulary_size: int, batch: int, length: int, dtype: str) -> Subject:
     """Return the Transformer (Vaswani 2017) with shared embeddings."""
     config = vaswani2017.get_config(f"size={size}").unlock()
     model = config.model
@@ -114,10 +116,10 @@ def transformer(size: str, words: int, batch: int, length: int, dtype: str) -> S
         from benchmarks import torch_models
 
         return torch_models.TorchTransformer(
-            words, model.layers, model.features, model.heads, model.feed_forward, dropout
+            vocabulary_size, model.layers, model.features, model.heads, model.feed_forward, dropout
         )
 
-    return Subject(config.lock(), words, batch, length, torch_model)
+    return Subject(config.lock(), vocabulary_size, batch, length, torch_model)
 
 
 SUBJECTS: dict[str, dict[str, Subject]] = {

@@ -62,23 +62,27 @@ class TorchRecurrent(nn.Module):
         feed = torch.tanh(self.W_c(torch.cat([context, x], dim=-1)))
         return feed, (new, feed)
 
-    def next(self, memory: tuple, state: tuple, words: Tensor, t: Tensor) -> tuple[Tensor, tuple]:
+    def next(self, memory: tuple, state: tuple, tokens: Tensor, t: Tensor) -> tuple[Tensor, tuple]:
         """Return the logits of the next token, and the new decoder state."""
-        feature, state = self.step(memory, state, self.target(words))
+        feature, state = self.step(memory, state, self.target(tokens))
         return self.output(feature), state
 
-    def forward(self, source: Tensor, words: Tensor) -> Tensor:
+    def forward(self, source: Tensor, tokens: Tensor) -> Tensor:
         """Return the logits of all target positions under teacher forcing."""
         memory, state = self.encode(source)
-        embedded, features = self.target(words), []
-        for t in range(words.shape[1]):
+        embedded, features = self.target(tokens), []
+        for t in range(tokens.shape[1]):
             feature, state = self.step(memory, state, embedded[:, t])
             features.append(feature)
         return self.output(self.drop(torch.stack(features, dim=1)))
 
 
 class TorchTransformer(nn.Module):
-    """torch.nn.Transformer with sinusoidal positions and a tied output layer."""
+    """torch.nn.Transformer with sinusoidal positions and a tied output layer.
+
+    Dropout is applied to embeddings and to the outputs of sublayers, as in Alignax.
+    torch.nn.Transformer would also apply it to attention weights and feed-forward activations.
+    """
 
     def __init__(
         self, size: int, layers: int, features: int, heads: int, feed_forward: int, dropout: float
@@ -89,20 +93,27 @@ class TorchTransformer(nn.Module):
         self.body = nn.Transformer(
             features, heads, layers, layers, feed_forward, dropout, batch_first=True
         )
+        for layer in (*self.body.encoder.layers, *self.body.decoder.layers):
+            layer.dropout = nn.Identity()  # of the feed-forward activations
+        for module in self.body.modules():
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0
+        # Nested tensors need the lengths on the host, so a CUDA graph could not record the encoder.
+        self.body.encoder.enable_nested_tensor = False
         self.drop, self.features = nn.Dropout(dropout), features
         self.register_buffer("positions", _sinusoids(1024, features))
 
-    def embedded(self, words: Tensor) -> Tensor:
+    def embedded(self, tokens: Tensor) -> Tensor:
         """Embed the tokens of whole sentences."""
-        positions = self.positions[: words.shape[1]]
-        return self.drop(self.embed(words) * math.sqrt(self.features) + positions)
+        positions = self.positions[: tokens.shape[1]]
+        return self.drop(self.embed(tokens) * math.sqrt(self.features) + positions)
 
-    def forward(self, source: Tensor, words: Tensor) -> Tensor:
+    def forward(self, source: Tensor, tokens: Tensor) -> Tensor:
         """Return the logits of all target positions under teacher forcing."""
         padding = source == PAD
-        later = nn.Transformer.generate_square_subsequent_mask(words.shape[1], source.device)
+        later = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], source.device)
         x = self.body(
-            self.embedded(source), self.embedded(words), tgt_mask=later, tgt_is_causal=True,
+            self.embedded(source), self.embedded(tokens), tgt_mask=later, tgt_is_causal=True,
             src_key_padding_mask=padding, memory_key_padding_mask=padding,
         )  # fmt: skip
         return functional.linear(x, self.embed.weight)
@@ -122,11 +133,11 @@ class TorchTransformer(nn.Module):
         empty = states.new_zeros(batch, heads, length, width)
         return memory, [(empty, empty) for _ in layers]
 
-    def next(self, memory: list, cache: list, words: Tensor, t: Tensor) -> tuple[Tensor, list]:
+    def next(self, memory: list, cache: list, tokens: Tensor, t: Tensor) -> tuple[Tensor, list]:
         """Return the logits of the next token, and the KV cache with the keys and values of t."""
         length = cache[0][0].shape[2]
-        seen = (torch.arange(length, device=words.device) <= t)[None, None, None]
-        x = self.embed(words)[:, None] * math.sqrt(self.features) + self.positions[t]
+        seen = (torch.arange(length, device=tokens.device) <= t)[None, None, None]
+        x = self.embed(tokens)[:, None] * math.sqrt(self.features) + self.positions[t]
         new = []
         for layer, (keys, values, mask), cached in zip(
             self.body.decoder.layers, memory, cache, strict=True
@@ -164,9 +175,9 @@ def _attend(
     return attention.out_proj(context.transpose(1, 2).flatten(2))
 
 
-def loss(model: nn.Module, source: Tensor, words: Tensor, target: Tensor) -> Tensor:
-    """Return the cross-entropy, summed over all target tokens; `words` is the decoder input."""
-    logits = model(source, words)
+def loss(model: nn.Module, source: Tensor, tokens: Tensor, target: Tensor) -> Tensor:
+    """Return the cross-entropy, summed over all target tokens; `tokens` is the decoder input."""
+    logits = model(source, tokens)
     return functional.cross_entropy(
         logits.flatten(0, 1).float(), target.flatten(), ignore_index=PAD, reduction="sum"
     )
@@ -174,43 +185,51 @@ def loss(model: nn.Module, source: Tensor, words: Tensor, target: Tensor) -> Ten
 
 @torch.no_grad()
 def beam_search(
-    model: nn.Module, source: Tensor, width: int, length: int, advance: Callable, select: Callable
+    model: nn.Module, source: Tensor, width: int, length: int, start: Callable, advance: Callable
 ) -> Tensor:
     """Return the best of `width` hypotheses of `length` tokens for every source sentence.
 
-    `advance` and `select` are `advance_beam` and `select_rows`, or compiled versions of them. The
+    `start` and `advance` are `start_beam` and `advance_beam`, or compiled versions of them. The
     results of a compiled function are not copied when CUDA graphs read them.
     """
+    memory, state, tokens, total = start(model, source, width, length)
+    for t in torch.arange(length, device=source.device).split(1):
+        state, tokens, total = advance(model, memory, state, tokens, total, t)
+    return tokens.view(len(source), width, -1)[:, 0, 1:]
+
+
+def start_beam(
+    model: nn.Module, source: Tensor, width: int, length: int
+) -> tuple[Any, Any, Tensor, Tensor]:
+    """Encode the source; return memory, state, tokens and log-probabilities of all hypotheses."""
     batch, device = len(source), source.device
-    several = torch.arange(batch, device=device).repeat_interleave(width)
-    memory, state = (select(part, several) for part in model.encode(source, length))
-    words = torch.full((batch * width, length + 1), BOS, device=device)
+    rows = torch.arange(batch, device=device).repeat_interleave(width)
+    memory, state = (select_rows(part, rows) for part in model.encode(source, length))
+    tokens = torch.full((batch * width, length + 1), BOS, device=device)
     total = torch.full((batch, width), -math.inf, device=device)
     total[:, 0] = 0
-    for t in torch.arange(length, device=device).split(1):
-        state, words, total = advance(model, memory, state, words, total, t)
-    return words.view(batch, width, -1)[:, 0, 1:]
+    return memory, state, tokens, total
 
 
 def advance_beam(
-    model: nn.Module, memory: Any, state: Any, words: Tensor, total: Tensor, t: Tensor
+    model: nn.Module, memory: Any, state: Any, tokens: Tensor, total: Tensor, t: Tensor
 ) -> tuple[Any, Tensor, Tensor]:
     """Compute time step t of beam search; return the new state, tokens and log-probabilities."""
     batch, width = total.shape
-    logits, state = model.next(memory, state, words.index_select(1, t)[:, 0], t)
+    logits, state = model.next(memory, state, tokens.index_select(1, t)[:, 0], t)
     log_p = logits.float().log_softmax(dim=-1)
     size = log_p.shape[-1]
-    valid = torch.arange(size, device=words.device) > EOS
+    valid = torch.arange(size, device=tokens.device) > EOS
     log_p = log_p.where(valid, -math.inf)
     if width == 1:  # greedy decoding: no hypothesis changes its row
         best, token = log_p.max(dim=-1, keepdim=True)
-        return state, words.index_copy(1, t + 1, token), total + best
+        return state, tokens.index_copy(1, t + 1, token), total + best
     grown = total.unsqueeze(2) + log_p.view(batch, width, size)
     total, index = grown.view(batch, -1).topk(width)
-    first = torch.arange(batch, device=words.device)[:, None] * width
+    first = torch.arange(batch, device=tokens.device)[:, None] * width
     rows = (first + index // size).flatten()
-    words = words[rows].index_copy(1, t + 1, (index % size).view(-1, 1))
-    return select_rows(state, rows), words, total
+    tokens = tokens[rows].index_copy(1, t + 1, (index % size).view(-1, 1))
+    return select_rows(state, rows), tokens, total
 
 
 def select_rows(state: Any, rows: Tensor) -> Any:

@@ -7,7 +7,7 @@ penalty grows with the length and the coverage term grows with the coverage. The
 compares the worst of the nbest scores with an upper bound of the scores that active hypotheses can
 reach (`upper_bound`). This early stop is exact: the result is that of a search to the maximum
 length. For a length penalty, the bound is as tight as possible, because all further tokens of a
-hypothesis may have a probability near 1 (docs/performance.md#exact-early-stop-of-beam-search).
+hypothesis may have a probability near 1. docs/performance_decisions.md has measurements.
 
 A hypothesis finishes only if </s> is among the `width` (decode.beam) most probable continuations,
 so a beam of width 1 equals greedy decoding for any penalties.
@@ -136,7 +136,7 @@ def blocked_top_k(
     """Compute `jax.lax.top_k(x, count)` faster if the rows are long.
 
     The largest values are in the blocks with the largest maxima, so only these blocks are searched
-    (docs/performance.md#decisions-and-their-measurements).
+    (docs/performance_decisions.md#continuations-in-blocks).
     """
     if x.shape[-1] <= 2 * count * block:
         values, index = jax.lax.top_k(x, count)  # unpacked, because top_k returns a list

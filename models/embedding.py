@@ -9,7 +9,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Float, Int
 
 # Largest size of a vocabulary (of letters, phonemes or bytes, for example) whose embedding gradient
-# is a matrix product on GPUs (docs/performance.md#decisions-and-their-measurements).
+# is a matrix product on GPUs (docs/performance_decisions.md).
 SMALL_VOCABULARY = 256
 
 

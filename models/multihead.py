@@ -23,7 +23,7 @@ KeysValues = tuple[Float[Array, "b s h k"], Float[Array, "b s h v"]]
 KVCache = tuple[Float[Array, "b h c k"], Float[Array, "b h c v"]]
 
 # Smallest source and target length for which cuDNN's flash attention is faster than XLA's attention
-# (docs/performance.md#decisions-and-their-measurements).
+# (docs/performance_decisions.md#cudnns-flash-attention-from-64-positions-on).
 FLASH_FROM = 64
 
 

@@ -20,7 +20,7 @@ recomputes elementwise operations, which takes less time than storing and loadin
 
 Step functions are written as for `jax.lax.scan`, with two limits: only first derivatives in reverse
 mode are correct, and side effects such as `jax.debug.print` are not ordered by time step. Storing
-every gₜ costs memory. docs/performance.md compares both scans.
+every gₜ costs memory. docs/performance_decisions.md compares both scans.
 """
 
 import enum
@@ -36,7 +36,7 @@ from jax.extend import core
 from jax.extend.core import primitives
 
 # Time steps per loop iteration on GPUs; a larger number compiles more slowly and gains little speed
-# (docs/performance.md#decisions-and-their-measurements).
+# (docs/performance_decisions.md#loops-of-five-time-steps-on-gpus).
 UNROLL = 5
 
 

@@ -16,7 +16,7 @@ from data.vocabulary import PAD
 from models.output import log_weights, logits, mixture_scores, mixture_weights
 
 # Largest number of logits that a device keeps in memory at a time: 2 GiB in float32. Fewer chunks
-# add to the gradient of the output matrix less often (docs/performance.md).
+# add to the gradient of the output matrix less often (docs/performance_decisions.md).
 MAX_LOGITS = 2**29
 
 

@@ -13,7 +13,7 @@ from data.batches import Batch
 from errors import UserError
 
 # Autotuning is disabled, because cuBLAS already selects good kernels. Command buffers include whole
-# loops, so that no kernel waits for the host. Measurements: docs/performance.md.
+# loops, so that no kernel waits for the host. Measurements: docs/performance_decisions.md.
 GPU_OPTIONS = {
     "xla_gpu_enable_triton_gemm": False,
     "xla_gpu_autotune_level": 0,

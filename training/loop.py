@@ -52,7 +52,7 @@ logger = logging.getLogger("alignax")
 
 # Maximum number of training steps that are dispatched before the host waits for the oldest of them.
 # These steps keep the device busy while the host is delayed, but a signal takes effect only after
-# all of them. Measurements: docs/performance.md.
+# all of them. Measurements: docs/performance_decisions.md.
 AHEAD = 8
 
 
