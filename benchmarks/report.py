@@ -12,6 +12,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks.startup_process import COMPILATION, DATA, FIRST, IMPORTS, MODEL, REST
 from benchmarks.subjects import SUBJECTS
@@ -175,17 +176,53 @@ PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     ),
 }
 
-# Captions of the growth tables, by the names of the parts in benchmarks/growth.py.
+# Title of the plot and caption of the table, by the names of the parts in benchmarks/growth.py.
 GROWTH_CAPTIONS = {
-    "source": "One decoding step of Luong's model, by source length. Temporary memory is the "
-    "memory that XLA\nallocates in addition to the inputs and outputs.",
-    "training": "One training step of Luong's model with one layer, by source length. The encoder "
-    "reads the whole source\nin all rows:",
-    "vocabulary": "One training step of Luong's model, by vocabulary size:",
-    "batch": "One training step of Luong's model, by batch size:",
-    "beam": "Beam search of Luong's model for one batch, by beam width:",
-    "corpus": "Preparing a corpus and reading batches from it, by number of sentence pairs:",
+    "source": (
+        "decoding step",
+        "One decoding step of Luong's model, by source length. Temporary memory is the memory that "
+        "XLA\nallocates in addition to the inputs and outputs.",
+    ),
+    "training": (
+        "training step, one layer",
+        "One training step of Luong's model with one layer, by source length. The encoder reads "
+        "the whole source\nin all rows:",
+    ),
+    "vocabulary": (
+        "training step",
+        "One training step of Luong's model, by vocabulary size. The logits of a large vocabulary "
+        "are computed\nin chunks of limited size, so memory does not always grow:",
+    ),
+    "batch": ("training step", "One training step of Luong's model, by batch size:"),
+    "beam": ("beam search", "Beam search of Luong's model for one batch, by beam width:"),
+    "corpus": (
+        "corpus",
+        "Preparing a corpus and reading batches from it, by number of sentence pairs:",
+    ),
 }
+
+
+def _plot(axes: Any, rows: list[dict[str, Any]], title: str) -> None:
+    """Plot times in ms; plot other values, which have different units, relative to the first."""
+    size, *names = rows[0]
+    sizes, times = [row[size] for row in rows], [name for name in names if name.endswith("ms")]
+    for name in times or names:
+        first = 1 if times else rows[0][name] or 1
+        axes.plot(sizes, [row[name] / first for row in rows], "o-", label=name)
+    axes.set(title=title, xlabel=size, ylabel="ms" if times else "relative to the smallest size")
+    low, high = axes.get_ylim()
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, labels=map(_short, sizes), fontsize=7)
+    axes.set_xticks([], minor=True)
+    if high > 5 * max(low, high / 100):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda value, _: _short(value))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(0, 1.1 * high)
+    if len(times or names) > 1:
+        axes.legend(fontsize=6)
 
 
 def growth(results: dict[str, Any], picture: Path) -> str:
@@ -198,20 +235,10 @@ def growth(results: dict[str, Any], picture: Path) -> str:
     text = ""
     for name, axes in zip(names, grid.flat, strict=False):
         rows = results[name]
-        head = list(rows[0])
-        text += f"{GROWTH_CAPTIONS[name]}\n\n"
-        text += table(head, ([_short(row[key]) for key in head] for row in rows)) + "\n"
-        # Plot times in ms. Other values have different units, so plot them relative to the first.
-        times = [key for key in head[1:] if key.endswith("ms")]
-        for key in times or head[1:]:
-            first = 1 if times else rows[0][key] or 1
-            axes.plot([r[head[0]] for r in rows], [r[key] / first for r in rows], "o-", label=key)
-        label = "ms" if times else "relative to the smallest size"
-        axes.set(xscale="log", yscale="log", xlabel=head[0], ylabel=label)
-        ticks = [row[head[0]] for row in rows]
-        axes.set_xticks(ticks, labels=map(_short, ticks), fontsize=7)
-        axes.set_xticks([], minor=True)
-        axes.legend(fontsize=6)
+        title, caption = GROWTH_CAPTIONS[name]
+        cells = ([_short(value) for value in row.values()] for row in rows)
+        text += f"{caption}\n\n{table(list(rows[0]), cells)}\n"
+        _plot(axes, rows, title)
     figure.tight_layout()
     figure.savefig(picture, dpi=120)
     plt.close(figure)
