@@ -99,7 +99,7 @@ class TorchTransformer(nn.Module):
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = 0.0
         # Nested tensors need the lengths on the host, so a CUDA graph could not record the encoder.
-        self.body.encoder.enable_nested_tensor = False
+        self.body.encoder.use_nested_tensor = False
         self.drop, self.features = nn.Dropout(dropout), features
         self.register_buffer("positions", _sinusoids(1024, features))
 
