@@ -3,24 +3,25 @@
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Float
 
 from evaluation import predictions
-from evaluation.canvas import Picture
 from evaluation.examples import ScoredExample
 from evaluation.explained import source_weights
 from evaluation.faithfulness_report import check_predictions, explain_predictions
 from evaluation.page import AttentionBudget
-from evaluation.pictures import highlighted, over_text
 from evaluation.predictions import Prediction, Predictor, evenly
 from evaluation.results import Wanted, corpus_name, keep, show, write_report
 from tasks.classification import Classification
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
+
+if TYPE_CHECKING:
+    from evaluation.canvas import Picture
 
 MOST_CLASSES = 100  # of a confusion matrix; it is left out if there are more
 ShownText = dict[str, Any]  # "words" (a list of words or of sentences) and "label"
@@ -130,14 +131,16 @@ def two_levels(
 
 def draw_text(
     text: Mapping[str, Any], p: Mapping[str, Any], title: str, path: Path | None = None
-) -> Picture | None:
+) -> "Picture | None":
     """Draw the attention weights of a classified text; return None if the model has none."""
+    from evaluation import pictures  # here, because importing matplotlib is slow
+
     if "hops" in p:
         words = _sentences(text)[0]
-        return over_text(p["hops"][:, : len(words)], words, title, path)
+        return pictures.over_text(p["hops"][:, : len(words)], words, title, path)
     if "sentences" in p:
         of_sentences, of_words = two_levels(text, p)
-        return highlighted(_sentences(text), of_words, of_sentences, title, path)
+        return pictures.highlighted(_sentences(text), of_words, of_sentences, title, path)
     return None
 
 

@@ -2,23 +2,24 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Float
 
 from evaluation import predictions
-from evaluation.canvas import Picture
 from evaluation.examples import ScoredExample
 from evaluation.faithfulness_report import check_predictions, explain_predictions
 from evaluation.page import AttentionBudget
-from evaluation.pictures import over_passage
 from evaluation.predictions import Prediction, Predictor, evenly
 from evaluation.results import Wanted, corpus_name, keep, show, write_report
 from tasks.cloze import Cloze
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
+
+if TYPE_CHECKING:
+    from evaluation.canvas import Picture
 
 ShownQuestion = dict[str, Any]  # "passage", "query", "candidates" and "answer", as words
 
@@ -84,10 +85,12 @@ def answer(question: ShownQuestion, p: Prediction) -> str:
 
 def draw_question(
     question: Mapping[str, Any], p: Mapping[str, Any], title: str, path: Path | None = None
-) -> Picture:
+) -> "Picture":
     """Draw the attention weights of a question over its passage."""
+    from evaluation import pictures  # here, because importing matplotlib is slow
+
     title += "; s = Σ β·α, (β)" * ("alpha" in p)
-    return over_passage(
+    return pictures.over_passage(
         rows(question, p), question["passage"], set(question["candidates"]), title, path
     )
 

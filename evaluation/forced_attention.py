@@ -11,7 +11,6 @@ from data.tokenizers import JOINER
 from evaluation.alignment import LinkSettings, alignment_error_rate, attention_links
 from evaluation.evaluator import Attentions
 from evaluation.links import Aligner, Bitext, symmetrize_all
-from evaluation.pictures import heat_maps
 from evaluation.statistics import AttentionStatistics, measure
 from tasks.translation import Translation
 
@@ -96,12 +95,16 @@ class ForcedAttention:
         for number, i in enumerate(self._drawn):
             heads = {name: x for name, x in self._kept[i].items() if " head " in name}
             if heads:
+                from evaluation import pictures  # here, because importing matplotlib is slow
+
                 pair, task = self.pairs[i], self.task
                 source = readable([*task.source.tokens(pair.source), "</s>"])
                 target = readable([*task.target.tokens(pair.target), "</s>"])
                 layers = len({name.partition(" head ")[0] for name in heads})
                 path = folder / f"heads-{number}.png"
-                heat_maps(heads, layers, source, target, "teacher forcing, reference", path)
+                pictures.heat_maps(
+                    heads, layers, source, target, "teacher forcing, reference", path
+                )
 
 
 def readable(tokens: list[str]) -> list[str]:

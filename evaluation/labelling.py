@@ -11,7 +11,6 @@ from errors import require_packages
 from evaluation import predictions
 from evaluation.examples import ScoredExample
 from evaluation.faithfulness_report import no_attention
-from evaluation.pictures import piano_rolls, two_series
 from evaluation.predictions import Prediction, Predictor, evenly
 from evaluation.results import Wanted, corpus_name, keep, show, write_report
 from tasks.labelling import Labelling
@@ -151,6 +150,8 @@ def _numbers(task: Labelling, split: str, predicted: list[Prediction]) -> list[s
 
 
 def _draw(task: Labelling, wanted: Wanted, predicted: list[Prediction]) -> None:
+    from evaluation import pictures  # here, because importing matplotlib is slow
+
     pairs = zip(predicted, _examples(task, wanted.split), strict=True)
     for number, (prediction, example) in enumerate(pairs):
         if number == wanted.pictures:
@@ -158,9 +159,9 @@ def _draw(task: Labelling, wanted: Wanted, predicted: list[Prediction]) -> None:
         gold, path = example["label"], wanted.folder / f"prediction-{number}.png"
         if task.kind == "notes":
             gold = gold[1:]
-            piano_rolls(gold, prediction["label"][: len(gold)], path)
+            pictures.piano_rolls(gold, prediction["label"][: len(gold)], path)
         else:
-            two_series(gold.ravel(), prediction["label"][: len(gold)].ravel(), path)
+            pictures.two_series(gold.ravel(), prediction["label"][: len(gold)].ravel(), path)
 
 
 def _for_page(text: dict[str, list[str]], labels: Sequence[str], gold: Sequence[str]) -> dict:

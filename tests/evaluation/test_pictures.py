@@ -1,5 +1,8 @@
 """Tests of plots with hostile and very long texts; warnings are errors in all tests."""
 
+import subprocess
+import sys
+
 import matplotlib
 import numpy as np
 import pytest
@@ -84,3 +87,8 @@ def test_pictures_leave_no_file_or_setting_behind(tmp_path):
     figure = DRAWINGS["heat_map"](WORDS, None)
     assert figure._repr_png_().startswith(b"\x89PNG")
     assert list(tmp_path.iterdir()) == [] and dict(matplotlib.rcParams) == before
+
+
+def test_programs_import_matplotlib_only_to_draw():
+    code = "import experiment, sys; sys.exit('matplotlib' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -9,7 +9,7 @@ import pytest
 from comparing.runs import read_report_examples
 from data.tokenizers import TOKENIZERS, make_tokenizer
 from data.vocabulary import EOS, WordVocabulary
-from evaluation import forced_attention, translation
+from evaluation import pictures, translation
 from evaluation.bootstrap import EXAMPLE_SCORES
 from evaluation.evaluator import Evaluator
 from evaluation.examples import read_examples
@@ -105,7 +105,7 @@ def test_a_source_with_several_references_is_one_sentence(
 
 def test_heads_are_drawn_for_the_chosen_sentences(tiny_task, tmp_path, monkeypatch):
     pairs, drawn = [pair._replace(alignment="") for pair in tiny_task.pairs("test")], []
-    monkeypatch.setattr(forced_attention, "heat_maps", lambda *given: drawn.append(given))
+    monkeypatch.setattr(pictures, "heat_maps", lambda *given: drawn.append(given))
     attention = ForcedAttention(tiny_task, pairs, [pairs[0], pairs[2], pairs[0]])
     for i, pair in enumerate(pairs):
         tokens = (
