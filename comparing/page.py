@@ -14,6 +14,7 @@ from evaluation.page import write_html
 from terminal import clean
 
 _TEMPLATE = Path(__file__).parent / "page.html"
+_SCRIPTS = ("scores.js", "curves.js", "examples.js", "page.js")
 MOST_PROBLEMS = 5  # messages about runs that are shown
 OTHER_EXAMPLES = (
     "The reports have different examples, so the page does not show any, and p-values are those of "
@@ -39,7 +40,7 @@ def write_comparison(folders: Sequence[Path], split: str, sentences: int, path: 
     if content["different"]:
         notes.append(OTHER_EXAMPLES)
     content |= {"notes": notes, "validation": validation}
-    write_html(path, _TEMPLATE, _cleaned(content))
+    write_html(path, _TEMPLATE, _SCRIPTS, _cleaned(content))
     return notes
 
 
