@@ -6,8 +6,8 @@ const POLL = 500;  // milliseconds between questions what the server compiles
 
 // A panel has the fields of its input by name, its `runs`, the present `edit` ({run, changes} or
 // null) and, for translation, `fixed`: the tokens of the prefix ({run, tokens}) if they were chosen
-// by clicking, not typed. A run has the answers to its last requests (see `ask`), and it is `outdated`
-// if newer ones are expected.
+// by clicking, not typed. It is `mistaken` if the value of a number field cannot be used. A run has the
+// answers to its last requests (see `ask`), and it is `outdated` if newer ones are expected.
 const panels = {};
 
 async function begin() {
@@ -18,7 +18,6 @@ async function begin() {
   const tabs = Object.values(panels);
   if (tabs.length > 1) tabs.forEach(buildTab);
   showPanel(tabs[0]);
-  showState();
   setInterval(askState, POLL);
 }
 
@@ -28,13 +27,14 @@ let server = null;
 
 const waiting = () => Object.values(panels).flatMap(({ runs }) => runs).filter(run => run.busy);
 
-// The page is ready only if it has all answers.
+// The page is ready only if it has all answers. It says nothing beside a mistake.
 function showState() {
   const { done, total, compiling } = server, names = waiting().map(run => run.name);
   byId("progress").textContent =
     names.length && compiling ? `compiling for ${compiling} …`
     : done < total ? `compiling: ${done} of ${total} sample requests`
     : names.length ? `waiting for ${names.join(", ")} …`
+    : Object.values(panels).some(({ mistaken, node }) => mistaken && !node.hidden) ? ""
     : "ready";
 }
 

@@ -21,6 +21,7 @@ function showPanel(panel, focused = panel.first) {
     if (other.tab) other.tab.tabIndex = other === panel ? 0 : -1;
   }
   focused.focus();
+  showState();
 }
 
 function buildPanel(panel) {
@@ -73,6 +74,26 @@ function fitSettings({ fields }, changed = "") {
   fields.alpha.disabled = fields.length_penalty.value === "none";
 }
 
+// Return why the value of a number field cannot be used; "" if it can.
+function mistake({ value, min, max, step, disabled }) {
+  const number = Number(value), whole = step === "1";
+  const usable = value !== "" && number >= Number(min) && number <= Number(max) && (!whole || Number.isInteger(number));
+  return disabled || usable ? "" : `Use a ${whole ? "whole number" : "number"} from ${min}\u00a0to\u00a0${max}.`;
+}
+
+// Show the mistakes in the number fields of a panel, each below its field. The fields belong to all
+// runs, so the runs are not asked while there is a mistake, and their cards show the previous answers.
+function showMistakes(panel) {
+  const fields = Object.values(panel.fields).filter(field => field.type === "number");
+  for (const field of fields) {
+    const message = mistake(field);
+    byId(`${field.name}-error`).textContent = message;
+    field.setAttribute("aria-invalid", Boolean(message));
+  }
+  panel.mistaken = fields.some(mistake);
+  panel.node.classList.toggle("mistaken", panel.mistaken);
+}
+
 // The request of a panel without a run and an edit; null if nothing is typed.
 function request(panel) {
   const { fields } = panel;
@@ -86,13 +107,14 @@ function request(panel) {
   return {
     text: fields.text.value, prefix: panel.fixed ?? fields.prefix.value, draw: panel.draw,
     beam: Number(fields.beam.value), length_penalty: fields.length_penalty.value,
-    alpha: Number(fields.alpha.value), temperature: Number(fields.temperature.value),
+    alpha: fields.alpha.disabled ? undefined : Number(fields.alpha.value), temperature: Number(fields.temperature.value),
   };
 }
 
 function refresh(panel) {
   panel.control?.abort();
   panel.control = new AbortController();
+  showMistakes(panel);
   return Promise.all(panel.runs.map(run => refreshRun(panel, run, panel.control.signal)));
 }
 
@@ -103,6 +125,10 @@ async function refreshRun(panel, run, signal) {
     run.asked = null;
     setOutdated(run, false);
     return run.content.replaceChildren();
+  }
+  if (panel.mistaken) {
+    run.control?.abort();
+    return setOutdated(run, false);
   }
   setOutdated(run, true);
   try {
