@@ -7,7 +7,13 @@ from typing import Any
 from comparing.curves import learning_curves
 from comparing.examples import compared_examples, same_examples
 from comparing.runs import ComparedRun, check_comparable, load_run
-from comparing.scores import cost_table, faithfulness_table, score_table, validation_report
+from comparing.scores import (
+    cost_table,
+    faithfulness_sample,
+    faithfulness_table,
+    score_table,
+    validation_report,
+)
 from comparing.systems import System, differences, group_runs, run_names
 from configs.registry import TASKS, resolve
 from evaluation.page import write_html
@@ -105,6 +111,7 @@ def _content(systems: Sequence[System], split: str, sentences: int) -> dict[str,
         "differences": [difference._asdict() for difference in differences(systems)],
         "scores": score_table(systems, comparable),
         "faithfulness": faithfulness_table(systems),
+        "faithfulness_sample": faithfulness_sample(systems),
         "curves": learning_curves(runs),
         "cost": cost_table(systems, unit),
         "examples": examples,

@@ -23,7 +23,15 @@ function buildScores() {
   fillScores(byId("scores"), content.scores);
 }
 
+// The effective number of attended tokens is also in the report pages of runs, with another value.
+const TWO_COUNTS =
+  "The rows of sampled predictions differ from the attention statistics in the report.html of a run, which describe "
+  + "the references of the whole split and include </s>: these rows describe the predictions of the sample, and their "
+  + "weights are normalized without the </s> of the source.";
+
 function buildFaithfulness() {
+  const sample = content.faithfulness_sample;
+  byId("faithfulness-sample").textContent = sample && ` of ${sample}`;
   fillScores(byId("faithfulness"), content.faithfulness);
   const texts = content.faithfulness.flatMap(({ cells }) => cells.map(({ text }) => text));
   const contrasts = content.faithfulness.flatMap(({ contrasts }) => contrasts.flat());
@@ -31,6 +39,7 @@ function buildFaithfulness() {
     [texts.some(text => text.includes("±")), "±: mean and standard deviation over seeds."],
     [texts.some(text => text.includes("[")), "[low, high]: one seed, with its 95 % confidence interval over examples."],
     [contrasts.some(contrast => contrast?.p), "p-values are those of Welch's t-test over seeds."],
+    [content.task === "translation" && content.faithfulness.some(({ key }) => key === "effective_tokens"), TWO_COUNTS],
   ];
   byId("faithfulness-note").textContent = notes.filter(([used]) => used).map(([, note]) => note).join(" ");
 }

@@ -84,6 +84,7 @@ function buildAttention() {
 function buildFaithfulness() {
   const { sample, rows } = content.faithfulness;
   byId("faithfulness-sample").textContent = sample;
+  byId("two-counts").hidden = !content.attention.length;
   fillTable(
     byId("faithfulness"),
     ["Measure", "Value", "95 % confidence interval", "Unit"],

@@ -216,6 +216,7 @@ def test_settings_of_decoding(page):
     options = page.all(f"{FIRST} .line select option")
     assert len(options) == 2 and page.find("[name=alpha]").is_enabled()
     second = options[1].text
+    assert page.driver.execute_script("return document.body.scrollWidth <= innerWidth")
     page.choose(f"{FIRST} .line select", second)
     page.until(lambda: page.find(f"{FIRST} .output").text in second)
     page.type("temperature", "1")
