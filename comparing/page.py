@@ -7,13 +7,20 @@ from typing import Any
 from comparing.curves import learning_curves
 from comparing.examples import compared_examples, same_examples
 from comparing.runs import ComparedRun, check_comparable, load_run
-from comparing.scores import cost_table, faithfulness_table, score_table, validation_report
+from comparing.scores import (
+    cost_table,
+    faithfulness_sample,
+    faithfulness_table,
+    score_table,
+    validation_report,
+)
 from comparing.systems import System, differences, group_runs, run_names
 from configs.registry import TASKS, resolve
 from evaluation.page import write_html
 from terminal import clean
 
 _TEMPLATE = Path(__file__).parent / "page.html"
+_SCRIPTS = ("scores.js", "curves.js", "examples.js", "page.js")
 MOST_PROBLEMS = 5  # messages about runs that are shown
 OTHER_EXAMPLES = (
     "The reports have different examples, so the page does not show any, and p-values are those of "
@@ -39,7 +46,7 @@ def write_comparison(folders: Sequence[Path], split: str, sentences: int, path: 
     if content["different"]:
         notes.append(OTHER_EXAMPLES)
     content |= {"notes": notes, "validation": validation}
-    write_html(path, _TEMPLATE, _cleaned(content))
+    write_html(path, _TEMPLATE, _SCRIPTS, _cleaned(content))
     return notes
 
 
@@ -104,6 +111,7 @@ def _content(systems: Sequence[System], split: str, sentences: int) -> dict[str,
         "differences": [difference._asdict() for difference in differences(systems)],
         "scores": score_table(systems, comparable),
         "faithfulness": faithfulness_table(systems),
+        "faithfulness_sample": faithfulness_sample(systems),
         "curves": learning_curves(runs),
         "cost": cost_table(systems, unit),
         "examples": examples,

@@ -69,8 +69,17 @@ def faithfulness_table(systems: Sequence[System]) -> list[dict[str, Any]]:
             for cell, system in zip(entry["cells"], systems, strict=True):
                 cell["text"] += _interval(system, key, metric)
             name = f"{metric.full_name} ({metric.unit})"
-            entries.append({**entry, "name": name, "note": "", "unit": ""})
+            entries.append({**entry, "key": key, "name": name, "note": "", "unit": ""})
     return entries
+
+
+def faithfulness_sample(systems: Sequence[System]) -> str:
+    """Return the size of the sample, such as "200 examples"; "" if the reports lack it."""
+    counts = [n for system in systems for n in _values(system, "faithfulness", "examples") if n]
+    if not counts:
+        return ""
+    sizes = dict.fromkeys(f"{int(n):,}" for n in (min(counts), max(counts)))
+    return f"{' to '.join(sizes)} examples"
 
 
 def _interval(system: System, key: str, metric: Metric) -> str:

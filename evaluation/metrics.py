@@ -93,8 +93,12 @@ FAITHFULNESS = {
     "largest_jsd": Metric(
         "Largest change of the weights", "0–0.69", note="Jensen–Shannon divergence, any output"
     ),
-    "effective_tokens": Metric("Attention weights", "tokens", note="effective number of tokens"),
-    "largest_weight": Metric("Attention weights", "0–1", note="largest weight"),
+    # Attention statistics also have these two, for the references of the whole split instead of the
+    # sampled predictions, and with </s>.
+    "effective_tokens": Metric(
+        "Sampled predictions", "tokens", note="effective number of attended tokens"
+    ),
+    "largest_weight": Metric("Sampled predictions", "0–1", note="largest attention weight"),
 }
 
 

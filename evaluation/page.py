@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from terminal import clean
 from writing import to_json, write_text
 
 _FOLDER = Path(__file__).parent
+_SCRIPTS = ("explorer.js", "tables.js", "page.js")
 _DATA = '<script id="data" type="application/json">'
 # Limits of the number of attention weights, so that browsers can open a page with long texts. A
 # weight takes four to six bytes in the file.
@@ -77,14 +78,17 @@ def write_report_page(path: Path, page: ReportPage) -> None:
     """Write report.html to `path`."""
     # Show the path of the report folder, to distinguish the pages of several runs.
     content = page._asdict() | {"about": f"{page.about} · {clean(str(path.parent))}"}
-    write_html(path, _FOLDER / "page.html", content)
+    write_html(path, _FOLDER / "page.html", _SCRIPTS, content)
 
 
-def write_html(path: Path, template: Path, content: Mapping[str, Any]) -> None:
+def write_html(
+    path: Path, template: Path, scripts: Sequence[str], content: Mapping[str, Any]
+) -> None:
     """Fill a template with content, styles and scripts; write the page to `path`.
 
-    The style sheet and the script of the template have its name and the suffixes .css and .js. They
-    follow page.css and elements.js of this folder, which all pages share.
+    The style sheet of the template has its name and the suffix .css. `scripts` are the names of
+    files in its folder, in the order in which they run. They follow page.css and elements.js of
+    this folder, which all pages share. All of them become one <script>, without modules.
     """
     data = to_json(content, compact=True)
     data = data.encode("utf-8", "replace").decode()  # file names may contain lone surrogates
@@ -92,8 +96,8 @@ def write_html(path: Path, template: Path, content: Mapping[str, Any]) -> None:
     text = template.read_text("utf-8")
     styles = dict.fromkeys((_FOLDER / "page.css", template.with_suffix(".css")))
     style = "\n".join(file.read_text("utf-8") for file in styles)
-    scripts = (_FOLDER / "elements.js", template.with_suffix(".js"))
-    script = "\n".join(file.read_text("utf-8") for file in scripts)
+    files = (_FOLDER / "elements.js", *(template.with_name(name) for name in scripts))
+    script = "\n".join(file.read_text("utf-8") for file in files)
     # The data is inserted last, so that no sentence is mistaken for a template placeholder.
     for name, part in (
         ("STYLE", style),

@@ -271,7 +271,8 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
         print(
             f"{'attention':>22}: effective number of attended tokens {summary['effective']:.2f}, "
             f"source length {summary['source']:.1f}, largest weight {summary['largest']:.2f}, "
-            f"{summary['small']:.0%} of the weights below 0.01 (means over target tokens)"
+            f"{summary['small']:.0%} of the weights below 0.01 (means over all target tokens "
+            "of the references)"
         )
     print_faithfulness(result.get("faithfulness", {}))
     for row in comparison_rows(result["against"]) if "against" in result else []:

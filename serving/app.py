@@ -33,7 +33,12 @@ logger = logging.getLogger("alignax")
 _FOLDER = Path(__file__).parent
 _SHARED = _FOLDER.parent / "evaluation"  # the style and the functions of all pages
 _STYLES = (_SHARED / "page.css", _FOLDER / "lab.css")
-_SCRIPTS = (_SHARED / "elements.js", _FOLDER / "lab.js")
+_TOPICS = ("requests", "panels", "cards", "tokens", "translation", "prediction")
+_SCRIPTS = (
+    _SHARED / "elements.js",
+    *(_FOLDER / f"{name}.js" for name in _TOPICS),
+    _FOLDER / "lab.js",  # starts the page
+)
 MOST_BYTES = 2**16  # of the body of a request
 BODY_SECONDS = 10.0  # to receive the body
 HEADERS = {

@@ -24,6 +24,13 @@ SOURCES = sorted(
     for path in ROOT.rglob("*.py")
     if path.relative_to(ROOT).parts[0].removesuffix(".py") in LAYER_OF
 )
+# Scripts and style sheets of pages.
+PAGE_SOURCES = sorted(
+    path.relative_to(ROOT)
+    for folder in ("docs", *LAYER_OF)
+    for suffix in (".css", ".js")
+    for path in (ROOT / folder).rglob(f"*{suffix}")
+)
 MOST_LINES, LONGEST_FUNCTION = 400, 60
 
 
@@ -89,6 +96,11 @@ def test_files_and_functions_are_short(path):
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef):
             assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, node.name
+
+
+@pytest.mark.parametrize("path", PAGE_SOURCES, ids=str)
+def test_scripts_and_style_sheets_are_short(path):
+    assert len((ROOT / path).read_text("utf-8").splitlines()) <= MOST_LINES
 
 
 # Several files define these names by convention, so they are exempt from the test of unique names.

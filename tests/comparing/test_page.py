@@ -127,6 +127,16 @@ def test_faithfulness_is_a_table_of_its_own(show, tmp_path):
     assert "\n" in texts(browser, "#faithfulness td")[1] and dot.startswith("25.00 ± 7.07\n+20.00")
     note = browser.find_element("id", "faithfulness-note")
     assert note.text.startswith("±: mean and standard deviation over seeds. p-values are")
+    section = browser.find_element("id", "faithfulness-section")
+    assert "in a sample. Neither" in section.text and "whole split" not in section.text
+    for folder in folders:
+        values = {"effective_tokens": 1.5, "examples": 1200}
+        path = folder / "eval/test/scores.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"faithfulness": values}))
+    section = show(folders).find_element("id", "faithfulness-section").text
+    assert "Sampled predictions, effective number of attended tokens (tokens)" in section
+    assert "in a sample of 1,200 examples. Neither" in section
+    assert "which describe the references of the whole split and include </s>" in section
     for folder in folders:
         values = {"drop_random": 1, "drop_random_low": 0.5, "drop_random_high": 1.5}
         path = folder / "eval/test/scores.json"

@@ -125,6 +125,10 @@ def test_faithfulness_states_the_size_of_its_sample(show):
     section = show(make_page(faithfulness=found)).find_element("id", "faithfulness-section").text
     assert "means over 993 predictions in 100 examples of the split" in section
     assert "Removal of a random token, drop in log p 1.00 0.50 to 2.00 nats" in section
+    assert "differ from the attention statistics above" in section
+    browser = show(make_page(faithfulness=found, attention=[]))
+    section = browser.find_element("id", "faithfulness-section").text
+    assert "differ from the attention statistics" not in section
 
 
 def tokens(browser, side):

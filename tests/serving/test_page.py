@@ -216,6 +216,7 @@ def test_settings_of_decoding(page):
     options = page.all(f"{FIRST} .line select option")
     assert len(options) == 2 and page.find("[name=alpha]").is_enabled()
     second = options[1].text
+    assert page.driver.execute_script("return document.body.scrollWidth <= innerWidth")
     page.choose(f"{FIRST} .line select", second)
     page.until(lambda: page.find(f"{FIRST} .output").text in second)
     page.type("temperature", "1")
@@ -223,8 +224,31 @@ def test_settings_of_decoding(page):
     page.find("[name=draw]").click()
     page.settle()
     assert page.find(f"{FIRST} .output").is_displayed()
-    page.type("beam", "99")
-    assert "beam=99 is out of range" in page.find(f"{FIRST} [role=alert]").text
+
+
+@needs_browser
+def test_a_mistake_in_a_setting_has_one_message_below_its_field(page):
+    """The runs are not asked, and their cards show the previous answers."""
+    page.type("text", TEXT)
+    outputs = page.texts(".output")
+    field, message = page.find("[name=beam]"), page.find("#beam-error")
+    for value in ("99", "0", "2.5"):
+        page.type("beam", value)
+        assert page.alerts == ["Use a whole number from 1 to 10."], value
+        assert field.get_attribute("aria-invalid") == "true"
+        assert page.texts(".output") == outputs and page.find("#progress").text == ""
+        assert message.rect["x"] == field.rect["x"]
+        assert 0 <= message.rect["y"] - field.rect["y"] - field.rect["height"] < 10
+    assert contrast(page.driver, "#beam-error") > 4.5
+    page.type("beam", "1")
+    assert page.alerts == [] and field.get_attribute("aria-invalid") == "false"
+    page.until(lambda: page.find("#progress").text == "ready")
+    page.find("[name=length_penalty]").send_keys("gnmt")
+    page.type("alpha", "-1")
+    assert page.alerts == ["Use a number from 0 to 10."]
+    page.find("[name=length_penalty]").send_keys("none")  # without a penalty, alpha has no effect
+    page.settle()
+    assert page.alerts == [] and page.texts(".output") == outputs
 
 
 def open_tab(page, name):
