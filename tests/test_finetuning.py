@@ -39,21 +39,21 @@ def guide(tmp_path_factory):
 def test_the_guide_runs(guide):
     folder, outputs = guide
     runs = sorted((folder / "runs").iterdir())
-    assert [run.name for run in runs] == ["french", "german", "longer", "tuned"]
+    assert [run.name for run in runs] == ["finetuned_french", "german", "longer", "tuned"]
     assert all(map(is_done, runs))
     assert len(outputs) == 6
 
 
 def test_runs_that_start_from_another_run_say_so(guide):
     folder, outputs = guide
-    for name, checkpoint in (("tuned", "best"), ("french", "last")):
+    for name, checkpoint in (("tuned", "best"), ("finetuned_french", "last")):
         report = (folder / "runs" / name / "initialized.md").read_text()
         assert f"from runs/german, checkpoint {checkpoint} (step 2)" in report
         assert any(report in done.stderr for _, done in outputs)
     assert not (folder / "runs" / "german" / "initialized.md").exists()
-    initial = folder / "runs" / "french" / "vocabulary" / "initial" / "source.vocab"
+    initial = folder / "runs" / "finetuned_french" / "vocabulary" / "initial" / "source.vocab"
     german = (folder / "runs" / "german" / "vocabulary" / "source.vocab").read_text()
-    french = (folder / "runs" / "french" / "vocabulary" / "source.vocab").read_text()
+    french = (folder / "runs" / "finetuned_french" / "vocabulary" / "source.vocab").read_text()
     assert initial.read_text() == german and french.startswith(german) and len(french) > len(german)
 
 
