@@ -26,10 +26,6 @@ from models.layers import Layers
 from models.multihead import KeysValues, KVCache, LayerShape, MultiHeadAttention
 from models.output import Output, logits
 
-# On GPUs, XLA pads the operands of bfloat16 matrix products to multiples of this length. It would
-# copy a KV cache of another length at every time step.
-CACHE_MULTIPLE = 8
-
 
 class FeedForward(nn.Module):
     """Position-wise feed-forward network: max(0, x W_1 + b_1) W_2 + b_2 (§3.3)."""
@@ -222,7 +218,6 @@ class Transformer(nn.Module):
     ) -> TransformerState:
         """Return an initial state with an empty KV cache for `length` tokens per hypothesis."""
         batch, shape = memory.lengths.shape[0], self.shape
-        length += -length % CACHE_MULTIPLE
         axes = batch, shape.heads, length * hypotheses
         empty = (
             jnp.zeros((*axes, shape.key_features), shape.dtype),
