@@ -67,6 +67,7 @@ def test_a_message_is_good_only_while_the_fault_lasts():
     assert [outcome.good for outcome in outcomes] == [True, False]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the campaign needs Linux")
 def test_a_sample_of_the_campaign_has_no_bad_outcome(tmp_path):
     flags = ["--only=damage,json", "--sample=2", "--seed=1", "--jobs=2", f"--out={tmp_path}"]
