@@ -29,10 +29,6 @@ from tasks.task import Params
 from tasks.translation import Translation
 from training.devices import abstract, compile_all, compiled, put
 
-# The KV cache has space for a multiple of this number of tokens. On GPUs, XLA pads the operands of
-# bfloat16 matrix products to such a length; it would copy another cache at every time step.
-LENGTH_MULTIPLE = 8
-
 
 class Hypothesis(NamedTuple):
     """One hypothesis for one text; its tokens end in </s> if it was generated."""
@@ -272,7 +268,6 @@ class Translator:
     ) -> tuple[Step, Any]:
         """Encode the source; return the step function of the model or ensemble and its state."""
         steps, states = [], []
-        length += -length % LENGTH_MULTIPLE
         for task, p in zip(self.tasks, params, strict=True):
             model, p = task.for_decoding(p)
             apply = functools.partial(model.apply, {"params": p})
