@@ -2,6 +2,7 @@
 
 # pyright: reportMissingImports=false
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -51,7 +52,9 @@ def setups(part: str) -> Iterator[Setup]:
     precisions = ("TF32", "bfloat16") if GPU else ("float32",)
     modes = ["eager", "default"]
     if GPU:
-        modes += ["reduce-overhead"] + [RECORDED] * (part == "decoding")
+        modes.append("reduce-overhead")
+    if GPU and part == "decoding":
+        modes.append(RECORDED)
     yield from itertools.starmap(Setup, itertools.product(precisions, modes))
 
 
@@ -88,7 +91,9 @@ def prepare_decoding(subject: Subject, setup: Setup, widths: dict[str, int]) -> 
     start, advance = map(setup.compiled, (torch_models.start_beam, torch_models.advance_beam))
 
     def search(width: int) -> Callable[[], Any]:
-        call = lambda: torch_models.beam_search(model, source, width, length, start, advance)  # noqa: E731
+        call = functools.partial(
+            torch_models.beam_search, model, source, width, length, start, advance
+        )
         return _recorded(call) if setup.mode == RECORDED else call
 
     return {name: Prepared(_repeated(search(width))) for name, width in widths.items()}

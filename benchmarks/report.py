@@ -33,12 +33,12 @@ for the code that affects speed.
 
 ## Method
 
-Alignax is compared with plain PyTorch. Its models are in `benchmarks/torch_models.py`.
+Alignax is compared with plain PyTorch. The PyTorch models are in `benchmarks/torch_models.py`.
 `benchmarks/peers.py` runs them eagerly and with torch.compile, on GPUs also with CUDA graphs, in
 float32 (with TF32 on GPUs) and, on GPUs, in bfloat16. The tables show the fastest of these setups.
 A ratio is the speed of Alignax divided by the speed of PyTorch.
 
-All setups of a model are compiled first. They then take turns in five rounds of half a second, and
+All setups of a model are prepared first. They then take turns in five rounds of half a second, and
 the tables show medians (`benchmarks/turns.py`). Whole runs are measured once. Tokens per second are
 target tokens. `python -m benchmarks.kernels` prints the operations of a training step and of beam
 search by total time.
@@ -54,9 +54,9 @@ heads and 2,048 feed-forward features); small has 4 layers, 128 features, 4 head
 feed-forward features. The dropout rate is .1.
 
 The growth of time and memory is measured with Luong's model: on CPUs with 1 × 128 units, 32
-sentences of 20 tokens and float32, on GPUs with 2 × 512 units, 128 sentences of 50 tokens and
-bfloat16. The vocabulary has 8,000 tokens. Where types of attention are compared, batches have 32
-sentences, the vocabulary has 1,000 tokens, and D is 10.
+sentences of 20 tokens and float32, on GPUs with 2 × 512 units, 128 sentences of 50 tokens (64 in
+beam search) and bfloat16. The vocabulary has 8,000 tokens. Where types of attention are compared,
+batches have 32 sentences, the vocabulary has 1,000 tokens, and D is 10.
 """
 
 
@@ -65,7 +65,7 @@ def _number(row: dict[str, Any], name: str, form: str = ",.0f", scale: float = 1
 
 
 def _short(value: float) -> str:
-    """Format a number with at least three significant digits."""
+    """Format a number with three significant digits, or as an integer from 100 on."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -252,19 +252,23 @@ def summary(machines: list[dict[str, Any]]) -> str:
         rows, searches = results.get("training", {}), results.get("decoding", {})
         trained = [_ratio(row, "tokens_per_second") for row in rows.values()]
         decoded = [
-            _ratio(r, f"{x}_per_second") for r in searches.values() for x in ("greedy", "beam")
+            _ratio(row, name)
+            for row in searches.values()
+            for name in ("greedy_per_second", "beam_per_second")
         ]
-        if any(trained + decoded):
+        parts = filter(None, (_range("trains", trained), _range("decodes", decoded)))
+        if text := " and ".join(parts):
             lines.append(
-                f"- {results['device']}: Alignax trains {_range(trained)} times and decodes "
-                f"{_range(decoded)} times as fast as the fastest setup of PyTorch."
+                f"- {results['device']}: Alignax {text} as fast as the fastest setup of PyTorch."
             )
     return "\n".join(lines)
 
 
-def _range(ratios: list[float | None]) -> str:
+def _range(verb: str, ratios: list[float | None]) -> str:
+    """Return the smallest and the largest of the known ratios in words; "" if none is known."""
     known = [ratio for ratio in ratios if ratio]
-    return " to ".join(dict.fromkeys(f"{end:.2f}" for end in (min(known), max(known))))
+    ends = dict.fromkeys(f"{end:.2f}" for end in (min(known), max(known))) if known else ()
+    return f"{verb} {' to '.join(ends)} times" if ends else ""
 
 
 def machine(path: Path, results: dict[str, Any]) -> str:

@@ -31,8 +31,8 @@ function buildPanel(panel) {
   panel.first = panel.fields.text ?? panel.fields.passage;
   panel.edit = panel.fixed = null;
   panel.draw = 0;
-  const box = add(panel.node, "div", "", { className: "runs" });
-  panel.runs.forEach(run => buildCard(panel, run, box));
+  panel.cards = add(panel.node, "div", "", { className: "runs" });
+  panel.runs.forEach(run => buildCard(panel, run, panel.cards));
   for (const node of Object.values(panel.fields)) node.oninput = () => typed(panel, node.name);
   const [{ decode, ranges, length_penalties: penalties, typed: hint, lines }] = panel.runs;
   if (hint) panel.fields.text.placeholder = `Type ${hint}`;
@@ -92,6 +92,7 @@ function showMistakes(panel) {
   }
   panel.mistaken = fields.some(mistake);
   panel.node.classList.toggle("mistaken", panel.mistaken);
+  panel.cards.inert = panel.mistaken;  // their tokens may belong to another text
 }
 
 // The request of a panel without a run and an edit; null if nothing is typed.

@@ -10,6 +10,7 @@ from matplotlib.image import imread
 from matplotlib.text import Text
 
 from evaluation import canvas, pictures
+from tests.programs import ROOT
 
 WORDS = ["$\\foo^$", "\x1b[31mred", "a\nb", "தமிழ்", "𒀀", "x" * 500, "\udcff", "</s>"]
 LONG = [*WORDS, *(f"w{i}" for i in range(300))]
@@ -90,5 +91,6 @@ def test_pictures_leave_no_file_or_setting_behind(tmp_path):
 
 
 def test_programs_import_matplotlib_only_to_draw():
-    code = "import experiment, sys; sys.exit('matplotlib' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    modules = "experiment, evaluation.translation_stream, serving.app, alignax"
+    code = f"import sys, {modules}; sys.exit('matplotlib' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)

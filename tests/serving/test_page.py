@@ -236,12 +236,14 @@ def test_a_mistake_in_a_setting_has_one_message_below_its_field(page):
         page.type("beam", value)
         assert page.alerts == ["Use a whole number from 1 to 10."], value
         assert field.get_attribute("aria-invalid") == "true"
+        assert page.find(".runs").get_property("inert")  # no token can be clicked
         assert page.texts(".output") == outputs and page.find("#progress").text == ""
         assert message.rect["x"] == field.rect["x"]
         assert 0 <= message.rect["y"] - field.rect["y"] - field.rect["height"] < 10
     assert contrast(page.driver, "#beam-error") > 4.5
     page.type("beam", "1")
     assert page.alerts == [] and field.get_attribute("aria-invalid") == "false"
+    assert not page.find(".runs").get_property("inert")
     page.until(lambda: page.find("#progress").text == "ready")
     page.find("[name=length_penalty]").send_keys("gnmt")
     page.type("alpha", "-1")
