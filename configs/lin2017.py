@@ -4,8 +4,8 @@
         --config.data.dir=path/to/sst --workdir=runs/sst2
     python eval.py --workdir=runs/sst2
 
-These commands take about five minutes on two CPU cores and reach an accuracy of 81.1 % (mean of
-three seeds, docs/results/lin2017.hops). Without size=small they take one minute and reach 76.9 %
+These commands take about five minutes on two CPU cores and reach an accuracy of 81.6 % (mean of
+five seeds, docs/results/lin2017.hops). Without size=small they take one minute and reach 76.9 %
 (docs/results/tiny.md).
 
 Arguments (the first value is the default):
