@@ -25,6 +25,7 @@ from decoding.greedy import Step, greedy, most_probable
 from decoding.groups import batch_rows, length_groups
 from decoding.sampling import make_sampler
 from errors import UserError
+from models.scan import hoist
 from tasks.task import Params
 from tasks.translation import Translation
 from training.devices import abstract, compile_all, compiled, put
@@ -246,6 +247,7 @@ class Translator:
         step, state = self._start(params, source, length, attention or settings.coverage > 0)
         if "prefix" in batch:
             step, state = force_prefix(step, state, jnp.repeat(batch["prefix"], settings.beam, 0))
+        step = hoist(step, state, jnp.full(len(source) * settings.beam, PAD))
         if settings.beam > 1:
             return batch, beam_search(
                 step, state, len(source), max_length, length, settings, min_length, source != PAD

@@ -21,6 +21,8 @@ recomputes elementwise operations, which takes less time than storing and loadin
 Step functions are written as for `jax.lax.scan`, with two limits: only first derivatives in reverse
 mode are correct, and side effects such as `jax.debug.print` are not ordered by time step. Storing
 every gₜ costs memory. docs/performance_decisions.md compares both scans.
+
+`hoist` prepares a function for other loops, such as beam search, which need no gradients.
 """
 
 import enum
@@ -132,6 +134,24 @@ def scan_module(
     for path, values in flat.items():
         module.sow("auxiliary", path[-1], values[0])
     return carry, ys
+
+
+def hoist(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """Return an equal function, for arguments of these shapes, that does less work in each call.
+
+    Operations that do not depend on the arguments, such as casts of weights, are performed once,
+    now.
+    """
+    traced, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    before_all, _, body = _split(traced.jaxpr, len(traced.jaxpr.invars))
+    shared = dict(zip(before_all.outvars, _call(before_all, traced.consts), strict=True))
+    shared_by_calls = [shared[x] for x in body.invars if x in shared]
+
+    def call(*arguments: Any) -> Any:
+        results = _call(body, [*shared_by_calls, *jax.tree.leaves(arguments)])
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+    return call
 
 
 def _split(jaxpr: core.Jaxpr, carries: int) -> tuple[core.Jaxpr, core.Jaxpr, core.Jaxpr]:

@@ -171,6 +171,26 @@ def test_casting_parameters_before_decoding_does_not_change_results(tiny_task, t
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("beam", [1, 2])
+def test_decoding_does_not_repeat_operations_on_weights(tiny_task, params, mesh, beam):
+    translator = Translator([tiny_task], mesh, settings(tiny_task, beam=beam))
+    jaxpr = jax.make_jaxpr(translator.decode)([params], {"source": jnp.array([[5, 6, 7, EOS]])})
+    (loop,) = find_equations(jaxpr.jaxpr, "while")
+    body = loop.params["body_jaxpr"].jaxpr
+    weights = [x for x in body.invars[: loop.params["body_nconsts"]] if x.aval.ndim > 1]
+    repeated = [e for e in body.eqns if e.invars and all(x in weights for x in e.invars)]
+    assert weights and not repeated
+
+
+def find_equations(jaxpr, name):
+    """Yield the equations of a primitive, including those of called functions."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == name:
+            yield equation
+        for called in jax.extend.core.jaxprs_in_params(equation.params):
+            yield from find_equations(called, name)
+
+
 def test_small_groups_of_texts_are_merged_with_wider_groups():
     assert length_groups([4, 6, 13, 0, 31], batch=2) == [(8, [0, 1]), (32, [2, 4])]
     # Texts 1 and 2 are not merged, because the width 32 is more than twice that of text 0, 8.

@@ -8,7 +8,7 @@ import pytest
 from configs.base import base_config
 from models import scan as scanning
 from models.cells import LSTM
-from models.scan import scan
+from models.scan import hoist, scan
 from models.seq2seq import make_seq2seq
 from tests.models.test_cells import random_params
 
@@ -182,6 +182,23 @@ def test_scan_under_vmap():
     h = random_array(2, ROWS, WIDTH)
     ours, theirs = (jax.vmap(jax.grad(lambda h, s=s: run(s, h)))(h) for s in (scan, plain))
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_a_hoisted_function_does_not_repeat_operations_on_weights():
+    W, U, keys = (ARGUMENTS[name] for name in ("W", "U", "keys"))
+
+    def step(state, x):
+        weights = jnp.concatenate([W, U]).astype(jnp.bfloat16)
+        h = jnp.concatenate([x, state["h"], x], axis=-1) @ weights
+        return {"h": h.astype(jnp.float32), "t": state["t"] + 1}, jnp.tanh(keys).sum(), jnp.ones(2)
+
+    arguments = {"h": ARGUMENTS["h"], "t": jnp.zeros((), int)}, ARGUMENTS["xs"][0]
+    hoisted = hoist(step, *arguments)
+    assert jax.tree.all(jax.tree.map(jnp.array_equal, hoisted(*arguments), step(*arguments)))
+    other = jax.tree.map(lambda x: x + 1, arguments)
+    assert jax.tree.all(jax.tree.map(jnp.array_equal, hoisted(*other), step(*other)))
+    names = [e.primitive.name for e in jax.make_jaxpr(hoisted)(*arguments).eqns]
+    assert names.count("concatenate") == 1 and "tanh" not in names and "dot_general" in names
 
 
 MODELS = {
