@@ -1,6 +1,8 @@
 import importlib
 import json
+import re
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -51,6 +53,17 @@ def test_training_and_decoding_are_measured_and_reported(tmp_path, monkeypatch):
     assert "| a run | 95 | 100 | 95% | 10 | 3 | 7 | 0.50 |" in page
     assert "| tiny | " in page and "| 10 | 3 |" in page
     assert (report.FOLDER / "cpu-growth.png").stat().st_size > 1000
+
+
+def test_readme_and_page_give_the_measured_ratios():
+    page, readme = (Path(name).read_text("utf-8") for name in ("docs/performance.md", "README.md"))
+    for name in ("nvidia-h200", "cpu-x86-64"):
+        line = report.summary(
+            [json.loads(Path(f"docs/performance/{name}.json").read_text("utf-8"))]
+        )
+        assert line in page
+        ranges = re.findall(r"[\d.]+ to [\d.]+ times", line)
+        assert len(ranges) == 2 and all(each in readme for each in ranges)
 
 
 @pytest.mark.parametrize(
