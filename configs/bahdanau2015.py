@@ -19,7 +19,7 @@ batches of 80 sentences, and the paper's initial parameters. The paper reports 2
 English–French (28.45 after longer training), and 17.82 BLEU for the same model without attention.
 
 Result pages in docs/results: bahdanau2015.table1, multi30k.english, multi30k.german,
-jain2019.translation.
+multi30k.french, jain2019.translation.
 """
 
 from configs import recipes

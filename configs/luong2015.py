@@ -31,8 +31,9 @@ epochs, gradients clipped to norm 5, batches of 128 sentences, D = 10. With drop
 10 epochs and halves after the fifth. The paper reports 19.0 BLEU on WMT'14 English–German
 newstest2014 (Table 1, without replacement of unknown words).
 
-Result pages in docs/results: luong2015.table1, luong2015.table4, luong2015.table6,
-luong2015.figure6, multi30k.english, multi30k.german, xu2015.table, jain2019.translation.
+Result pages in docs/results: luong2015.table1, luong2015.table3, luong2015.table4,
+luong2015.table6, luong2015.figure6, multi30k.english, multi30k.german, multi30k.french,
+xu2015.table, jain2019.translation.
 """
 
 from configs import recipes

@@ -20,7 +20,7 @@ vector. keys=zero does not split the states. Instead, it initializes the blocks 
 matrices that the split network does not have to zero. keys=none is the ordinary model of the same
 size. There is no size=paper, because the paper's recipe and scores were not available.
 
-Result pages in docs/results: luong2015.table6, jain2019.translation.
+Result pages in docs/results: mino2017.keys, luong2015.table6, jain2019.translation.
 """
 
 from configs import luong2015

@@ -20,7 +20,7 @@ not checked against the paper. The paper reports 30.59 BLEU on WMT'14 English–
 reversed source, beam 12) and 26.17 without reversal. The paper's reversed source ends in <EOS>;
 here </s> is reversed with the sentence, so the encoder reads it first.
 
-Result pages in docs/results: multi30k.english.
+Result pages in docs/results: sutskever2014.table1, sutskever2014.depth, multi30k.english.
 """
 
 from configs import recipes
