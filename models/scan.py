@@ -26,7 +26,7 @@ every gₜ costs memory. docs/performance_decisions.md compares both scans.
 """
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -85,14 +85,8 @@ def scan(
         )
     carries, inputs = jax.tree.leaves(carry), jax.tree.leaves(xs)
     before_all, before_each, body = _split(traced.jaxpr, len(carries))
-    shared = dict(zip(before_all.outvars, _call(before_all, traced.consts), strict=True))
-
-    def prepare(inputs: list[Array]) -> list[Array]:
-        shared_by_inputs = [shared[x] for x in before_each.invars if x in shared]
-        return _call(before_each, [*shared_by_inputs, *inputs])
-
-    shared_by_loop = [shared[x] for x in body.invars if x in shared]
-    prepared = jax.vmap(prepare)(inputs)
+    shared_by_inputs, shared_by_loop = _shared(before_all, traced.consts, before_each, body)
+    prepared = jax.vmap(lambda inputs: _call(before_each, [*shared_by_inputs, *inputs]))(inputs)
     results = _loop(body, shared_by_loop, carries, prepared, inputs[0].shape[0], reverse)
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
@@ -137,19 +131,23 @@ def scan_module(
 
 
 def hoist(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """Return an equal function, for arguments of these shapes, that does less work in each call.
+    """Return a function that computes the same as `function`, with less work in each call.
 
-    Operations that do not depend on the arguments, such as casts of weights, are performed once,
-    now.
+    Operations that depend only on values outside of the function, such as casts of weights, are
+    performed once, when `hoist` is called. The returned function accepts only arguments with the
+    structure, shapes and dtypes of `arguments`. A jitted function inside of `function` is treated
+    as one operation.
     """
     traced, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
     before_all, _, body = _split(traced.jaxpr, len(traced.jaxpr.invars))
-    shared = dict(zip(before_all.outvars, _call(before_all, traced.consts), strict=True))
-    shared_by_calls = [shared[x] for x in body.invars if x in shared]
+    (shared,) = _shared(before_all, traced.consts, body)
+    expected = jax.tree.structure(arguments)
 
     def call(*arguments: Any) -> Any:
-        results = _call(body, [*shared_by_calls, *jax.tree.leaves(arguments)])
-        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+        leaves, given = jax.tree.flatten(arguments)
+        if given != expected:
+            raise TypeError(f"a hoisted function expects arguments {expected}, not {given}")
+        return jax.tree.unflatten(jax.tree.structure(shapes), _call(body, [*shared, *leaves]))
 
     return call
 
@@ -189,6 +187,14 @@ def _split(jaxpr: core.Jaxpr, carries: int) -> tuple[core.Jaxpr, core.Jaxpr, cor
         part(Stage.INPUT, shared_by_inputs + jaxpr.invars[carries:], inputs),
         part(Stage.CARRY, shared_by_loop + jaxpr.invars[:carries] + inputs, jaxpr.outvars),
     )
+
+
+def _shared(
+    before_all: core.Jaxpr, constants: Sequence[Any], *parts: core.Jaxpr
+) -> Iterator[list[Array]]:
+    """Compute the shared values; yield those that are inputs of each part."""
+    values = dict(zip(before_all.outvars, _call(before_all, constants), strict=True))
+    yield from ([values[x] for x in part.invars if x in values] for part in parts)
 
 
 def _variables(operands: list[Any]) -> list[core.Var]:

@@ -172,8 +172,13 @@ def test_casting_parameters_before_decoding_does_not_change_results(tiny_task, t
 
 
 @pytest.mark.parametrize("beam", [1, 2])
-def test_decoding_does_not_repeat_operations_on_weights(tiny_task, params, mesh, beam):
-    translator = Translator([tiny_task], mesh, settings(tiny_task, beam=beam))
+@pytest.mark.parametrize("model", ["tiny_task", "transformer_task"])
+def test_decoding_does_not_repeat_operations_on_weights(model, request, mesh, beam):
+    config = request.getfixturevalue(model).config.copy_and_resolve_references()
+    config.model.dtype = "bfloat16"
+    task = Translation(config)
+    params = jax.eval_shape(task.init, jax.random.key(1))
+    translator = Translator([task], mesh, settings(task, beam=beam))
     jaxpr = jax.make_jaxpr(translator.decode)([params], {"source": jnp.array([[5, 6, 7, EOS]])})
     (loop,) = find_equations(jaxpr.jaxpr, "while")
     body = loop.params["body_jaxpr"].jaxpr

@@ -199,6 +199,8 @@ def test_a_hoisted_function_does_not_repeat_operations_on_weights():
     assert jax.tree.all(jax.tree.map(jnp.array_equal, hoisted(*other), step(*other)))
     names = [e.primitive.name for e in jax.make_jaxpr(hoisted)(*arguments).eqns]
     assert names.count("concatenate") == 1 and "tanh" not in names and "dot_general" in names
+    with pytest.raises(TypeError, match="a hoisted function expects arguments"):
+        hoisted(arguments[0])
 
 
 MODELS = {
