@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from absl import flags
 
 from benchmarks.measure import Compiled, Results, format_row, repeated, selected_parts
 from benchmarks.subjects import SENTENCES, recurrent
@@ -33,6 +34,9 @@ from benchmarks.turns import Prepare, Prepared, Timed, time_in_turn
 from data.vocabulary import PAD
 from errors import UserError
 from program import run
+
+for _flag in ("only", "out"):  # defined in benchmarks/measure.py, shown by --help
+    flags.declare_key_flag(_flag)
 
 ALIGNMENTS = ("global", "local_m", "local_p")
 SOURCES = (128, 256, 512, 1024, 2048)

@@ -1,6 +1,6 @@
 """Print the operations of which a training step or a beam search consists, by total time.
 
-    python -m benchmarks.kernels --subjects=4
+    python -m benchmarks.kernels --subjects=recurrent
 
 Operations are grouped by the names that XLA gives them, without their numbers. On a GPU, an
 operation is a kernel, and its line also shows the name of the kernel. CUDA graphs are disabled,
@@ -18,14 +18,14 @@ from unittest import mock
 import jax
 from absl import flags
 
-from benchmarks.measure import Compiled
-from benchmarks.speed import is_selected
+from benchmarks.measure import Compiled, is_selected
 from benchmarks.subjects import SUBJECTS
 from errors import UserError
 from program import run
 from training.devices import GPU_OPTIONS
 
 _MOST = flags.DEFINE_integer("most", 30, "Number of operations to print.", lower_bound=1)
+flags.declare_key_flag("subjects")  # defined in benchmarks/measure.py, shown by --help
 CALLS = 3  # number of recorded calls
 
 

@@ -21,6 +21,9 @@ from training.devices import make_mesh
 from writing import write_json
 
 _OUT = flags.DEFINE_string("out", "docs/performance", "Folder for the results.")
+_SUBJECTS = flags.DEFINE_string(
+    "subjects", "", "Use only the models or rows whose names match this regular expression."
+)
 _ONLY = flags.DEFINE_list("only", [], "Comma-separated parts to measure. Default: all parts.")
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -74,6 +77,11 @@ def selected_parts(parts: Iterable[str]) -> list[str]:
     if unknown:
         raise UserError(f"--only={unknown.pop()} is unknown: use one or more of {', '.join(parts)}")
     return [part for part in parts if not _ONLY.value or part in _ONLY.value]
+
+
+def is_selected(name: str) -> bool:
+    """Return whether --subjects selects a model or a row of the tables."""
+    return re.search(_SUBJECTS.value, name) is not None
 
 
 def format_row(row: dict[str, Any]) -> str:

@@ -3,8 +3,7 @@
 # pyright: reportMissingImports=false
 
 import functools
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +16,9 @@ GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 
 
-# torch.compile in its default mode, with a CUDA graph that records the whole search. For training,
-# the mode reduce-overhead does the same: it records the whole loss and its gradient.
+# torch.compile in its default mode, with one CUDA graph that records a whole training step or a
+# whole search. The mode reduce-overhead records each compiled function separately: its graphs
+# exclude the encoder of recurrent models, because torch.compile does not compile nn.LSTM.
 RECORDED = "default, one CUDA graph"
 
 
@@ -46,16 +46,25 @@ class Setup(NamedTuple):
         torch.set_float32_matmul_precision("high" if self.precision == "TF32" else "highest")
         torch.backends.cudnn.allow_tf32 = self.precision == "TF32"
 
+    def repeated(self, call: Callable[[], Any]) -> Callable[[int], None]:
+        """Return a function that makes n calls with this setup and waits for the last one."""
+        call = _recorded(call) if self.mode == RECORDED else call
 
-def setups(part: str) -> Iterator[Setup]:
-    """Yield all setups for a part of the benchmark. The mode reduce-overhead uses CUDA graphs."""
+        def run(calls: int) -> None:
+            for _ in range(calls):
+                torch.compiler.cudagraph_mark_step_begin()
+                call()
+            if GPU:
+                torch.cuda.synchronize()
+
+        return run
+
+
+def setups() -> list[Setup]:
+    """Return all setups for this machine. On a GPU, the last two modes use CUDA graphs."""
     precisions = ("TF32", "bfloat16") if GPU else ("float32",)
-    modes = ["eager", "default"]
-    if GPU:
-        modes.append("reduce-overhead")
-    if GPU and part == "decoding":
-        modes.append(RECORDED)
-    yield from itertools.starmap(Setup, itertools.product(precisions, modes))
+    modes = ("eager", "default", "reduce-overhead", RECORDED) if GPU else ("eager", "default")
+    return [Setup(precision, mode) for precision in precisions for mode in modes]
 
 
 def prepare_training(subject: Subject, setup: Setup) -> dict[str, Prepared]:
@@ -73,15 +82,16 @@ def prepare_training(subject: Subject, setup: Setup) -> dict[str, Prepared]:
             value = loss(model, source, target, target)
         value.backward()
 
-    return {"step": Prepared(_repeated(step))}
+    return {"step": Prepared(setup.repeated(step))}
 
 
 def prepare_decoding(subject: Subject, setup: Setup, widths: dict[str, int]) -> dict[str, Prepared]:
     """Prepare beam searches with these names and beam widths.
 
     The source is encoded once per sentence, and its encoding is repeated for each hypothesis. The
-    Transformer has a KV cache of constant size. The encoder and a whole time step of the search are
-    compiled. On a GPU, all parameters have the precision of the setup.
+    Transformer has a KV cache of constant size. The functions that encode the sources and that
+    extend all hypotheses by one token are compiled. In bfloat16 setups, all parameters are
+    bfloat16.
     """
     setup.choose_precision()
     source = torch.tensor(subject.sentences()[:SENTENCES], device=DEVICE).long()
@@ -90,20 +100,19 @@ def prepare_decoding(subject: Subject, setup: Setup, widths: dict[str, int]) -> 
     length = source.shape[1] - 1
     start, advance = map(setup.compiled, (torch_models.start_beam, torch_models.advance_beam))
 
-    def search(width: int) -> Callable[[], Any]:
-        call = functools.partial(
-            torch_models.beam_search, model, source, width, length, start, advance
-        )
-        return _recorded(call) if setup.mode == RECORDED else call
-
-    return {name: Prepared(_repeated(search(width))) for name, width in widths.items()}
+    search = functools.partial(torch_models.beam_search, model, source)
+    searches = {
+        name: functools.partial(search, width, length, start, advance)
+        for name, width in widths.items()
+    }
+    return {name: Prepared(setup.repeated(call)) for name, call in searches.items()}
 
 
 def _recorded(call: Callable[[], Any]) -> Callable[[], None]:
     """Record a call in a CUDA graph; return a function that replays it."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # a graph must not be recorded before its kernels have run
+    with torch.cuda.stream(stream):  # the kernels must have run before they are recorded
         for _ in range(WARM_UP):
             call()
     torch.cuda.current_stream().wait_stream(stream)
@@ -111,16 +120,3 @@ def _recorded(call: Callable[[], Any]) -> Callable[[], None]:
     with torch.cuda.graph(graph):
         call()
     return graph.replay
-
-
-def _repeated(call: Callable[[], Any]) -> Callable[[int], None]:
-    """Return a function that makes n calls and waits for the last one."""
-
-    def run(calls: int) -> None:
-        for _ in range(calls):
-            torch.compiler.cudagraph_mark_step_begin()
-            call()
-        if GPU:
-            torch.cuda.synchronize()
-
-    return run

@@ -70,8 +70,11 @@ def _short(value: float) -> str:
 
 
 def _fastest(row: dict[str, Any], name: str) -> tuple[str, float] | None:
-    """Return the name and the speed of the fastest setup of PyTorch, if it was measured."""
-    setups = row.get(f"torch_{name}", {})
+    """Return the name and the speed of the fastest setup of PyTorch, if it was measured.
+
+    The speed of a setup that failed is None.
+    """
+    setups = {setup: speed for setup, speed in row.get(f"torch_{name}", {}).items() if speed}
     return max(setups.items(), key=lambda setup: setup[1]) if setups else None
 
 
@@ -151,28 +154,28 @@ def startup(rows: dict[str, dict[str, Any]]) -> str:
 PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     "training": (
         training,
-        "Time of a training step, which computes the loss and its gradient for one batch, without "
-        "the optimizer. One\ncolumn compares the TFLOP/s of the training step with those of a "
-        "large matrix product.",
+        "The table shows the time of a training step, which computes the loss and its gradient "
+        "for one batch,\nwithout the optimizer. One column compares the TFLOP/s of the training "
+        "step with those of a large\nmatrix product.",
     ),
     "decoding": (
         decoding,
-        "Decoding speed, in sentences per second, with batches of 64 sentences (32 on a CPU). "
-        "Every hypothesis\nis one token shorter than its source.",
+        "The table shows the speed of decoding in sentences per second, with batches of 64 "
+        "sentences (32 on a\nCPU). Every hypothesis is one token shorter than its source.",
     ),
     "whole": (
         whole,
-        "Whole runs of `train.py`. The total seconds include compilation; the tokens per second "
-        "are the median\nof the second half of the run. The last columns show the translation of "
-        "the test split.",
+        "The table shows whole runs of `train.py`. The total seconds include compilation; the "
+        "tokens per second\nare the median of the second half of the run. The last columns show "
+        "the translation of the test split.",
     ),
     "startup": (
         startup,
-        "Seconds from the command to the first training step of `train.py`, and to the first "
-        "translation of\n`predict.py`, on the corpus of dates, with an empty (cold) and a filled "
-        "(warm) compilation cache. The\nmodel is initialized or restored from a checkpoint. "
-        "Compilation includes tracing, and loading programs\nfrom the cache. Every column is the "
-        "median over processes (`python -m benchmarks.startup`).",
+        "The table shows the seconds from the command to the first training step of `train.py`, "
+        "and to the first\ntranslation of `predict.py`, on the corpus of dates, with an empty "
+        "(cold) and a filled (warm)\ncompilation cache. The model is initialized or restored from "
+        "a checkpoint. Compilation includes tracing,\nand loading programs from the cache. Every "
+        "column is the median over processes (`python -m\nbenchmarks.startup`).",
     ),
 }
 
@@ -225,6 +228,11 @@ def _plot(axes: Any, rows: list[dict[str, Any]], title: str) -> None:
         axes.legend(fontsize=6)
 
 
+def grown(rows: list[dict[str, Any]]) -> str:
+    """Return the Markdown table of one part of the growth benchmark."""
+    return table(list(rows[0]), ([_short(value) for value in row.values()] for row in rows))
+
+
 def growth(results: dict[str, Any], picture: Path) -> str:
     """Return the tables of the growth benchmark, and write their plots to the file `picture`."""
     names = [name for name in results if name != "device"]
@@ -234,11 +242,9 @@ def growth(results: dict[str, Any], picture: Path) -> str:
         axes.remove()
     text = ""
     for name, axes in zip(names, grid.flat, strict=False):
-        rows = results[name]
         title, caption = GROWTH_CAPTIONS[name]
-        cells = ([_short(value) for value in row.values()] for row in rows)
-        text += f"{caption}\n\n{table(list(rows[0]), cells)}\n"
-        _plot(axes, rows, title)
+        text += f"{caption}\n\n{grown(results[name])}\n"
+        _plot(axes, results[name], title)
     figure.tight_layout()
     figure.savefig(picture, dpi=120)
     plt.close(figure)
@@ -284,10 +290,10 @@ def machine(path: Path, results: dict[str, Any]) -> str:
     for part, (render, caption) in PARTS.items():
         if part in results:
             text += f"\n{caption}\n\n{render(results[part])}"
-    grown = path.with_name(f"{path.stem}-growth.json")
-    if grown.exists():
+    file = path.with_name(f"{path.stem}-growth.json")
+    if file.exists():
         text += "\n### Growth of time and memory\n\n"
-        text += growth(json.loads(grown.read_text("utf-8")), grown.with_suffix(".png"))
+        text += growth(json.loads(file.read_text("utf-8")), file.with_suffix(".png"))
     return text
 
 

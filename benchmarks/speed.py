@@ -12,7 +12,6 @@ docs/performance.md.
 import functools
 import importlib.metadata
 import json
-import re
 import statistics
 import tempfile
 import time
@@ -30,6 +29,7 @@ from benchmarks.measure import (
     Compiled,
     Results,
     format_row,
+    is_selected,
     matrix_rate,
     repeated,
     selected_parts,
@@ -51,20 +51,17 @@ from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
 from training.step import CompiledStep, dropout_key, make_train_step, zero_sums
 
-_SUBJECTS = flags.DEFINE_string(
-    "subjects", "", "Use only the models or rows whose names match this regular expression."
-)
 _CORPORA = flags.DEFINE_string(
     "corpora", "corpora", "Folder that contains the corpora multi30k and multi30k_bpe (GPU only)."
 )
 
+for _flag in ("only", "out", "subjects"):  # defined in benchmarks/measure.py, shown by --help
+    flags.declare_key_flag(_flag)
+
 WIDTHS = {"greedy": 1, "beam": BEAM}
 OURS = "Alignax"
-
-
-def is_selected(name: str) -> bool:
-    """Return whether --subjects selects a model or a row of the tables."""
-    return re.search(_SUBJECTS.value, name) is not None
+# Times by setup (OURS or a setup of PyTorch) and function; none for a setup that failed.
+Times = dict[str, dict[str, Timed]]
 
 
 def prepare_training(subject: Subject) -> dict[str, Prepared]:
@@ -101,10 +98,18 @@ def prepare(part: str, kind: str, name: str, dropout: bool, setup: Any) -> dict[
     return peers.prepare_decoding(subject, setup, WIDTHS)
 
 
-def training_row(times: dict[str, dict[str, Timed]], tokens: int, rate: float) -> dict[str, Any]:
+def speeds_of_setups(times: Times, name: str, amount: int) -> dict[str, float | None]:
+    """Return `amount` per second for each setup of PyTorch; None for a setup that failed."""
+    return {
+        setup: amount / timed[name].seconds if timed else None
+        for setup, timed in times.items()
+        if setup != OURS
+    }
+
+
+def training_row(times: Times, tokens: int, rate: float) -> dict[str, Any]:
     """Return the results of a training step: those of Alignax, and of all setups of PyTorch."""
-    steps = {name: timed["step"] for name, timed in times.items()}
-    seconds, facts = steps.pop(OURS)
+    seconds, facts = times[OURS]["step"]
     speed = facts["flops"] / seconds
     return {
         "parameters": facts["parameters"],
@@ -113,16 +118,16 @@ def training_row(times: dict[str, dict[str, Timed]], tokens: int, rate: float) -
         "gigabytes": facts["gigabytes"],
         "teraflops": speed / 1e12,
         "matrix_teraflops": rate / 1e12,
-        "torch_tokens_per_second": {name: tokens / step.seconds for name, step in steps.items()},
+        "torch_tokens_per_second": speeds_of_setups(times, "step", tokens),
     }
 
 
-def decoding_row(times: dict[str, dict[str, Timed]], sentences: int) -> dict[str, Any]:
+def decoding_row(times: Times, sentences: int) -> dict[str, Any]:
     """Return the results of decoding: those of Alignax, and of all setups of PyTorch."""
     row: dict[str, Any] = {}
     for name in WIDTHS:
-        speeds = {setup: sentences / timed[name].seconds for setup, timed in times.items()}
-        row |= {f"{name}_per_second": speeds.pop(OURS), f"torch_{name}_per_second": speeds}
+        row[f"{name}_per_second"] = sentences / times[OURS][name].seconds
+        row[f"torch_{name}_per_second"] = speeds_of_setups(times, name, sentences)
     return row
 
 
@@ -205,13 +210,13 @@ def run_configs(gpu: bool) -> dict[str, tuple[Config, int]]:
     }
 
 
-def torch_setups(part: str) -> dict[str, Any]:
+def torch_setups() -> dict[str, Any]:
     """Return the setups of PyTorch by their names; none if PyTorch is not installed."""
     if not HAS_TORCH:
         return {}
     from benchmarks import peers
 
-    return {setup.name: setup for setup in peers.setups(part)}
+    return {setup.name: setup for setup in peers.setups()}
 
 
 def compare(kind: str, name: str, parts: Sequence[str], rate: float) -> Iterator[tuple]:
@@ -223,17 +228,16 @@ def compare(kind: str, name: str, parts: Sequence[str], rate: float) -> Iterator
     wanted = [row for part in parts for row in rows.get(part, ()) if is_selected(row[1])]
     if not wanted:
         return
-    setups = {part: {OURS: None} | torch_setups(part) for part, _, _ in wanted}
+    setups = {OURS: None} | torch_setups()
     times = time_in_turn({
         f"{part}, {title}, {shown}": functools.partial(prepare, part, kind, name, dropout, setup)
         for part, title, dropout in wanted
-        for shown, setup in setups[part].items()
+        for shown, setup in setups.items()
     })  # fmt: skip
     subject = SUBJECTS[kind][name]
     for part, title, _ in wanted:
-        names = {shown: f"{part}, {title}, {shown}" for shown in setups[part]}
-        found = {shown: times[key] for shown, key in names.items() if key in times}
-        if OURS not in found:
+        found = {shown: times.get(f"{part}, {title}, {shown}", {}) for shown in setups}
+        if not found[OURS]:
             raise UserError(f"{part}, {title}: Alignax failed: see the message above")
         if part == "training":
             yield part, title, training_row(found, subject.batch * subject.length, rate)
@@ -264,7 +268,7 @@ def main() -> None:
         print(f"{part}, {name}: {format_row(row)}", flush=True)
         rows += 1
     if not rows:
-        raise UserError(f"--subjects={_SUBJECTS.value} matches no row of {', '.join(parts)}")
+        raise UserError(f"--subjects matches no row of {', '.join(parts)}")
 
 
 if __name__ == "__main__":

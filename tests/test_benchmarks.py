@@ -12,6 +12,7 @@ from benchmarks import growth, report, speed, startup, startup_process
 from benchmarks.kernels import operations
 from benchmarks.subjects import recurrent, transformer
 from benchmarks.turns import Timed
+from errors import UserError
 
 
 def timed(prepared):
@@ -64,6 +65,17 @@ def test_readme_and_page_give_the_measured_ratios():
         assert line in page
         ranges = re.findall(r"[\d.]+ to [\d.]+ times", line)
         assert len(ranges) == 2 and all(each in readme for each in ranges)
+
+
+@pytest.mark.parametrize("path", sorted(report.FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_the_page_has_the_tables_of_the_results(path):
+    page, results = Path("docs/performance.md").read_text("utf-8"), json.loads(path.read_text())
+    renders = {part: render for part, (render, _) in report.PARTS.items()}
+    if path.stem.endswith("-growth"):
+        renders = dict.fromkeys(report.GROWTH_CAPTIONS, report.grown)
+    tables = [renders[part](rows) for part, rows in results.items() if part != "device"]
+    rows = [line for table in tables for line in table.splitlines()[2:]]
+    assert rows and not [row for row in rows if row not in page]
 
 
 @pytest.mark.parametrize(
@@ -125,6 +137,39 @@ def test_pytorch_is_prepared():
     assert eager.name == "float32, eager"
     prepared = peers.prepare_training(TINY, eager) | peers.prepare_decoding(TINY, eager, {"two": 2})
     assert set(timed(prepared)) == {"step", "two"}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_gpus_have_setups_with_cuda_graphs(monkeypatch):
+    pytest.importorskip("torch")
+    from benchmarks import peers
+
+    monkeypatch.setattr(peers, "GPU", False)
+    assert [x.name for x in peers.setups()] == ["float32, eager", "float32, compiled (default)"]
+    monkeypatch.setattr(peers, "GPU", True)
+    names = [x.name for x in peers.setups() if x.precision == "bfloat16"]
+    assert names == [
+        "bfloat16, eager", "bfloat16, compiled (default)", "bfloat16, compiled (reduce-overhead)",
+        "bfloat16, compiled (default, one CUDA graph)",
+    ]  # fmt: skip
+
+
+def test_setups_that_fail_are_stored_without_a_speed(monkeypatch):
+    facts = {"flops": 6e9, "gigabytes": 9.0, "parameters": 7e6}
+    times = {
+        "training, recurrent 1 × 128, Alignax": {"step": Timed(0.5, facts)},
+        "training, recurrent 1 × 128, slow": {"step": Timed(3.0, {})},
+    }
+    monkeypatch.setattr(speed, "time_in_turn", lambda _prepares: times)
+    monkeypatch.setattr(speed, "torch_setups", lambda: {"slow": "setup", "failed": "setup"})
+    monkeypatch.setattr(speed, "is_selected", lambda name: "no dropout" not in name)
+    ((part, name, row),) = speed.compare("cpu", "recurrent 1 × 128", ["training"], rate=1e12)
+    assert (part, name) == ("training", "recurrent 1 × 128")
+    assert row["torch_tokens_per_second"] == {"slow": pytest.approx(640 / 3), "failed": None}
+    assert "| 213 | 6.00 × | slow |" in report.training({name: row})
+    del times["training, recurrent 1 × 128, Alignax"]
+    with pytest.raises(UserError, match="Alignax failed"):
+        list(speed.compare("cpu", "recurrent 1 × 128", ["training"], rate=1e12))
 
 
 def test_the_fastest_setup_of_pytorch_is_reported():

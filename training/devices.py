@@ -12,8 +12,9 @@ from configs.base import Config
 from data.batches import Batch
 from errors import UserError
 
-# All matrix products use cuBLAS. Command buffers include whole loops, so that no kernel waits for
-# the host. Measurements: docs/performance_decisions.md.
+# All matrix products use cuBLAS, and XLA's autotuning chooses among its algorithms. Command buffers
+# include whole loops, so that no kernel waits for the host. Measurements:
+# docs/performance_decisions.md.
 GPU_OPTIONS = {
     "xla_gpu_enable_triton_gemm": False,
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,CONDITIONAL,WHILE,"
