@@ -199,8 +199,16 @@ def test_a_hoisted_function_does_not_repeat_operations_on_weights():
     assert jax.tree.all(jax.tree.map(jnp.array_equal, hoisted(*other), step(*other)))
     names = [e.primitive.name for e in jax.make_jaxpr(hoisted)(*arguments).eqns]
     assert names.count("concatenate") == 1 and "tanh" not in names and "dot_general" in names
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), (jnp.ones(3),), (jnp.ones(2, int),), ({"x": jnp.ones(2)},)], ids=str
+)
+def test_a_hoisted_function_accepts_only_arguments_of_the_same_structure_and_shapes(arguments):
+    hoisted = hoist(lambda x: 2 * x, jnp.ones(2))
+    assert hoisted(jnp.zeros(2)).tolist() == [0, 0]
     with pytest.raises(TypeError, match="a hoisted function expects arguments"):
-        hoisted(arguments[0])
+        hoisted(*arguments)
 
 
 MODELS = {
