@@ -26,17 +26,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from absl import flags
 
-from benchmarks.measure import Compiled, Results, format_row, repeated, selected_parts
+from benchmarks import options
+from benchmarks.measure import Compiled, Results, format_row, repeated
 from benchmarks.subjects import SENTENCES, recurrent
 from benchmarks.turns import Prepare, Prepared, Timed, time_in_turn
 from data.vocabulary import PAD
 from errors import UserError
 from program import run
 
-for _flag in ("only", "out"):  # defined in benchmarks/measure.py, shown by --help
-    flags.declare_key_flag(_flag)
+options.define("only", "out")
 
 ALIGNMENTS = ("global", "local_m", "local_p")
 SOURCES = (128, 256, 512, 1024, 2048)
@@ -222,7 +221,7 @@ def main() -> None:
     """Measure the selected parts on this machine, and write and print the results."""
     kind = "gpu" if jax.default_backend() == "gpu" else "cpu"
     results = Results("-growth")
-    for name in selected_parts(MEASUREMENTS):
+    for name in options.selected_parts(MEASUREMENTS):
         rows = MEASUREMENTS[name](kind)
         results.add(name, rows)
         print(*map(format_row, rows), sep="\n", flush=True)

@@ -18,14 +18,14 @@ from unittest import mock
 import jax
 from absl import flags
 
-from benchmarks.measure import Compiled, is_selected
+from benchmarks import options
+from benchmarks.measure import Compiled
 from benchmarks.subjects import SUBJECTS
-from errors import UserError
 from program import run
 from training.devices import GPU_OPTIONS
 
 _MOST = flags.DEFINE_integer("most", 30, "Number of operations to print.", lower_bound=1)
-flags.declare_key_flag("subjects")  # defined in benchmarks/measure.py, shown by --help
+options.define("subjects")
 CALLS = 3  # number of recorded calls
 
 
@@ -70,12 +70,10 @@ def main() -> None:
     """Print the operations of the selected models."""
     gpu = jax.default_backend() == "gpu"
     subjects = SUBJECTS["gpu" if gpu else "cpu"]
-    chosen = {name: subject for name, subject in subjects.items() if is_selected(name)}
-    if not chosen:
-        raise UserError(f"--subjects matches no model: use a part of {', '.join(subjects)}")
     separate = {"xla_gpu_enable_command_buffer": ""} if gpu else {}
     with mock.patch.dict(GPU_OPTIONS, separate):
-        for name, subject in chosen.items():
+        for name in options.selected(subjects):
+            subject = subjects[name]
             step, *arguments = subject.training_step()
             compiled = Compiled.of(step, *arguments).function
             _print(f"{name}, training step", operations(lambda f=compiled, a=arguments: f(*a)))

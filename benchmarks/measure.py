@@ -7,7 +7,7 @@ import platform
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,16 +15,9 @@ import jax
 import jax.numpy as jnp
 from absl import flags
 
-from errors import UserError
 from training.devices import compiled as compiled_for
 from training.devices import make_mesh
 from writing import write_json
-
-_OUT = flags.DEFINE_string("out", "docs/performance", "Folder for the results.")
-_SUBJECTS = flags.DEFINE_string(
-    "subjects", "", "Use only the models or rows whose names match this regular expression."
-)
-_ONLY = flags.DEFINE_list("only", [], "Comma-separated parts to measure. Default: all parts.")
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 REPEATS = 5  # number of timed rounds; the median time over rounds is reported
@@ -50,13 +43,13 @@ class Compiled(NamedTuple):
 
 
 class Results:
-    """The results file of this machine, to which benchmarks add their results."""
+    """The results file of this machine in the folder --out, to which benchmarks add results."""
 
     def __init__(self, suffix: str = ""):
         device = jax.devices()[0]
         kind = f"cpu {platform.machine()}" if device.platform == "cpu" else device.device_kind
         machine = re.sub(r"[\W_]+", "-", kind).strip("-").lower()
-        self._path = Path(_OUT.value) / f"{machine}{suffix}.json"
+        self._path = Path(flags.FLAGS.out) / f"{machine}{suffix}.json"
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self.figures: dict[str, Any] = {}
         if self._path.exists():
@@ -68,20 +61,6 @@ class Results:
         """Add or replace the results of one part of a benchmark, and write the results file."""
         self.figures[name] = figures
         write_json(self._path, self.figures)
-
-
-def selected_parts(parts: Iterable[str]) -> list[str]:
-    """Return the parts of a benchmark that --only selects (default: all parts)."""
-    parts = list(parts)
-    unknown = set(_ONLY.value) - set(parts)
-    if unknown:
-        raise UserError(f"--only={unknown.pop()} is unknown: use one or more of {', '.join(parts)}")
-    return [part for part in parts if not _ONLY.value or part in _ONLY.value]
-
-
-def is_selected(name: str) -> bool:
-    """Return whether --subjects selects a model or a row of the tables."""
-    return re.search(_SUBJECTS.value, name) is not None
 
 
 def format_row(row: dict[str, Any]) -> str:

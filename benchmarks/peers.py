@@ -90,8 +90,8 @@ def prepare_decoding(subject: Subject, setup: Setup, widths: dict[str, int]) -> 
 
     The source is encoded once per sentence, and its encoding is repeated for each hypothesis. The
     Transformer has a KV cache of constant size. The functions that encode the sources and that
-    extend all hypotheses by one token are compiled. In bfloat16 setups, all parameters are
-    bfloat16.
+    extend all hypotheses by one token are compiled, except for nn.LSTM. In bfloat16 setups, all
+    parameters are bfloat16.
     """
     setup.choose_precision()
     source = torch.tensor(subject.sentences()[:SENTENCES], device=DEVICE).long()
@@ -112,11 +112,16 @@ def _recorded(call: Callable[[], Any]) -> Callable[[], None]:
     """Record a call in a CUDA graph; return a function that replays it."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # the kernels must have run before they are recorded
+    with torch.cuda.stream(stream):  # warm up: compilation and initialization are not recorded
         for _ in range(WARM_UP):
             call()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()
-    return graph.replay
+    return functools.partial(_replay, graph, call)
+
+
+def _replay(graph: torch.cuda.CUDAGraph, _call: Callable[[], Any]) -> None:
+    """Replay a graph; the recorded call keeps the tensors alive that the graph reads."""
+    graph.replay()

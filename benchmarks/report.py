@@ -70,12 +70,17 @@ def _short(value: float) -> str:
 
 
 def _fastest(row: dict[str, Any], name: str) -> tuple[str, float] | None:
-    """Return the name and the speed of the fastest setup of PyTorch, if it was measured.
+    """Return the name and the speed of the fastest setup of PyTorch, if any was measured.
 
-    The speed of a setup that failed is None.
+    The name is followed by the setups that failed, whose speed is None.
     """
-    setups = {setup: speed for setup, speed in row.get(f"torch_{name}", {}).items() if speed}
-    return max(setups.items(), key=lambda setup: setup[1]) if setups else None
+    setups = row.get(f"torch_{name}", {})
+    failed = [setup for setup, speed in setups.items() if speed is None]
+    measured = {setup: speed for setup, speed in setups.items() if speed is not None}
+    if not measured:
+        return None
+    setup, speed = max(measured.items(), key=lambda item: item[1])
+    return f"{setup}; failed: {'; '.join(failed)}" if failed else setup, speed
 
 
 def _ratio(row: dict[str, Any], name: str) -> float | None:
@@ -171,11 +176,11 @@ PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     ),
     "startup": (
         startup,
-        "The table shows the seconds from the command to the first training step of `train.py`, "
-        "and to the first\ntranslation of `predict.py`, on the corpus of dates, with an empty "
-        "(cold) and a filled (warm)\ncompilation cache. The model is initialized or restored from "
-        "a checkpoint. Compilation includes tracing,\nand loading programs from the cache. Every "
-        "column is the median over processes (`python -m\nbenchmarks.startup`).",
+        "The table shows the time in seconds from the command to the first training step of "
+        "`train.py`, and to\nthe first translation of `predict.py`, on the corpus of dates, with "
+        "an empty (cold) and a filled\n(warm) compilation cache. The model is initialized or "
+        "restored from a checkpoint. Compilation includes\ntracing, and loading programs from the "
+        "cache. Every column is the median over processes\n(`python -m benchmarks.startup`).",
     ),
 }
 
@@ -228,27 +233,33 @@ def _plot(axes: Any, rows: list[dict[str, Any]], title: str) -> None:
         axes.legend(fontsize=6)
 
 
-def grown(rows: list[dict[str, Any]]) -> str:
+def growth_table(rows: list[dict[str, Any]]) -> str:
     """Return the Markdown table of one part of the growth benchmark."""
     return table(list(rows[0]), ([_short(value) for value in row.values()] for row in rows))
 
 
-def growth(results: dict[str, Any], picture: Path) -> str:
-    """Return the tables of the growth benchmark, and write their plots to the file `picture`."""
+def growth(results: dict[str, Any], picture: str) -> str:
+    """Return the tables of the growth benchmark, below the picture of this name."""
+    tables = (
+        f"{GROWTH_CAPTIONS[name][1]}\n\n{growth_table(rows)}\n"
+        for name, rows in results.items()
+        if name != "device"
+    )
+    return f"![Growth of time](performance/{picture})\n\n{''.join(tables)}"
+
+
+def draw_growth(results: dict[str, Any], picture: Path) -> None:
+    """Write the plots of the growth benchmark to the file `picture`."""
     names = [name for name in results if name != "device"]
     lines = -(-len(names) // 3)
     figure, grid = plt.subplots(lines, 3, figsize=(12, 3.2 * lines), squeeze=False)
     for axes in grid.flat[len(names) :]:
         axes.remove()
-    text = ""
     for name, axes in zip(names, grid.flat, strict=False):
-        title, caption = GROWTH_CAPTIONS[name]
-        text += f"{caption}\n\n{grown(results[name])}\n"
-        _plot(axes, results[name], title)
+        _plot(axes, results[name], GROWTH_CAPTIONS[name][0])
     figure.tight_layout()
     figure.savefig(picture, dpi=120)
     plt.close(figure)
-    return f"![Growth of time](performance/{picture.name})\n\n{text}"
 
 
 def summary(machines: list[dict[str, Any]]) -> str:
@@ -293,12 +304,12 @@ def machine(path: Path, results: dict[str, Any]) -> str:
     file = path.with_name(f"{path.stem}-growth.json")
     if file.exists():
         text += "\n### Growth of time and memory\n\n"
-        text += growth(json.loads(file.read_text("utf-8")), file.with_suffix(".png"))
+        text += growth(json.loads(file.read_text("utf-8")), f"{file.stem}.png")
     return text
 
 
-def main() -> None:
-    """Write docs/performance.md and its plots; keep the handwritten notes of an existing page."""
+def generated() -> str:
+    """Return the generated part of docs/performance.md."""
     paths = [path for path in FOLDER.glob("*.json") if not path.stem.endswith("-growth")]
     paths.sort(key=lambda path: (path.stem.startswith("cpu"), path.stem != "cpu-x86-64", path.stem))
     machines = {path: json.loads(path.read_text("utf-8")) for path in paths}
@@ -309,8 +320,14 @@ def main() -> None:
         for name, subject in named.items()
     ]
     text = HEAD.format(summary=summary([*machines.values()]), subjects="\n".join(subjects))
-    text += "".join(machine(path, results) for path, results in machines.items())
-    page = Path("docs/performance.md")
+    return text + "".join(machine(path, results) for path, results in machines.items())
+
+
+def main() -> None:
+    """Write docs/performance.md and its plots; keep the handwritten notes of an existing page."""
+    for path in FOLDER.glob("*-growth.json"):
+        draw_growth(json.loads(path.read_text("utf-8")), path.with_suffix(".png"))
+    page, text = Path("docs/performance.md"), generated()
     before = page.read_text("utf-8") if page.exists() else ""
     page.write_text(text + "".join(before.partition(f"\n{NOTES}\n")[1:]), "utf-8")
 

@@ -17,23 +17,15 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import jax
 import jax.numpy as jnp
 from absl import flags
 
-from benchmarks.measure import (
-    HAS_TORCH,
-    Compiled,
-    Results,
-    format_row,
-    is_selected,
-    matrix_rate,
-    repeated,
-    selected_parts,
-)
+from benchmarks import options
+from benchmarks.measure import HAS_TORCH, Compiled, Results, format_row, matrix_rate, repeated
 from benchmarks.subjects import BEAM, SENTENCES, SUBJECTS, Subject
 from benchmarks.turns import Prepared, Timed, time_in_turn
 from configs import luong2015, vaswani2017
@@ -55,13 +47,20 @@ _CORPORA = flags.DEFINE_string(
     "corpora", "corpora", "Folder that contains the corpora multi30k and multi30k_bpe (GPU only)."
 )
 
-for _flag in ("only", "out", "subjects"):  # defined in benchmarks/measure.py, shown by --help
-    flags.declare_key_flag(_flag)
+options.define("only", "out", "subjects")
 
 WIDTHS = {"greedy": 1, "beam": BEAM}
 OURS = "Alignax"
-# Times by setup (OURS or a setup of PyTorch) and function; none for a setup that failed.
+# Times by setup (OURS or a setup of PyTorch) and function. A setup that failed has no functions.
 Times = dict[str, dict[str, Timed]]
+
+
+class Wanted(NamedTuple):
+    """A row of the tables that compare a model with PyTorch."""
+
+    part: str  # training or decoding
+    name: str
+    dropout: bool
 
 
 def prepare_training(subject: Subject) -> dict[str, Prepared]:
@@ -85,9 +84,9 @@ def prepare_decoding(subject: Subject) -> dict[str, Prepared]:
     return {name: Prepared(repeated(search)) for name, search in searches.items()}
 
 
-def prepare(part: str, kind: str, name: str, dropout: bool, setup: Any) -> dict[str, Prepared]:
+def prepare(part: str, kind: str, model: str, dropout: bool, setup: Any) -> dict[str, Prepared]:
     """Prepare a part of the benchmark for one model: in Alignax, or with a setup of PyTorch."""
-    subject = SUBJECTS[kind][name]
+    subject = SUBJECTS[kind][model]
     subject = subject if dropout else subject.without_dropout()
     if setup is None:
         return prepare_training(subject) if part == "training" else prepare_decoding(subject)
@@ -219,40 +218,51 @@ def torch_setups() -> dict[str, Any]:
     return {setup.name: setup for setup in peers.setups()}
 
 
-def compare(kind: str, name: str, parts: Sequence[str], rate: float) -> Iterator[tuple]:
-    """Measure training and decoding of a model; yield part, row name and results."""
-    rows = {
-        "training": (("training", name, True), ("training", f"{name}, no dropout", False)),
-        "decoding": (("decoding", name, True),),
-    }
-    wanted = [row for part in parts for row in rows.get(part, ()) if is_selected(row[1])]
-    if not wanted:
-        return
+def rows_of(model: str, parts: Sequence[str]) -> list[Wanted]:
+    """Return the rows of a model in these parts."""
+    rows = [
+        Wanted("training", model, dropout=True),
+        Wanted("training", f"{model}, no dropout", dropout=False),
+        Wanted("decoding", model, dropout=True),
+    ]
+    return [row for row in rows if row.part in parts]
+
+
+def compare(
+    kind: str, model: str, rows: Sequence[Wanted], rate: float
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Measure the rows of a model; yield part, row name and results."""
     setups = {OURS: None} | torch_setups()
     times = time_in_turn({
-        f"{part}, {title}, {shown}": functools.partial(prepare, part, kind, name, dropout, setup)
-        for part, title, dropout in wanted
+        f"{part}, {name}, {shown}": functools.partial(prepare, part, kind, model, dropout, setup)
+        for part, name, dropout in rows
         for shown, setup in setups.items()
     })  # fmt: skip
-    subject = SUBJECTS[kind][name]
-    for part, title, _ in wanted:
-        found = {shown: times.get(f"{part}, {title}, {shown}", {}) for shown in setups}
+    subject = SUBJECTS[kind][model]
+    for part, name, _ in rows:
+        found = {shown: times.get(f"{part}, {name}, {shown}", {}) for shown in setups}
         if not found[OURS]:
-            raise UserError(f"{part}, {title}: Alignax failed: see the message above")
+            raise UserError(f"{part}, {name}: Alignax failed: see the message above")
         if part == "training":
-            yield part, title, training_row(found, subject.batch * subject.length, rate)
+            yield part, name, training_row(found, subject.batch * subject.length, rate)
         else:
-            yield part, title, decoding_row(found, min(subject.batch, SENTENCES))
+            yield part, name, decoding_row(found, min(subject.batch, SENTENCES))
 
 
-def measured(parts: Sequence[str], rate: float) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def measured(parts: Sequence[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Measure the selected parts and models; yield part, row name and results."""
     gpu = jax.default_backend() == "gpu"
     kind = "gpu" if gpu else "cpu"
-    for name in SUBJECTS[kind]:
-        yield from compare(kind, name, parts, rate)
-    for name, (config, steps) in run_configs(gpu).items():
-        if "whole" in parts and is_selected(name):
+    rows = {model: rows_of(model, parts) for model in SUBJECTS[kind]}
+    runs = run_configs(gpu) if "whole" in parts else {}
+    names = dict.fromkeys(row.name for wanted in rows.values() for row in wanted)
+    chosen = options.selected([*names, *runs])
+    rate = matrix_rate() if "training" in parts else 0.0
+    for model, wanted in rows.items():
+        if wanted := [row for row in wanted if row.name in chosen]:
+            yield from compare(kind, model, wanted, rate)
+    for name, (config, steps) in runs.items():
+        if name in chosen:
             yield "whole", name, whole(config, steps)
 
 
@@ -261,14 +271,10 @@ def main() -> None:
     results = Results()
     torch = importlib.metadata.version("torch") if HAS_TORCH else ""
     versions = f"jax {jax.__version__}" + (f", PyTorch {torch}" if torch else "")
-    parts = selected_parts(("training", "decoding", "whole"))
-    rows, rate = 0, matrix_rate() if "training" in parts else 0.0
-    for part, name, row in measured(parts, rate):
+    parts = options.selected_parts(("training", "decoding", "whole"))
+    for part, name, row in measured(parts):
         results.add(part, results.figures.get(part, {}) | {name: row | {"versions": versions}})
         print(f"{part}, {name}: {format_row(row)}", flush=True)
-        rows += 1
-    if not rows:
-        raise UserError(f"--subjects matches no row of {', '.join(parts)}")
 
 
 if __name__ == "__main__":

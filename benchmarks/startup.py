@@ -24,12 +24,13 @@ from typing import Any
 import jax
 from absl import flags
 
+from benchmarks import options
 from benchmarks.measure import Results, format_row
 from benchmarks.startup_process import PHASES
 from program import run
 
 _REPEATS = flags.DEFINE_integer("repeats", 5, "Number of repetitions.", lower_bound=1)
-flags.declare_key_flag("out")  # defined in benchmarks/measure.py, shown by --help
+options.define("out")
 
 CONFIGS = ("luong2015", "vaswani2017")
 SENTENCE = "May 3, 2020\n"

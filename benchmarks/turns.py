@@ -87,19 +87,23 @@ def _time(pipes: Mapping[str, Connection]) -> dict[str, dict[str, Timed]]:
 def _time_round(name: str, pipe: Connection, times: Mapping[str, list[float]]) -> bool:
     """Time all functions of a process once; return False if the process fails."""
     for key, seconds in times.items():
-        pipe.send(key)
-        found = _receive(name, pipe)
+        found = _receive(name, pipe, key)
         if found is None:
             return False
         seconds.append(found)
     return True
 
 
-def _receive(name: str, pipe: Connection) -> Any:
-    """Return what a process sends; if it sends an error or ends, print that and return None."""
+def _receive(name: str, pipe: Connection, request: str = "") -> Any:
+    """Send a request, if there is one, to a process; return what the process sends.
+
+    If the process sends an error or ends, print that and return None.
+    """
     try:
+        if request:
+            pipe.send(request)
         message, error = pipe.recv()
-    except EOFError:
+    except (EOFError, OSError):
         message, error = None, "the process ended without a message"
     if error:
         print(f"{name}: failed ({error})", flush=True)

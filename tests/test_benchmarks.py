@@ -1,14 +1,18 @@
+import contextlib
+import functools
 import importlib
 import json
 import re
 import time
+import types
+import weakref
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from benchmarks import growth, report, speed, startup, startup_process
+from benchmarks import growth, options, report, speed, startup, startup_process
 from benchmarks.kernels import operations
 from benchmarks.subjects import recurrent, transformer
 from benchmarks.turns import Timed
@@ -67,15 +71,8 @@ def test_readme_and_page_give_the_measured_ratios():
         assert len(ranges) == 2 and all(each in readme for each in ranges)
 
 
-@pytest.mark.parametrize("path", sorted(report.FOLDER.glob("*.json")), ids=lambda path: path.stem)
-def test_the_page_has_the_tables_of_the_results(path):
-    page, results = Path("docs/performance.md").read_text("utf-8"), json.loads(path.read_text())
-    renders = {part: render for part, (render, _) in report.PARTS.items()}
-    if path.stem.endswith("-growth"):
-        renders = dict.fromkeys(report.GROWTH_CAPTIONS, report.grown)
-    tables = [renders[part](rows) for part, rows in results.items() if part != "device"]
-    rows = [line for table in tables for line in table.splitlines()[2:]]
-    assert rows and not [row for row in rows if row not in page]
+def test_the_page_is_generated_from_the_results():
+    assert Path("docs/performance.md").read_text("utf-8").startswith(report.generated())
 
 
 @pytest.mark.parametrize(
@@ -154,27 +151,84 @@ def test_gpus_have_setups_with_cuda_graphs(monkeypatch):
     ]  # fmt: skip
 
 
-def test_setups_that_fail_are_stored_without_a_speed(monkeypatch):
-    facts = {"flops": 6e9, "gigabytes": 9.0, "parameters": 7e6}
+MODEL = "recurrent 1 × 128"
+FACTS = {"flops": 6e9, "gigabytes": 9.0, "parameters": 7e6}
+
+
+@pytest.fixture
+def times(monkeypatch):
+    """Return the times of the setups "slow" and "failed" of PyTorch, which a test can change."""
     times = {
-        "training, recurrent 1 × 128, Alignax": {"step": Timed(0.5, facts)},
-        "training, recurrent 1 × 128, slow": {"step": Timed(3.0, {})},
+        f"training, {MODEL}, Alignax": {"step": Timed(0.5, FACTS)},
+        f"training, {MODEL}, slow": {"step": Timed(3.0, {})},
+        f"decoding, {MODEL}, Alignax": {"greedy": Timed(1.0, {}), "beam": Timed(2.0, {})},
     }
     monkeypatch.setattr(speed, "time_in_turn", lambda _prepares: times)
     monkeypatch.setattr(speed, "torch_setups", lambda: {"slow": "setup", "failed": "setup"})
-    monkeypatch.setattr(speed, "is_selected", lambda name: "no dropout" not in name)
-    ((part, name, row),) = speed.compare("cpu", "recurrent 1 × 128", ["training"], rate=1e12)
-    assert (part, name) == ("training", "recurrent 1 × 128")
-    assert row["torch_tokens_per_second"] == {"slow": pytest.approx(640 / 3), "failed": None}
-    assert "| 213 | 6.00 × | slow |" in report.training({name: row})
-    del times["training, recurrent 1 × 128, Alignax"]
+    return times
+
+
+def compare(*parts):
+    rows = [row for row in speed.rows_of(MODEL, parts) if row.dropout]
+    return [row for _, _, row in speed.compare("cpu", MODEL, rows, rate=1e12)]
+
+
+def test_setups_that_fail_have_no_speed_and_are_reported(times):
+    training, decoding = compare("training", "decoding")
+    assert training["torch_tokens_per_second"] == {"slow": pytest.approx(640 / 3), "failed": None}
+    assert "| 213 | 6.00 × | slow; failed: failed |" in report.training({MODEL: training})
+    assert decoding["torch_beam_per_second"] == {"slow": None, "failed": None}
+    assert f"| {MODEL} | 32 | – | – | – | 16 | – | – | – |" in report.decoding({MODEL: decoding})
+
+
+def test_a_failure_of_alignax_is_an_error(times):
+    del times[f"training, {MODEL}, Alignax"]
     with pytest.raises(UserError, match="Alignax failed"):
-        list(speed.compare("cpu", "recurrent 1 × 128", ["training"], rate=1e12))
+        compare("training")
+
+
+def test_rows_are_selected_by_a_regular_expression(monkeypatch):
+    monkeypatch.setattr(options.flags, "FLAGS", types.SimpleNamespace(subjects="× 128|d.tes"))
+    assert options.selected([MODEL, "base", "x, dates"]) == [MODEL, "x, dates"]
+    with pytest.raises(UserError, match=r"--subjects=× 128\|d\.tes matches none of .*: base"):
+        options.selected(["base"])
+    assert speed.rows_of("base", ["decoding", "whole"]) == [("decoding", "base", True)]
+    assert [row.name for row in speed.rows_of("x", ["training"])] == ["x", "x, no dropout"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_recorded_call_is_replayed_and_its_tensors_are_kept(monkeypatch):
+    torch = pytest.importorskip("torch")
+    from benchmarks import peers
+
+    events = []
+    graph = types.SimpleNamespace(replay=lambda: events.append("replay"))
+
+    @contextlib.contextmanager
+    def record(_graph):
+        events.append("record")
+        yield
+        events.append("recorded")
+
+    stream = types.SimpleNamespace(wait_stream=lambda _other: None)
+    for name, fake in {
+        "Stream": lambda: stream, "current_stream": lambda: stream, "CUDAGraph": lambda: graph,
+        "stream": lambda _stream: contextlib.nullcontext(), "graph": record,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, fake)
+    tensor = torch.ones(2)
+    kept = weakref.ref(tensor)
+    call = functools.partial(lambda _tensor: events.append("call"), tensor)
+    run = peers.Setup("bfloat16", peers.RECORDED).repeated(call)
+    del call, tensor
+    assert events == ["call"] * peers.WARM_UP + ["record", "call", "recorded"]
+    events.clear()
+    run(3)
+    assert events == ["replay"] * 3 and kept() is not None
 
 
 def test_the_fastest_setup_of_pytorch_is_reported():
-    facts = {"flops": 6e9, "gigabytes": 9.0, "parameters": 7e6}
-    times = {"Alignax": {"step": Timed(0.5, facts)}, "slow": {"step": Timed(3.0, {})}}
+    times = {"Alignax": {"step": Timed(0.5, FACTS)}, "slow": {"step": Timed(3.0, {})}}
     times["fast"] = {"step": Timed(2.0, {})}
     trained = speed.training_row(times, tokens=100, rate=24e9)
     line = "| x | 7.0 M | 200 | 50 | 4.00 × | fast | 500.0 | 0.01 | 50% | 9.00 |"
