@@ -67,7 +67,10 @@ def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
     commits = sorted({run.commit[:9] + run.commit[40:] or "unknown" for run in costs})
     devices = sorted({run.device for run in costs})
     if commits:
-        text += f"; trained at commit {escape(', '.join(commits))} on {escape(', '.join(devices))}"
+        noun = "commit" if len(commits) == 1 else "commits"
+        text += (
+            f"; trained at {noun} {escape(' and '.join(commits))} on {escape(', '.join(devices))}"
+        )
     return text + "."
 
 
@@ -251,7 +254,8 @@ def _compare_command(plan: Plan, reports: Reports) -> str:
         return ""
     runs = ",".join(f"{plan.folder}/runs/{name}/seed*" for name in names)
     command = f"python compare.py {shlex.quote(f'--runs={runs}')}"
-    return f"To compare configs, learning curves and predictions of these runs: {code(command)}"
+    what = "configs, learning curves and predictions after training these runs"
+    return f"To compare {what}: {code(command)}"
 
 
 def _content(

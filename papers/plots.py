@@ -83,7 +83,7 @@ def _draw_claim(axes: Axes, y: float, verdict: Verdict) -> None:
     axes.plot(verdict.effect, y, marker, color=color, markerfacecolor=face, markersize=5)
     if verdict.published is not None:
         axes.plot(verdict.published, y, "k|", markersize=9, markeredgewidth=1.6)
-    axes.text(-0.01, y, literal_title(verdict.claim_text), transform=axes.get_yaxis_transform(),
+    axes.text(-0.01, y, literal_title(str(verdict.claim)), transform=axes.get_yaxis_transform(),
               ha="right", va="center", **_TEXT)  # fmt: skip
 
 

@@ -62,9 +62,9 @@ class Verdict(NamedTuple):
         return "–" if value is None else f"{value:+{MEASURES[self.measure].form}}"
 
     @property
-    def claim_text(self) -> str:
-        """The claim, with its measure unless that is the first one of the table."""
-        return f"{self.claim}{f', {MEASURES[self.measure].name}' if self.claim.measure else ''}"
+    def measure_name(self) -> str:
+        """Name of the measure, as in the head of a column."""
+        return MEASURES[self.measure].name
 
     @property
     def effect_text(self) -> str:
@@ -237,23 +237,24 @@ def verdict_lines(verdicts: Sequence[Verdict], indent: str = "") -> str:
     lines = []
     for v in verdicts:
         details = (
-            f": {v.effect_text}, {v.seeds_text} seeds{v.needed_text}"
+            f": {v.effect_text} {v.measure_name}, {v.seeds_text} seeds{v.needed_text}"
             if v.effect is not None
             else ""
         )
-        lines.append(f"{indent}{v.outcome:13} {v.claim_text}{details}\n")
+        lines.append(f"{indent}{v.outcome:13} {v.claim}{details}\n")
     return "".join(lines)
 
 
 def claims_table(verdicts: Sequence[Verdict], confidence: float = CONFIDENCE) -> str:
     """Return the Markdown table of claims and verdicts."""
-    head = ["claim (worse → better)", "verdict", f"difference [{100 * confidence:.3g} % interval]",
-            "published", "seeds", "source"]  # fmt: skip
+    interval = f"difference [{100 * confidence:.3g} % interval]"
+    head = ["claim (worse → better)", "verdict", "measure", interval, "published", "seeds",
+            "source"]  # fmt: skip
     lines = [
         [
-            v.claim_text, v.outcome, v.effect_text, v.number(v.published),
+            str(v.claim), v.outcome, v.measure_name, v.effect_text, v.number(v.published),
             v.seeds_text + v.needed_text, v.claim.source,
         ]
         for v in verdicts
     ]  # fmt: skip
-    return markdown_table(head, lines, words=2, remarks=1)
+    return markdown_table(head, lines, words=3, remarks=1)

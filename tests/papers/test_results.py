@@ -12,6 +12,7 @@ from papers.overview import BEGIN, END, OVERVIEW, README, SYMBOLS, overview, wit
 from papers.plots import DIGEST, IMAGES, PLOTS
 from papers.registry import find_targets
 from papers.results import FOLDER, committed, read_result
+from papers.verdicts import CONFIDENCE, claims_table
 from tests.programs import ROOT
 
 TARGETS = find_targets()
@@ -28,6 +29,14 @@ def test_the_overview_contains_all_claims():
             assert f"]({result.page}) |" in text and f"[full table]({result.page})" in text
     for target, table in TARGETS.items():
         assert (f"## {target}" in text) == bool(table.claims)
+
+
+def test_every_page_has_the_verdicts_of_its_results():
+    for result in (result for results in committed(TARGETS).values() for result in results):
+        if result.table.claims:
+            confidence = result.content.get("confidence", CONFIDENCE)
+            page = (FOLDER / result.page).read_text("utf-8")
+            assert claims_table(result.verdicts(), confidence) in page, result.page
 
 
 def test_listing_claims_does_not_import_jax():

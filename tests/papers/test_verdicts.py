@@ -165,8 +165,8 @@ def test_verdicts_are_counted_and_shown_as_text():
     text = "0 of 3 claims hold, 2 are undecided, 1 is not measured"
     assert count_verdicts(found) == text and found[0].published == 1.5
     lines = verdict_lines(found, "  ").splitlines()
-    assert lines[0] == "  undecided     a → b: +1.00 [-1.27, +3.27], 3 seeds, needs 17"
-    assert lines[1].startswith("  undecided     b → a, perplexity: +1.00 [")
+    assert lines[0] == "  undecided     a → b: +1.00 [-1.27, +3.27] BLEU, 3 seeds, needs 17"
+    assert lines[1].startswith("  undecided     b → a: +1.00 [") and "] perplexity, " in lines[1]
     assert lines[2] == "  not measured  a → c"
     kept = found[0].content()
     assert kept["verdict"] == "undecided" and kept["needed"] == 17 and kept["source"] == "Table 1"
