@@ -1,11 +1,12 @@
 """Errors that programs print without a traceback, and functions that raise or handle them."""
 
 import contextlib
+import difflib
 import importlib.util
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -25,6 +26,12 @@ class Stopped(Exception):
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, at most 200 characters."""
     return str(error).strip().partition("\n")[0][:200] or type(error).__name__
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean ...? " with the known names that are similar to `name`, or ""."""
+    close = difflib.get_close_matches(name, [*known], cutoff=0.7)
+    return f"did you mean {' or '.join(close)}? " if close else ""
 
 
 def require_packages(user: str, *names: str) -> None:

@@ -14,7 +14,6 @@ if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
 
     leave_on_interrupt(status=130)
 
-import difflib
 import logging
 import shlex
 import sys
@@ -24,7 +23,7 @@ from pathlib import Path
 from absl import flags
 
 import program
-from errors import UserError
+from errors import UserError, suggest
 from papers.deciding import check_decidable, open_rows, read_verdicts, schedule
 from papers.plan import Plan, make_plan
 from papers.registry import find_targets
@@ -79,14 +78,13 @@ def main(target: str = "") -> None:
     if _LIST.value or not target:
         return _show_targets(targets)
     if target not in targets:
-        close = difflib.get_close_matches(target, targets, cutoff=0.4)
-        hint = f"did you mean {' or '.join(close)}? " if close else ""
+        hint = suggest(target, targets)
         raise UserError(f"there is no target {target}: {hint}--list shows all targets")
-    check_packages("reproduce.py")
     plan = make_plan(
         target, targets[target], _DATA.value, _SIZE.value, program.folder(_WORKDIR.value, "result"),
         _SEEDS.value, _DATA_DIR.value,
     )  # fmt: skip
+    check_packages("reproduce.py")
     if _DECIDE.value:
         check_decidable(plan, _MOST_SEEDS.value)
     elif _MOST_SEEDS.present:

@@ -9,7 +9,7 @@ from configs.base import declared_fields
 from configs.registry import MODELS, TASKS
 from configs.schema import common
 from configs.schema.field import LARGEST, Config
-from errors import UserError
+from errors import UserError, suggest
 
 
 def check(config: Config) -> None:
@@ -31,8 +31,11 @@ def check_path(config: Config, path: Sequence[str]) -> Any:
     for depth, name in enumerate(path):
         if not isinstance(node, ConfigDict) or name not in node:
             where = ".".join(["config", *path[:depth]])
-            known = ", ".join(node) if isinstance(node, ConfigDict) else "no fields"
-            raise UserError(f"{where} has no field {name!r}: it has {known}")
+            fields = list(node) if isinstance(node, ConfigDict) else []
+            raise UserError(
+                f"{where} has no field {name!r}: {suggest(name, fields)}it has "
+                f"{', '.join(fields) or 'no fields'}"
+            )
         node = node[name]
     return node
 

@@ -36,7 +36,8 @@ def find(
             problem = "is a file, not a folder" if folder.exists() else "does not exist"
             raise UserError(
                 f"the corpus folder {folder} {problem}: set the folder of your copy with "
-                "--config.data.dir=FOLDER (eval.py and reproduce.py: --data_dir=FOLDER)"
+                "--config.data.dir=FOLDER (eval.py and reproduce.py: --data_dir=FOLDER); "
+                "docs/data.md says where to find public corpora"
             )
         name = _fill(pattern or data.files, split, language)
         for suffix in _OPENERS:

@@ -1,6 +1,7 @@
 """Estimate the duration of a sweep by training its first point for a few training steps."""
 
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -47,7 +48,7 @@ def duration(seconds: float) -> str:
 def estimate(base: Base, point: Point, share: Share) -> Estimate:
     """Estimate the cost of a run from a short training run in a temporary folder.
 
-    train.py runs on one worker's share of the machine and prints its messages to stderr.
+    train.py runs on one worker's share of the machine. Its messages are printed only if it fails.
     """
     config: Config = base.config(point, 0)
     few = {"steps": 2 * STEPS, "eval_every": 2 * STEPS, "log_every": STEPS, "samples": 0}
@@ -57,10 +58,11 @@ def estimate(base: Base, point: Point, share: Share) -> Estimate:
         began = time.monotonic()
         done = subprocess.run(
             train_command(share, [*flags, f"--workdir={folder}/run"]),
-            env=train_environment(share), stdout=subprocess.DEVNULL, check=False,
+            env=train_environment(share), capture_output=True, text=True, check=False,
         )  # fmt: skip
         seconds = time.monotonic() - began
         if done.returncode:
+            sys.stderr.write(done.stderr)
             raise UserError(
                 "the short run for the time estimate failed: see its error message above"
             )

@@ -231,7 +231,7 @@ def test_the_fastest_setup_of_pytorch_is_reported():
     times = {"Alignax": {"step": Timed(0.5, FACTS)}, "slow": {"step": Timed(3.0, {})}}
     times["fast"] = {"step": Timed(2.0, {})}
     trained = speed.training_row(times, tokens=100, rate=24e9)
-    line = "| x | 7.0 M | 200 | 50 | 4.00 × | fast | 500.0 | 0.01 | 50% | 9.00 |"
+    line = "| x | 7.0 M | 200 | 50 | 4.00 × | fast | 500.0 | 0.012 | 50% | 9.00 |"
     assert line in report.training({"x": trained})
     times = {
         "Alignax": {"greedy": Timed(1.0, {}), "beam": Timed(2.0, {})},

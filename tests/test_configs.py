@@ -403,7 +403,9 @@ def test_several_mistakes_are_reported_on_several_lines():
 
 
 def test_error_for_an_unknown_field_lists_the_known_fields():
-    with pytest.raises(UserError, match=r"config\.model has no field 'atention'.*attention"):
+    with pytest.raises(
+        UserError, match=r"config\.model has no field 'atention': did you mean attention\?"
+    ):
         check_path(base_config(), ["model", "atention", "score"])
     assert check_path(base_config(), ["model", "attention", "D"]) == 10
 

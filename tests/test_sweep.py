@@ -109,7 +109,8 @@ def test_a_dry_run_estimates_the_time_and_writes_nothing(flags, tmp_path):
     done = call("sweep.py", *flags, f"--workdir={tmp_path / 'none'}", "--dry_run", "--seeds=2")
     assert "learning_rate=0.002" in done.stdout and "6 runs" in done.stdout
     assert "40 steps" in done.stdout
-    assert "step 40/40" in done.stderr  # from the run that measures the time
+    assert "training the first run for 40 training steps" in done.stdout
+    assert "Evaluate this run" not in done.stderr  # its folder is temporary
     assert not (tmp_path / "none").exists()
 
 
