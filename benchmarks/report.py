@@ -108,7 +108,7 @@ def training(rows: dict[str, dict[str, Any]]) -> str:
         [
             name, _number(row, "parameters", ".1f", 1e-6) + " M",
             *_comparison(row, "tokens_per_second"), _number(row, "milliseconds", ",.1f"),
-            _number(row, "teraflops", ",.2f"),
+            _short(row["teraflops"]),
             f"{row['teraflops'] / row['matrix_teraflops']:.0%}", _number(row, "gigabytes", ".2f"),
         ]
         for name, row in rows.items()
@@ -171,8 +171,9 @@ PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     "whole": (
         whole,
         "The table shows whole runs of `train.py`. The total seconds include compilation; the "
-        "tokens per second\nare the median of the second half of the run. The last columns show "
-        "the translation of the test split.",
+        "tokens per second\nare the median of the second half of the run. Models and sentence lengths "
+        "are not those of the\ntraining steps above, and the optimizer is included. The last columns "
+        "show the translation of the\ntest split.",
     ),
     "startup": (
         startup,

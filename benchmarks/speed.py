@@ -3,10 +3,10 @@
     python -m benchmarks.speed
 
 Training steps (loss and gradient), greedy decoding and beam search are measured on the first
-device. Whole runs of `train.py`, and the translation of the test split, are measured on all
-devices. PyTorch is measured if it is installed (benchmarks/peers.py). Results are written to
-docs/performance/<machine>.json, from which `python -m benchmarks.report` generates
-docs/performance.md.
+device (--only=training and --only=decoding). Whole runs of `train.py`, and the translation of the
+test split, are measured on all devices (--only=whole). PyTorch is measured if it is installed
+(benchmarks/peers.py). Results are written to docs/performance/<machine>.json, from which
+`python -m benchmarks.report` generates docs/performance.md.
 """
 
 import functools
@@ -270,6 +270,8 @@ def main() -> None:
     """Run the selected measurements, and write and print their results."""
     results = Results()
     torch = importlib.metadata.version("torch") if HAS_TORCH else ""
+    if not torch:
+        print("PyTorch is not installed: only Alignax is measured", flush=True)
     versions = f"jax {jax.__version__}" + (f", PyTorch {torch}" if torch else "")
     parts = options.selected_parts(("training", "decoding", "whole"))
     for part, name, row in measured(parts):
