@@ -171,9 +171,9 @@ PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
     "whole": (
         whole,
         "The table shows whole runs of `train.py`. The total seconds include compilation; the "
-        "tokens per second\nare the median of the second half of the run. Models and sentence lengths "
-        "are not those of the\ntraining steps above, and the optimizer is included. The last columns "
-        "show the translation of the\ntest split.",
+        "tokens per second\nare the median of the second half of the run. Models and sentence "
+        "lengths are not those of the\ntraining steps above, and the optimizer is included. The "
+        "last columns show the translation of the\ntest split.",
     ),
     "startup": (
         startup,
