@@ -85,6 +85,8 @@ class Verdict(NamedTuple):
         """The number of seeds that an undecided claim needs, or "" if it is unknown."""
         if self.outcome != "undecided" or self.interval is None:
             return ""
+        if self.needed is None and 1 in self.seeds:  # an ensemble: other rows have no interval then
+            return ", not decidable with one ensemble"
         return f", needs {self.needed or f'over {MOST_NEEDED}'}"
 
 
