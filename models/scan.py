@@ -136,16 +136,16 @@ def hoist(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
     Operations that depend only on values outside the function, such as casts of weights, are
     performed once, when `hoist` is called. The returned function accepts only arguments with the
     structure, shapes and dtypes of `arguments`. A jitted function inside `function` counts as one
-    operation: that hoisting a part of it, such as the broadcast of a bias, is faster has not been
-    shown.
+    operation: whether hoisting a part of it, such as the broadcast of a bias, makes decoding faster
+    has not been measured.
     """
     traced, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
     before_all, _, body = _split(traced.jaxpr, len(traced.jaxpr.invars))
     (shared,) = _shared_values(before_all, traced.consts, body)
-    expected = _shapes(arguments)
+    expected = jax.tree.map(_shape, arguments)
 
     def call(*arguments: Any) -> Any:
-        given = _shapes(arguments)
+        given = jax.tree.map(_shape, arguments)
         if given != expected:
             raise TypeError(f"a hoisted function expects arguments {expected}, not {given}")
         results = _call(body, [*shared, *jax.tree.leaves(arguments)])
@@ -204,13 +204,9 @@ def _variables(operands: list[Any]) -> list[core.Var]:
     return list(dict.fromkeys(x for x in operands if isinstance(x, core.Var)))
 
 
-def _shapes(tree: Any) -> Any:
-    types = jax.tree.map(jax.typeof, tree)
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), types)
-
-
-def _shape(variable: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(variable.aval.shape, variable.aval.dtype)
+def _shape(x: Any) -> jax.ShapeDtypeStruct:
+    """Return shape and dtype of an array or of a variable of a jaxpr."""
+    return jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype)
 
 
 def _call(jaxpr: core.Jaxpr, arguments: Sequence[Any]) -> list[Any]:

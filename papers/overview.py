@@ -107,12 +107,12 @@ def _entries() -> Iterator[_Entry]:
 
 
 def _errors(verdicts: Sequence[Verdict]) -> str:
-    """State how many verdicts are expected to be wrong."""
+    """State how many claims are expected to be decided wrongly."""
     tested, wrong = sum(v.interval is not None for v in verdicts), (1 - CONFIDENCE) / 2
     return (
-        f"A verdict is wrong with a probability of at most {100 * wrong:g} %, so about "
-        f"{wrong * tested:.0f} of the {tested} verdicts that have a confidence interval may be "
-        "wrong."
+        f"A claim is decided wrongly with a probability of at most {100 * wrong:g} %: of the "
+        f"{tested} claims that have a confidence interval, at most about {wrong * tested:.0f} are "
+        "expected to be decided wrongly."
     )
 
 

@@ -50,6 +50,7 @@ class Verdict(NamedTuple):
     # POWER, if effect and standard deviations are as measured. None: unknown or over MOST_NEEDED.
     needed: int | None = None
     published: float | None = None  # the published difference
+    once: bool = False  # whether a row is an ensemble, which is measured once
 
     def content(self) -> dict[str, Any]:
         """Return the entry of results.json."""
@@ -85,7 +86,7 @@ class Verdict(NamedTuple):
         """The number of seeds that an undecided claim needs, or "" if it is unknown."""
         if self.outcome != "undecided" or self.interval is None:
             return ""
-        if self.needed is None and 1 in self.seeds:  # an ensemble: other rows have no interval then
+        if self.needed is None and self.once:
             return ", not decidable with one ensemble"
         return f", needs {self.needed or f'over {MOST_NEEDED}'}"
 
@@ -123,7 +124,7 @@ def _decide(table: Table, claim: Claim, rows: Mapping[str, Any], confidence: flo
     half = error * _quantile(freedom, confidence)
     low, high = interval = effect - half, effect + half
     least, most = claim.range
-    found = undecided._replace(interval=interval)
+    found = undecided._replace(interval=interval, once=any(s.once for s in samples))
     if least < low and high < most:
         return found._replace(outcome="holds")
     if high < least or most < low:
