@@ -11,7 +11,7 @@ from markup import code, escape, table
 from papers.figures import FIGURES, mean_curve
 from papers.measures import MEASURES, Report
 from papers.plan import Facts, Plan, facts
-from papers.scoring import Reports
+from papers.scoring import Reports, read_left_out
 from papers.significance import significance, values
 from papers.table import Row
 from papers.verdicts import (
@@ -225,8 +225,9 @@ _VERDICTS = (
     "this range, and otherwise undecided. The number of seeds that an undecided claim needs is the "
     f"number per row that decides it with a probability of {100 * POWER:.0f} %, if difference and "
     "standard deviations are as measured. Positive differences agree with the paper. Intervals are "
-    "those of Welch's t-test, or of the paired t-test if both rows use the same runs. An ensemble "
-    "is assumed to vary as much as its models."
+    "those of Welch's t-test, or of the paired t-test if both rows use the same runs. How much an "
+    "ensemble varies is estimated by the jackknife, from its results without each of its models; "
+    "if these were not measured, its claims are undecided."
 )
 _SEVERAL_ROUNDS = (
     " The claims may be decided in {} rounds, with more seeds in each; the intervals of all rounds "
@@ -262,6 +263,7 @@ def _content(
     plan: Plan, reports: Reports, p: Mapping[str, str], costs: Mapping[str, Sequence[Facts]]
 ) -> dict:
     """Return the content of results.json."""
+    left_out = read_left_out(plan)
     rows = {
         row.name: {
             "run": plan.run_name(row) if row.trained else None,
@@ -271,6 +273,7 @@ def _content(
             "p": p.get(row.name),
             "facts": [run._asdict() for run in costs[row.name]],
         }
+        | _left_out(plan, left_out, row)
         | _lengths(plan, reports.get(row.name, {}))
         for row in plan.table.rows
     }
@@ -283,6 +286,15 @@ def _content(
     }
     verdicts = decide_claims(plan.table, content)
     return content | {"claims": [verdict.content() for verdict in verdicts]}
+
+
+def _left_out(plan: Plan, left_out: Reports, row: Row) -> dict:
+    """Return an ensemble's results without each of its models, in the order of their seeds."""
+    if len(left_out.get(row.name, {})) < plan.seeds:
+        return {}
+    return {
+        "left_out": {n: values(left_out, row, MEASURES[n]) for n in plan.table.measures},
+    }
 
 
 def _lengths(plan: Plan, by_seed: Mapping[int, Report]) -> dict:

@@ -132,26 +132,38 @@ class Plan(NamedTuple):
         return self.base(row).flags(dict(row.changes), seed)
 
     def rows_to_score(self) -> Iterator[tuple[Row, int]]:
-        """Yield the row and seed of every report; an ensemble has one report for all seeds."""
+        """Yield the row and number of every report.
+
+        The number is the seed. Of an ensemble, report 0 is on all models, and report n > 0 is on
+        all models except that of seed n - 1, so that the verdicts know how much it varies.
+        """
         for row in self.table.rows:
-            once = row.ensemble or row.links
-            yield from ((row, seed) for seed in range(1 if once else self.seeds_of(row)))
+            number = 1 if row.links else self.seeds_of(row)
+            number += int(row.ensemble and number > 1)
+            yield from ((row, seed) for seed in range(number))
+
+    def models(self, row: Row, number: int) -> list[int]:
+        """Return the seeds of the models that a report evaluates; see `rows_to_score`."""
+        if not row.ensemble:
+            return [number]
+        return [seed for seed in range(self.seeds) if seed != number - 1]
 
     def report_folder(self, row: Row, seed: int) -> Path:
-        """Return the folder of a row's report on one run, or on the ensemble of all seeds."""
+        """Return the folder of a row's report; see `rows_to_score`."""
         align = {f"align.{name}": value for name, value in row.align.items()}
         examples = self.table.faithfulness
         faithfulness = {"faithfulness": examples} if examples else {}
         decoding = label({"checkpoint": row.checkpoint, **row.decode, **align, **faithfulness})
         if row.ensemble:
-            return self.run_folder(row, 0).parent / f"ensemble of {self.seeds}" / decoding
+            name = f"ensemble of {self.seeds}" + (f" without seed{seed - 1}" if seed else "")
+            return self.run_folder(row, 0).parent / name / decoding
         return self.run_folder(row, seed) / "reports" / decoding
 
     def run_folders(self, row: Row, seed: int) -> list[Path]:
         """Return the folders of all training runs that a row's report evaluates."""
         if row.merges:
             return [self.run_folder(self.table.row(name), seed) for name in row.merges]
-        return [self.run_folder(row, s) for s in (range(self.seeds) if row.ensemble else [seed])]
+        return [self.run_folder(row, s) for s in self.models(row, seed)]
 
     def reverse_folders(self, row: Row, seed: int) -> list[Path]:
         """Return the folders of the runs of the reverse direction, whose links are combined."""
@@ -164,7 +176,7 @@ class Plan(NamedTuple):
         """
         from training.workdir import load_config
 
-        config = load_config(self.run_folder(row, seed))
+        config = load_config(self.run_folder(row, self.models(row, seed)[0]))
         config.data = self.config(row, seed).data
         return config
 

@@ -10,7 +10,12 @@ from papers.verdicts import Verdict, decide_claims
 from reading import read_json
 
 FOLDER = Path(__file__).parent.parent / "docs" / "results"
-_ROW = {"run": str | None, "measured": {str: [float]}, "seeds?": [int]}
+_ROW = {
+    "run": str | None,
+    "measured": {str: [float]},
+    "seeds?": [int],
+    "left_out?": {str: [float]},
+}
 _CONTENT = {"target": str, "data": str, "size": str, "confidence?": float, "rows": {str: _ROW}}
 
 

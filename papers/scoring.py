@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -36,7 +36,7 @@ from sweeping.launch import PR_SET_PDEATHSIG
 from training.devices import make_mesh
 from training.workdir import is_done
 
-Reports = dict[str, dict[int, Report]]  # reports by row name and seed; an ensemble has seed 0
+Reports = dict[str, dict[int, Report]]  # reports by row name and number; see Plan.rows_to_score
 
 KILLED = "its process was killed, possibly because memory ran out: use fewer --workers"
 
@@ -127,7 +127,9 @@ def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
 
 def _name(plan: Plan, row: Row, seed: int) -> str:
     """Return the name of a report for log lines."""
-    return f"{row.name}, " + (f"{plan.seeds} models" if row.ensemble else f"seed {seed}")
+    if not row.ensemble:
+        return f"{row.name}, seed {seed}"
+    return f"{row.name}, {plan.seeds} models" + (f" without seed {seed - 1}" if seed else "")
 
 
 def score_row(plan: Plan, row: Row, seed: int) -> str:
@@ -162,9 +164,20 @@ def score_row(plan: Plan, row: Row, seed: int) -> str:
 
 
 def read_reports(plan: Plan) -> Reports:
-    """Read all existing reports of a table's rows."""
+    """Read all existing reports of a table's rows, of ensembles only those on all models."""
+    return _read_reports(plan, lambda row, number: not (row.ensemble and number))
+
+
+def read_left_out(plan: Plan) -> Reports:
+    """Read all existing reports on ensembles without one of their models."""
+    return _read_reports(plan, lambda row, number: row.ensemble and number > 0)
+
+
+def _read_reports(plan: Plan, wanted: Callable[[Row, int], bool]) -> Reports:
     found: Reports = {}
     for row, seed in plan.rows_to_score():
+        if not wanted(row, seed):
+            continue
         if row.merges:
             report = _merged(plan, row, seed)
         elif row.links:

@@ -9,9 +9,13 @@ contradicted   the whole interval lies outside the range
 undecided      otherwise, or if there is no interval
 
 The interval is that of Welch's t-test, or of the paired t-test over seeds if both rows use the same
-training runs. A row with one seed has no interval. An ensemble is measured once; its standard
-deviation is assumed to be that of the models it consists of, which is too large rather than too
-small. Word links of another program do not vary.
+training runs. A row with one seed has no interval. Word links of another program do not vary.
+
+An ensemble of n models is measured once. The jackknife estimates how much it would vary between
+other models (Efron & Tibshirani 1993, chapter 11): if x is the result of the ensemble and x_i its
+result without model i, the pseudo-values n x - (n - 1) x_i have the role of the results of n seeds.
+The pseudo-values of a mean over seeds are the results of these seeds, so an ensemble can be paired
+with its models. The estimated variance tends to be too large (Efron & Stein 1981).
 
 The confidence is 95 %, so if the results of seeds are normally distributed, a claim is decided
 wrongly with a probability of at most 2.5 %. This is not corrected for the number of claims: of 80
@@ -43,14 +47,13 @@ class Verdict(NamedTuple):
     claim: Claim
     outcome: str  # one of VERDICTS
     measure: str  # name of the measure in papers/measures.py
-    seeds: tuple[int, int]  # number of results of the worse and of the better row
+    seeds: tuple[int, int]  # number of seeds of the worse and of the better row
     effect: float | None = None  # mean difference; positive: it agrees with "better"
     interval: tuple[float, float] | None = None  # confidence interval of the effect
     # If undecided: the number of seeds per row that would decide the claim with a probability of
     # POWER, if effect and standard deviations are as measured. None: unknown or over MOST_NEEDED.
     needed: int | None = None
     published: float | None = None  # the published difference
-    once: bool = False  # whether a row is an ensemble, which is measured once
 
     def content(self) -> dict[str, Any]:
         """Return the entry of results.json."""
@@ -86,8 +89,6 @@ class Verdict(NamedTuple):
         """The number of seeds that an undecided claim needs, or "" if it is unknown."""
         if self.outcome != "undecided" or self.interval is None:
             return ""
-        if self.needed is None and self.once:
-            return ", not decidable with one ensemble"
         return f", needs {self.needed or f'over {MOST_NEEDED}'}"
 
 
@@ -96,7 +97,6 @@ class _Sample(NamedTuple):
 
     variance: float  # between seeds
     seeds: int  # number of seeds from which the variance is estimated
-    once: bool = False  # measured once, however many seeds there are
 
 
 def decide_claims(table: Table, content: Mapping[str, Any]) -> list[Verdict]:
@@ -108,11 +108,10 @@ def decide_claims(table: Table, content: Mapping[str, Any]) -> list[Verdict]:
 def _decide(table: Table, claim: Claim, rows: Mapping[str, Any], confidence: float) -> Verdict:
     measure = table.measure_of(claim)
     published = table.published_gain(claim)
-    worse, better = (
-        rows.get(name, {}).get("measured", {}).get(measure, [])
-        for name in (claim.worse, claim.better)
-    )
-    seeds = len(worse), len(better)
+    pair = [rows.get(name, {}) for name in (claim.worse, claim.better)]
+    worse, better = (row.get("measured", {}).get(measure, []) for row in pair)
+    left_out = [row.get("left_out", {}).get(measure, []) for row in pair]
+    seeds = len(left_out[0] or worse), len(left_out[1] or better)
     if not all(seeds):
         return Verdict(claim, "not measured", measure, seeds, published=published)
     effect = table.gain(claim, statistics.mean(worse), statistics.mean(better))
@@ -124,7 +123,7 @@ def _decide(table: Table, claim: Claim, rows: Mapping[str, Any], confidence: flo
     half = error * _quantile(freedom, confidence)
     low, high = interval = effect - half, effect + half
     least, most = claim.range
-    found = undecided._replace(interval=interval, once=any(s.once for s in samples))
+    found = undecided._replace(interval=interval)
     if least < low and high < most:
         return found._replace(outcome="holds")
     if high < least or most < low:
@@ -135,36 +134,36 @@ def _decide(table: Table, claim: Claim, rows: Mapping[str, Any], confidence: flo
 def _samples(table: Table, claim: Claim, rows: Mapping[str, Any], measure: str) -> list[_Sample]:
     """Return the varying parts of a claim's difference; an unknown variance is NaN."""
     pair = [table.row(name) for name in (claim.worse, claim.better)]
-    if not any(row.ensemble or row.links for row in pair) and set.intersection(
+    results = [_by_seed(rows[row.name], measure, row.ensemble) for row in pair]
+    same_runs = not any(row.links for row in pair) and set.intersection(
         *(_runs(row, rows) for row in pair)
-    ):
-        first, second = (rows[row.name]["measured"][measure] for row in pair)
-        seeds = [rows[row.name].get("seeds", first) for row in pair]
-        if seeds[0] == seeds[1] and len(first) == len(second) == len(seeds[0]):
-            return [_sample([b - a for a, b in zip(first, second, strict=True)])]
+    )
+    if same_runs and results[0].keys() == results[1].keys():
+        worse, better = results
+        return [_sample([better[seed] - worse[seed] for seed in worse])]
     return [
-        _members(table, row, rows, measure)
-        if row.ensemble
-        else _sample(rows[row.name]["measured"][measure])
-        for row in pair
+        _sample([*by_seed.values()])
+        for row, by_seed in zip(pair, results, strict=True)
         if not row.links
     ]
+
+
+def _by_seed(row: Mapping[str, Any], measure: str, ensemble: bool) -> dict[Any, float]:
+    """Map seeds to the results of a row, or to the pseudo-values of an ensemble if it has any."""
+    values = row["measured"][measure]
+    if ensemble:
+        left_out = row.get("left_out", {}).get(measure, [])
+        n, (whole,) = len(left_out), values
+        return {seed: n * whole - (n - 1) * value for seed, value in enumerate(left_out)}
+    seeds = row.get("seeds", range(len(values)))
+    if len(seeds) != len(values):  # the seeds are unknown, so no results are paired
+        seeds = [object() for _ in values]
+    return dict(zip(seeds, values, strict=True))
 
 
 def _sample(values: Sequence[float]) -> _Sample:
     variance = statistics.variance(values) if len(values) > 1 else math.nan
     return _Sample(variance, len(values))
-
-
-def _members(table: Table, row: Row, rows: Mapping[str, Any], measure: str) -> _Sample:
-    """Return the sample of an ensemble: the largest variance of the rows that score its models."""
-    found = [
-        _sample(rows[other.name]["measured"].get(measure, []))
-        for other in table.rows
-        if other.trained and not other.ensemble and _runs(other, rows) & _runs(row, rows)
-    ]
-    known = [sample for sample in found if sample.seeds > 1]
-    return max(known)._replace(once=True) if known else _Sample(math.nan, 0, once=True)
 
 
 def _runs(row: Row, rows: Mapping[str, Any]) -> set[str]:
@@ -179,12 +178,10 @@ def _error(samples: Sequence[_Sample], seeds: int | None = None) -> tuple[float,
     `seeds` replaces the number of seeds of every row.
     """
     known = [s._replace(seeds=seeds or s.seeds) for s in samples]
-    parts = [s.variance / (1 if s.once else s.seeds) for s in known if s.variance > 0]
+    parts = [s.variance / s.seeds for s in known if s.variance > 0]
     if not parts or any(math.isnan(s.variance) for s in known):
         return math.nan, math.nan
     error = math.sqrt(sum(parts))
-    if any(s.once for s in known):  # the variances may be estimated from the same runs
-        return error, min(s.seeds for s in known) - 1
     varying = [s for s in known if s.variance > 0]
     terms = (part**2 / (s.seeds - 1) for part, s in zip(parts, varying, strict=True))
     return error, sum(parts) ** 2 / sum(terms)

@@ -59,7 +59,10 @@ def test_only_rows_of_undecided_claims_get_more_seeds(tmp_path, monkeypatch, cap
     assert {seed for name, seed in untrained if name == last.run_name(ROWS[0])} == {0, 1, 2}
     assert "ensemble of 3" in str(last.report_folder(ROWS[3], 0))
     assert len(last.run_folders(ROWS[3], 0)) == 3
-    assert len([*last.rows_to_score()]) == 3 + 10 + 10 + 1
+    # The ensemble is scored with all three models, and without each of them.
+    assert len([*last.rows_to_score()]) == 3 + 10 + 10 + 4
+    assert [folder.name for folder in last.run_folders(ROWS[3], 2)] == ["seed0", "seed2"]
+    assert len({last.report_folder(ROWS[3], number) for number in range(4)}) == 4
 
 
 def test_no_seeds_are_added_when_all_claims_are_decided(tmp_path, monkeypatch, capsys):

@@ -87,18 +87,40 @@ def test_a_single_result_or_equal_results_give_no_interval():
     assert verdict(BETTER, {"rows": {}}).outcome == "not measured"
 
 
-def test_an_ensemble_varies_as_much_as_its_models():
-    rows = (Row("a"), Row("b", ensemble=True))
-    for better, outcome in (4.96, "undecided"), (4.97, "holds"):  # 4.303 · √(1 + 1/3) = 4.968
-        content = make_content(a=(SPREAD, "run"), b=([better], "run"))
-        assert verdict(BETTER, content, rows=rows).outcome == outcome
-    other = make_content(a=(SPREAD, "run"), b=([9.0], "other"))
-    assert verdict(BETTER, other, rows=rows).interval is None
-    two = make_content(a=(SPREAD, "run"), b=([4.0], "run"), c=([5.0], "run"))
-    claim, three = Claim("b", "c", "§1"), (*rows, Row("c", ensemble=True))
-    found = verdict(claim, two, rows=three)  # more seeds do not reduce the variance of ensembles
-    assert (found.outcome, found.needed) == ("undecided", None)
-    assert "not decidable with one ensemble" in verdict_lines([found])
+ENSEMBLES = (Row("a"), Row("b", ensemble=True), Row("c", ensemble=True))
+
+
+def ensemble(content, name, run, whole, left_out):
+    """Add the results of an ensemble, and those without each of its models, to results.json."""
+    content["rows"][name] = {
+        "run": run, "measured": {"bleu": [whole]}, "left_out": {"bleu": [*left_out]},
+    }  # fmt: skip
+
+
+def test_the_jackknife_of_a_mean_is_the_t_test():
+    content = make_content(a=SPREAD)
+    without = [np.mean(np.delete(SPREAD, i)) + 9 for i in range(3)]
+    ensemble(content, "b", "other", np.mean(SPREAD) + 9, without)
+    found = verdict(BETTER, content, rows=ENSEMBLES)
+    expected = verdict(BETTER, make_content(a=SPREAD, b=SPREAD + 9))
+    assert found.interval == pytest.approx(expected.interval) and found.seeds == (3, 3)
+
+
+def test_an_ensemble_is_paired_with_its_models_and_with_other_ensembles_of_them():
+    content = make_content(a=(SPREAD, "run"))
+    ensemble(content, "b", "run", 5.0, [4, 5, 6])  # pseudo-values: 15 - 2 · (4, 5, 6)
+    expected = make_content(a=(SPREAD, "run"), b=(np.array([7, 5, 3]), "run"))
+    found = verdict(BETTER, content, rows=ENSEMBLES)
+    assert found.interval == pytest.approx(verdict(BETTER, expected).interval)
+    assert found.effect == 5
+    ensemble(content, "c", "run", 7.0, [6.1, 7, 8])
+    assert verdict(Claim("b", "c", "§1"), content, rows=ENSEMBLES).outcome == "holds"
+
+
+def test_an_ensemble_that_was_measured_once_has_no_interval():
+    content = make_content(a=(SPREAD, "run"), b=([99.0], "run"))
+    found = verdict(BETTER, content, rows=ENSEMBLES)
+    assert (found.outcome, found.interval, found.seeds) == ("undecided", None, (3, 1))
 
 
 def test_links_of_another_program_do_not_vary():
