@@ -21,8 +21,8 @@ Commands such as "jump around left twice" are translated to sequences of actions
 size trains all models, so that they can be compared. It starts from the size=tiny of their config
 files, whose exact match on the held-out training commands is 100 % after 1,500 of 2,000 training
 steps (model=bahdanau, seed 0). `small` has 256 units instead of 64 (or 128). Its learning rate and
-dropout are a first choice; configs/sweeps/lake2018_recipe.py compares them with others on held-out
-training commands. The recipe is never chosen on a test split.
+dropout are a first choice. configs/sweeps/lake2018_recipe.py compares them with others on held-out
+training commands; it has not been run for this size. The recipe is never chosen on a test split.
 
 `paper` is the paper's recipe: 100,000 training steps with one example each, Adam with a learning
 rate of 0.001, gradients clipped to norm 5. Models that the paper does not have get 200 units and a
@@ -32,8 +32,8 @@ paper and from the README and the scripts of a reimplementation (github.com/vest
 
 On scan_length, size=tiny has an exact match of 58.9 ± 15.6 % with model=bahdanau and 66.0 ± 13.0 %
 with model=hard (three seeds, docs/results/lake2018.length/page.md). size=small has 99.5 to 100 % on
-scan_simple and at most 1.8 % on scan_jump (docs/results/lake2018.simple/page.md and
-docs/results/lake2018.jump/page.md).
+scan_simple and 0 to 1.8 % on scan_jump (means over three seeds, docs/results/lake2018.simple/
+page.md and docs/results/lake2018.jump/page.md).
 
 Published exact match (from memory): scan_simple 99.8 %, scan_length 20.8 %, scan_turn_left 90.3 %,
 scan_jump 1.2 %, each with the best network for the split.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from errors import UserError
 from papers.plan import Plan
 from papers.results import read_result
-from papers.table import Table
+from papers.table import Row, Table
 from papers.verdicts import Verdict
 
 
@@ -38,10 +38,18 @@ def read_verdicts(plan: Plan) -> list[Verdict]:
 def open_rows(table: Table, verdicts: Sequence[Verdict]) -> set[str]:
     """Return the names of the rows of which more seeds could decide a claim.
 
-    Ensembles and the links of other programs are measured once. A row that merges predictions needs
-    more seeds of the merged rows.
+    Ensembles keep their number of models, and the links of other programs do not vary. More seeds
+    of an ensemble's models do not decide a claim that compares it with them. A row that merges
+    predictions needs more seeds of the merged rows.
     """
     claims = [v.claim for v in verdicts if v.outcome in ("undecided", "not measured")]
-    rows = [table.row(name) for claim in claims for name in (claim.worse, claim.better)]
+    pairs = [(table.row(claim.worse), table.row(claim.better)) for claim in claims]
+    rows = [row for pair in pairs if not _ensemble_of_models(*pair) for row in pair]
     varying = [row for row in rows if not row.ensemble and not row.links]
     return {name for row in varying for name in (row.name, *row.merges)}
+
+
+def _ensemble_of_models(worse: Row, better: Row) -> bool:
+    """Return whether one row is an ensemble of the models of the other."""
+    models = [(row.config, row.arguments, row.changes, row.reversed) for row in (worse, better)]
+    return models[0] == models[1] and (worse.ensemble or better.ensemble)

@@ -227,7 +227,7 @@ _VERDICTS = (
     "standard deviations are as measured. Positive differences agree with the paper. Intervals are "
     "those of Welch's t-test, or of the paired t-test if both rows use the same runs. How much an "
     "ensemble varies is estimated by the jackknife, from its results without each of its models; "
-    "if these were not measured, its claims are undecided."
+    "if these were not measured, its claims are undecided, and its number of seeds is given as 1."
 )
 _SEVERAL_ROUNDS = (
     " The claims may be decided in {} rounds, with more seeds in each; the intervals of all rounds "
@@ -290,11 +290,9 @@ def _content(
 
 def _left_out(plan: Plan, left_out: Reports, row: Row) -> dict:
     """Return an ensemble's results without each of its models, in the order of their seeds."""
-    if len(left_out.get(row.name, {})) < plan.seeds:
-        return {}
-    return {
-        "left_out": {n: values(left_out, row, MEASURES[n]) for n in plan.table.measures},
-    }
+    found = {n: values(left_out, row, MEASURES[n]) for n in plan.table.measures}
+    complete = {name: results for name, results in found.items() if len(results) == plan.seeds}
+    return {"left_out": complete} if complete else {}
 
 
 def _lengths(plan: Plan, by_seed: Mapping[int, Report]) -> dict:

@@ -20,7 +20,7 @@ from configs.check import check
 from configs.datasets import reverse_dataset
 from errors import UserError
 from papers.table import Row, Table
-from papers.verdicts import CONFIDENCE
+from papers.verdicts import CONFIDENCE, FEWEST_MODELS
 from reading import read_json, reading
 from sweeping.log import REMOVE, Entry, elapsed, read_complete_log
 from sweeping.points import Base, Point, label
@@ -132,15 +132,17 @@ class Plan(NamedTuple):
         return self.base(row).flags(dict(row.changes), seed)
 
     def rows_to_score(self) -> Iterator[tuple[Row, int]]:
-        """Yield the row and number of every report.
+        """Yield every row with the numbers of its reports.
 
-        The number is the seed. Of an ensemble, report 0 is on all models, and report n > 0 is on
-        all models except that of seed n - 1, so that the verdicts know how much it varies.
+        For most rows, the number is the seed. Report 0 of an ensemble uses all models, and report
+        n > 0 uses all except the model of seed n - 1; papers/verdicts.py estimates from these
+        reports how much the ensemble varies.
         """
         for row in self.table.rows:
-            number = 1 if row.links else self.seeds_of(row)
-            number += int(row.ensemble and number > 1)
-            yield from ((row, seed) for seed in range(number))
+            count = 1 if row.links or row.ensemble else self.seeds_of(row)
+            if row.ensemble and self.seeds >= FEWEST_MODELS:
+                count += self.seeds
+            yield from ((row, number) for number in range(count))
 
     def models(self, row: Row, number: int) -> list[int]:
         """Return the seeds of the models that a report evaluates; see `rows_to_score`."""
@@ -148,35 +150,36 @@ class Plan(NamedTuple):
             return [number]
         return [seed for seed in range(self.seeds) if seed != number - 1]
 
-    def report_folder(self, row: Row, seed: int) -> Path:
+    def report_folder(self, row: Row, number: int) -> Path:
         """Return the folder of a row's report; see `rows_to_score`."""
         align = {f"align.{name}": value for name, value in row.align.items()}
         examples = self.table.faithfulness
         faithfulness = {"faithfulness": examples} if examples else {}
         decoding = label({"checkpoint": row.checkpoint, **row.decode, **align, **faithfulness})
         if row.ensemble:
-            name = f"ensemble of {self.seeds}" + (f" without seed{seed - 1}" if seed else "")
+            name = f"ensemble of {self.seeds}" + (f" without seed{number - 1}" if number else "")
             return self.run_folder(row, 0).parent / name / decoding
-        return self.run_folder(row, seed) / "reports" / decoding
+        return self.run_folder(row, number) / "reports" / decoding
 
-    def run_folders(self, row: Row, seed: int) -> list[Path]:
+    def run_folders(self, row: Row, number: int) -> list[Path]:
         """Return the folders of all training runs that a row's report evaluates."""
         if row.merges:
-            return [self.run_folder(self.table.row(name), seed) for name in row.merges]
-        return [self.run_folder(row, s) for s in self.models(row, seed)]
+            return [self.run_folder(self.table.row(name), number) for name in row.merges]
+        return [self.run_folder(row, seed) for seed in self.models(row, number)]
 
-    def reverse_folders(self, row: Row, seed: int) -> list[Path]:
+    def reverse_folders(self, row: Row, number: int) -> list[Path]:
         """Return the folders of the runs of the reverse direction, whose links are combined."""
-        return self.run_folders(row.reverse, seed) if row.reverse else []
+        return self.run_folders(row.reverse, number) if row.reverse else []
 
-    def trained_config(self, row: Row, seed: int) -> Config:
-        """Return the config of a trained run, with the corpus and the folders of this plan.
+    def trained_config(self, row: Row, number: int) -> Config:
+        """Return the config of the first run of a report, with the corpus and folders of this plan.
 
         The folder of the run is data, which does not choose the files that are opened.
         """
         from training.workdir import load_config
 
-        config = load_config(self.run_folder(row, self.models(row, seed)[0]))
+        seed = self.models(row, number)[0]
+        config = load_config(self.run_folder(row, seed))
         config.data = self.config(row, seed).data
         return config
 

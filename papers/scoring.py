@@ -56,11 +56,11 @@ _REPORT = {
 def score_plan(plan: Plan, workers: int) -> list[str]:
     """Score all trained runs that have no report yet; return one error message per failure."""
     wanted = [
-        (row, seed)
-        for row, seed in plan.rows_to_score()
+        (row, number)
+        for row, number in plan.rows_to_score()
         if row.trained
-        and not plan.report_folder(row, seed).exists()
-        and all(map(is_done, plan.run_folders(row, seed) + plan.reverse_folders(row, seed)))
+        and not plan.report_folder(row, number).exists()
+        and all(map(is_done, plan.run_folders(row, number) + plan.reverse_folders(row, number)))
     ]
     if not wanted:
         return []
@@ -85,9 +85,9 @@ def _score_all(
     uses its share of the machine.
     """
     if workers == 1:
-        for row, seed in wanted:
+        for row, number in wanted:
             if not signals:
-                yield _name(plan, row, seed), score_row(plan, row, seed)
+                yield _name(plan, row, number), score_row(plan, row, number)
         return
     # Spawn the workers: forking a process in which JAX has started threads can deadlock.
     context = multiprocessing.get_context("spawn")
@@ -95,11 +95,11 @@ def _score_all(
     for share in machine_shares(workers):
         shares.put(share)
     with ProcessPoolExecutor(workers, context, _take_share, (shares, os.getpid())) as pool:
-        waiting = {pool.submit(score_row, plan, row, seed): (row, seed) for row, seed in wanted}
+        waiting = {pool.submit(score_row, plan, *report): report for report in wanted}
         while waiting:
             for future in wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED).done:
-                row, seed = waiting.pop(future)
-                name = _name(plan, row, seed)
+                row, number = waiting.pop(future)
+                name = _name(plan, row, number)
                 try:
                     yield name, future.result()
                 except BrokenProcessPool:  # one dead worker makes all remaining futures fail
@@ -125,23 +125,23 @@ def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
             sys.exit(1)
 
 
-def _name(plan: Plan, row: Row, seed: int) -> str:
+def _name(plan: Plan, row: Row, number: int) -> str:
     """Return the name of a report for log lines."""
     if not row.ensemble:
-        return f"{row.name}, seed {seed}"
-    return f"{row.name}, {plan.seeds} models" + (f" without seed {seed - 1}" if seed else "")
+        return f"{row.name}, seed {number}"
+    return f"{row.name}, {plan.seeds} models" + (f" without seed {number - 1}" if number else "")
 
 
-def score_row(plan: Plan, row: Row, seed: int) -> str:
+def score_row(plan: Plan, row: Row, number: int) -> str:
     """Write the report of a row; return an error message, or "" on success."""
-    folder, runs = plan.report_folder(row, seed), plan.run_folders(row, seed)
-    config = with_decoding(plan.trained_config(row, seed), row)
+    folder, runs = plan.report_folder(row, number), plan.run_folders(row, number)
+    config = with_decoding(plan.trained_config(row, number), row)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Write to a temporary folder first, so that no incomplete report is ever read.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as part:
         complete, decode = Path(part) / "report", config.get("decode")
-        pictures, settings = int(seed == 0), dict[str, Any](row.align)
-        align = LinkSettings(reverse=tuple(map(str, plan.reverse_folders(row, seed))), **settings)
+        pictures, settings = int(number == 0), dict[str, Any](row.align)
+        align = LinkSettings(reverse=tuple(map(str, plan.reverse_folders(row, number))), **settings)
         wanted = Wanted(
             "test", complete, pictures=pictures, page=0, decode=decode, ter=False, align=align,
             faithfulness=plan.table.faithfulness,
@@ -175,19 +175,19 @@ def read_left_out(plan: Plan) -> Reports:
 
 def _read_reports(plan: Plan, wanted: Callable[[Row, int], bool]) -> Reports:
     found: Reports = {}
-    for row, seed in plan.rows_to_score():
-        if not wanted(row, seed):
+    for row, number in plan.rows_to_score():
+        if not wanted(row, number):
             continue
         if row.merges:
-            report = _merged(plan, row, seed)
+            report = _merged(plan, row, number)
         elif row.links:
             report = _linked(plan, row)
         else:
-            path = plan.report_folder(row, seed) / "scores.json"
+            path = plan.report_folder(row, number) / "scores.json"
             remedy = "remove its folder to score the row again"
             report = read_json(path, _REPORT, remedy) if path.exists() else None
         if report is not None:
-            found.setdefault(row.name, {})[seed] = report
+            found.setdefault(row.name, {})[number] = report
     return found
 
 

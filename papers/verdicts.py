@@ -11,11 +11,12 @@ undecided      otherwise, or if there is no interval
 The interval is that of Welch's t-test, or of the paired t-test over seeds if both rows use the same
 training runs. A row with one seed has no interval. Word links of another program do not vary.
 
-An ensemble of n models is measured once. The jackknife estimates how much it would vary between
-other models (Efron & Tibshirani 1993, chapter 11): if x is the result of the ensemble and x_i its
-result without model i, the pseudo-values n x - (n - 1) x_i have the role of the results of n seeds.
-The pseudo-values of a mean over seeds are the results of these seeds, so an ensemble can be paired
-with its models. The estimated variance tends to be too large (Efron & Stein 1981).
+An ensemble of n models has one result x. The jackknife estimates how much x would change with
+other seeds (Efron & Tibshirani 1993, chapter 11). Let x_i be the result without model i. The
+pseudo-values n x - (n - 1) x_i are treated as the results of n seeds. For a mean over seeds, they
+are exactly the results of the seeds, so the pseudo-values of an ensemble are paired with the
+results of its models. The interval is centered on x. It is approximate: with few models, claims
+about ensembles can be decided wrongly more often than other claims.
 
 The confidence is 95 %, so if the results of seeds are normally distributed, a claim is decided
 wrongly with a probability of at most 2.5 %. This is not corrected for the number of claims: of 80
@@ -27,7 +28,7 @@ import bisect
 import collections
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from markup import table as markdown_table
@@ -37,6 +38,9 @@ from papers.table import Row, Table
 
 CONFIDENCE = 0.95
 POWER = 0.8
+# Fewest models for the jackknife. An ensemble of two without one model is the other model, so the
+# pseudo-values minus the results of the models would always be equal.
+FEWEST_MODELS = 3
 MOST_NEEDED = 1000  # larger numbers of seeds are not computed
 VERDICTS = ("holds", "contradicted", "undecided", "not measured")
 
@@ -47,7 +51,9 @@ class Verdict(NamedTuple):
     claim: Claim
     outcome: str  # one of VERDICTS
     measure: str  # name of the measure in papers/measures.py
-    seeds: tuple[int, int]  # number of seeds of the worse and of the better row
+    # Number of seeds of the worse and of the better row. For an ensemble, it is the number of
+    # models, or 1 if the ensemble was not scored without each of them.
+    seeds: tuple[int, int]
     effect: float | None = None  # mean difference; positive: it agrees with "better"
     interval: tuple[float, float] | None = None  # confidence interval of the effect
     # If undecided: the number of seeds per row that would decide the claim with a probability of
@@ -62,8 +68,13 @@ class Verdict(NamedTuple):
         return claim | {k: v for k, v in found.items() if k not in ("claim", "outcome")}
 
     def number(self, value: float | None) -> str:
-        """Format a difference, with its sign."""
-        return "–" if value is None else f"{value:+{MEASURES[self.measure].form}}"
+        """Format a difference, with its sign, and with more digits if all of them would be zero."""
+        if value is None:
+            return "–"
+        text, digits = f"{value:+{MEASURES[self.measure].form}}", 1
+        while value and float(text) == 0:
+            text, digits = f"{value:+.{digits}f}", digits + 1
+        return text
 
     @property
     def measure_name(self) -> str:
@@ -105,60 +116,86 @@ def decide_claims(table: Table, content: Mapping[str, Any]) -> list[Verdict]:
     return [_decide(table, claim, rows, confidence) for claim in table.claims]
 
 
+class _Results(NamedTuple):
+    """The results of a row in one measure."""
+
+    value: float  # mean over seeds, or the result of an ensemble
+    by_seed: dict[Any, float]  # results by seed, or pseudo-values by the seed of the model
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds, or of the models of an ensemble; 1 if it has no pseudo-values."""
+        return len(self.by_seed) or 1
+
+
 def _decide(table: Table, claim: Claim, rows: Mapping[str, Any], confidence: float) -> Verdict:
-    measure = table.measure_of(claim)
-    published = table.published_gain(claim)
-    pair = [rows.get(name, {}) for name in (claim.worse, claim.better)]
-    worse, better = (row.get("measured", {}).get(measure, []) for row in pair)
-    left_out = [row.get("left_out", {}).get(measure, []) for row in pair]
-    seeds = len(left_out[0] or worse), len(left_out[1] or better)
-    if not all(seeds):
-        return Verdict(claim, "not measured", measure, seeds, published=published)
-    effect = table.gain(claim, statistics.mean(worse), statistics.mean(better))
+    measure, published = table.measure_of(claim), table.published_gain(claim)
+    pair = [table.row(name) for name in (claim.worse, claim.better)]
+    found = [_read_results(rows.get(row.name, {}), measure, row.ensemble) for row in pair]
+    worse, better = found
+    if worse is None or better is None:
+        numbers = [results.seeds if results else 0 for results in found]
+        return Verdict(
+            claim, "not measured", measure, (numbers[0], numbers[1]), published=published
+        )
+    same_runs = bool(_runs(pair[0], rows) & _runs(pair[1], rows))
+    # Compare an ensemble only with its own models, which may be fewer than those of the other row.
+    if same_runs and pair[1].ensemble and not pair[0].ensemble:
+        worse = _restricted(worse, better.by_seed.keys())
+    if same_runs and pair[0].ensemble and not pair[1].ensemble:
+        better = _restricted(better, worse.by_seed.keys())
+    effect = table.gain(claim, worse.value, better.value)
+    seeds = worse.seeds, better.seeds
     undecided = Verdict(claim, "undecided", measure, seeds, effect, published=published)
-    samples = _samples(table, claim, rows, measure)
+    samples = _samples(pair, (worse, better), same_runs)
     error, freedom = _error(samples)
     if math.isnan(error):
         return undecided
     half = error * _quantile(freedom, confidence)
     low, high = interval = effect - half, effect + half
     least, most = claim.range
-    found = undecided._replace(interval=interval)
+    decided = undecided._replace(interval=interval)
     if least < low and high < most:
-        return found._replace(outcome="holds")
+        return decided._replace(outcome="holds")
     if high < least or most < low:
-        return found._replace(outcome="contradicted")
-    return found._replace(needed=_needed(samples, effect, claim, confidence))
+        return decided._replace(outcome="contradicted")
+    return decided._replace(needed=_needed(samples, effect, claim, confidence))
 
 
-def _samples(table: Table, claim: Claim, rows: Mapping[str, Any], measure: str) -> list[_Sample]:
-    """Return the varying parts of a claim's difference; an unknown variance is NaN."""
-    pair = [table.row(name) for name in (claim.worse, claim.better)]
-    results = [_by_seed(rows[row.name], measure, row.ensemble) for row in pair]
-    same_runs = not any(row.links for row in pair) and set.intersection(
-        *(_runs(row, rows) for row in pair)
-    )
-    if same_runs and results[0].keys() == results[1].keys():
-        worse, better = results
-        return [_sample([better[seed] - worse[seed] for seed in worse])]
-    return [
-        _sample([*by_seed.values()])
-        for row, by_seed in zip(pair, results, strict=True)
-        if not row.links
-    ]
-
-
-def _by_seed(row: Mapping[str, Any], measure: str, ensemble: bool) -> dict[Any, float]:
-    """Map seeds to the results of a row, or to the pseudo-values of an ensemble if it has any."""
-    values = row["measured"][measure]
+def _read_results(row: Mapping[str, Any], measure: str, ensemble: bool) -> _Results | None:
+    """Return the results of a row of results.json; None if it has none."""
+    values = row.get("measured", {}).get(measure, [])
+    if not values:
+        return None
     if ensemble:
-        left_out = row.get("left_out", {}).get(measure, [])
-        n, (whole,) = len(left_out), values
-        return {seed: n * whole - (n - 1) * value for seed, value in enumerate(left_out)}
+        left_out, whole = row.get("left_out", {}).get(measure, []), values[0]
+        n = len(left_out)
+        pseudo = {i: n * whole - (n - 1) * x for i, x in enumerate(left_out)}
+        return _Results(whole, pseudo if n >= FEWEST_MODELS else {})
     seeds = row.get("seeds", range(len(values)))
     if len(seeds) != len(values):  # the seeds are unknown, so no results are paired
         seeds = [object() for _ in values]
-    return dict(zip(seeds, values, strict=True))
+    return _Results(statistics.mean(values), dict(zip(seeds, values, strict=True)))
+
+
+def _restricted(results: _Results, seeds: Set[Any]) -> _Results:
+    """Return the results of the given seeds only, if `results` has all of them."""
+    if not seeds or not seeds <= results.by_seed.keys():
+        return results
+    kept = {seed: results.by_seed[seed] for seed in seeds}
+    return _Results(statistics.mean(kept.values()), kept)
+
+
+def _samples(pair: Sequence[Row], found: Sequence[_Results], same_runs: bool) -> list[_Sample]:
+    """Return the varying parts of a claim's difference; an unknown variance is NaN."""
+    worse, better = (results.by_seed for results in found)
+    if same_runs and worse.keys() == better.keys():
+        return [_sample([better[seed] - worse[seed] for seed in worse])]
+    return [
+        _sample([*results.by_seed.values()])
+        for row, results in zip(pair, found, strict=True)
+        if not row.links
+    ]
 
 
 def _sample(values: Sequence[float]) -> _Sample:
@@ -237,7 +274,7 @@ def verdict_lines(verdicts: Sequence[Verdict], indent: str = "") -> str:
     lines = []
     for v in verdicts:
         details = (
-            f": {v.effect_text} {v.measure_name}, {v.seeds_text} seeds{v.needed_text}"
+            f": {v.effect_text} {v.measure_name}, seeds: {v.seeds_text}{v.needed_text}"
             if v.effect is not None
             else ""
         )

@@ -291,7 +291,7 @@ def test_ctrl_c_during_the_first_imports_ends_quietly(tmp_path, program):
 
 @pytest.mark.parametrize("program", ["train.py", "eval.py", "predict.py"])
 def test_help_shows_a_command(program):
-    done = call(program, "--help", check=False)
+    done = call(program, "--help")
     assert f"python {program} " in done.stdout and "--workdir" in done.stdout
     assert ("--config" if program == "train.py" else "--decode") + ": " in done.stdout
 

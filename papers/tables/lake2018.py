@@ -20,8 +20,8 @@ _DIFFERS = (
     "All rows are trained with one recipe, that of configs/lake2018.py, and scored with the best "
     "checkpoint on held-out training commands (one in 20). The first two rows are networks of the "
     "paper: the best one over all splits, and the best one for this split. The paper's recipe is "
-    "size=paper: 100,000 training steps with one example each, and the last of them is scored. In "
-    "half of these steps, the paper's decoder reads its own output; here it always reads the "
+    "size=paper: 100,000 training steps with one example each; the final model is scored. In half "
+    "of these steps, the paper's decoder reads its own output; here it always reads the "
     "target prefix. The windows of local attention have D = 4, because D = 10 would contain all of "
     "a command."
 )

@@ -51,7 +51,7 @@ def test_only_rows_of_undecided_claims_get_more_seeds(tmp_path, monkeypatch, cap
     assert {plan.rounds for plan in PLANS} == {3}
     shown = capsys.readouterr().out
     assert "round 3 of 3, up to 10 seeds: 1 of 2 claims hold, 1 is undecided" in shown
-    assert "  undecided     b → c: " in shown and "10 seeds, needs " in shown
+    assert "  undecided     b → c: " in shown and "seeds: 10, needs " in shown
     # Later rounds train only the new seeds, and an ensemble keeps its size.
     last = PLANS[-1]
     untrained = last.untrained()
@@ -104,9 +104,13 @@ def test_merged_rows_need_more_seeds_of_their_parts():
 
 
 def test_claims_that_seeds_cannot_decide_are_not_open(tmp_path):
-    claim = Claim("ensemble of c", "ensemble of c", "§1")
-    table = make_scored_plan(tmp_path, (claim,)).table
-    assert open_rows(table, decide_claims(table, {"rows": {}})) == set()
+    for worse, better, rows in (
+        ("ensemble of c", "ensemble of c", set()),
+        ("c", "ensemble of c", set()),
+        ("b", "ensemble of c", {"b"}),
+    ):
+        table = make_scored_plan(tmp_path, (Claim(worse, better, "§1"),)).table
+        assert open_rows(table, decide_claims(table, {"rows": {}})) == rows
 
 
 def test_decide_needs_claims_and_a_possible_number_of_seeds(tmp_path):

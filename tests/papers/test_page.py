@@ -60,6 +60,26 @@ def test_a_page_shows_the_claims_with_verdicts(tmp_path):
     assert "difference \\[99 % interval\\]" in text and "in 5 rounds" in text
 
 
+def test_results_of_ensembles_without_each_model_are_kept_if_they_are_complete(tmp_path):
+    rows = (Row("single"), Row("ensemble", ensemble=True))
+    plan = make_cells_plan(tmp_path, rows)._replace(seeds=3)
+    for seed in range(3):
+        write_run(plan.run_folder(rows[0], seed))
+    for number in range(1, 4):
+        folder = plan.report_folder(rows[1], number)
+        folder.mkdir(parents=True)
+        (folder / "scores.json").write_text(json.dumps({"scores": {"loss": 1.0 + number}}))
+    reports = make_reports(single=[3.0, 3.1, 3.2], ensemble=[2.0])
+    write_page(plan, reports, "command")
+    kept = json.loads((plan.page_folder / "results.json").read_text())["rows"]
+    assert kept["ensemble"]["left_out"] == {"frame": [2.0, 3.0, 4.0]}
+    assert "left_out" not in kept["single"]
+    (plan.report_folder(rows[1], 2) / "scores.json").write_text('{"scores": {"loss": null}}')
+    write_page(plan, reports, "command")
+    kept = json.loads((plan.page_folder / "results.json").read_text())["rows"]
+    assert "left_out" not in kept["ensemble"]
+
+
 def test_a_page_without_claims_says_so(tmp_path):
     assert "no claim" in claims_section(make_cells_plan(tmp_path), [])
 

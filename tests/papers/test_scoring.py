@@ -6,7 +6,8 @@ import os
 from papers import scoring
 from papers.plan import Plan, make_plan
 from papers.registry import find_targets
-from papers.scoring import KILLED, _score_all, score_row
+from papers.scoring import KILLED, _name, _score_all, score_row
+from papers.table import Row
 
 
 def test_a_table_can_ask_for_faithfulness(tmp_path, monkeypatch):
@@ -25,6 +26,13 @@ def test_a_table_can_ask_for_faithfulness(tmp_path, monkeypatch):
     monkeypatch.setattr(Plan, "trained_config", lambda plan, row, seed: plan.config(row, seed))
     assert score_row(plan, row, 0) == score_row(plain, row, 0) == ""
     assert counts == [table.faithfulness, 0] and table.faithfulness > 0
+
+
+def test_progress_names_the_models_of_an_ensemble(tmp_path):
+    plan = make_plan("bai2018.jsb", find_targets()["bai2018.jsb"], "jsb", "small", tmp_path, 3, "")
+    names = [_name(plan, Row("e", ensemble=True), number) for number in (0, 2)]
+    assert names == ["e, 3 models", "e, 3 models without seed 1"]
+    assert _name(plan, Row("e"), 2) == "e, seed 2"
 
 
 class Deadly:

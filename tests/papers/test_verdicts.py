@@ -93,8 +93,10 @@ ENSEMBLES = (Row("a"), Row("b", ensemble=True), Row("c", ensemble=True))
 def ensemble(content, name, run, whole, left_out):
     """Add the results of an ensemble, and those without each of its models, to results.json."""
     content["rows"][name] = {
-        "run": run, "measured": {"bleu": [whole]}, "left_out": {"bleu": [*left_out]},
-    }  # fmt: skip
+        "run": run,
+        "measured": {measure: [whole] for measure in ("bleu", "perplexity")},
+        "left_out": {measure: [*left_out] for measure in ("bleu", "perplexity")},
+    }
 
 
 def test_the_jackknife_of_a_mean_is_the_t_test():
@@ -117,10 +119,44 @@ def test_an_ensemble_is_paired_with_its_models_and_with_other_ensembles_of_them(
     assert verdict(Claim("b", "c", "§1"), content, rows=ENSEMBLES).outcome == "holds"
 
 
-def test_an_ensemble_that_was_measured_once_has_no_interval():
-    content = make_content(a=(SPREAD, "run"), b=([99.0], "run"))
+def test_the_jackknife_works_for_measures_where_lower_is_better():
+    claim = Claim("a", "b", "§1", "perplexity")
+    content = make_content(a=(SPREAD + 9, "run"))
+    ensemble(content, "b", "run", 5.0, [4, 5, 6])
+    found = verdict(claim, content, rows=ENSEMBLES)
+    expected = make_content(a=(SPREAD + 9, "run"), b=(np.array([7, 5, 3]), "run"))
+    assert found.effect == 4
+    assert found.interval == pytest.approx(verdict(claim, expected).interval)
+
+
+def test_an_ensemble_is_compared_only_with_its_own_models():
+    content = make_content(a=([*SPREAD, 7.0, 8.0], "run"))
+    ensemble(content, "b", "run", 5.0, [4, 5, 6])
     found = verdict(BETTER, content, rows=ENSEMBLES)
-    assert (found.outcome, found.interval, found.seeds) == ("undecided", None, (3, 1))
+    assert (found.effect, found.seeds) == (5, (3, 3))
+
+
+@pytest.mark.parametrize("left_out", [[], [15.4339, 15.5629]])
+def test_an_ensemble_without_left_out_results_or_of_two_models_has_no_interval(left_out):
+    content = make_content(a=([15.5629, 15.4339], "run"))
+    ensemble(content, "b", "run", 16.9984, left_out)
+    found = verdict(BETTER, content, rows=ENSEMBLES)
+    assert (found.outcome, found.interval, found.seeds) == ("undecided", None, (2, 1))
+
+
+def test_an_ensemble_that_was_scored_only_without_its_models_is_not_measured():
+    content = make_content(a=(SPREAD, "run"))
+    ensemble(content, "b", "run", 5.0, [4, 5, 6])
+    content["rows"]["b"]["measured"]["bleu"] = []
+    assert verdict(BETTER, content, rows=ENSEMBLES).outcome == "not measured"
+
+
+def test_results_of_unknown_seeds_are_not_paired():
+    content = make_content(a=(SPREAD, "run"), b=(SPREAD + A_LITTLE, "run"))
+    assert verdict(BETTER, content).outcome == "holds"
+    for row in content["rows"].values():
+        row["seeds"] = [0, 1, 2, 3]  # the result of one seed is missing
+    assert verdict(BETTER, content).outcome == "undecided"
 
 
 def test_links_of_another_program_do_not_vary():
@@ -187,7 +223,7 @@ def test_verdicts_are_counted_and_shown_as_text():
     text = "0 of 3 claims hold, 2 are undecided, 1 is not measured"
     assert count_verdicts(found) == text and found[0].published == 1.5
     lines = verdict_lines(found, "  ").splitlines()
-    assert lines[0] == "  undecided     a → b: +1.00 [-1.27, +3.27] BLEU, 3 seeds, needs 17"
+    assert lines[0] == "  undecided     a → b: +1.00 [-1.27, +3.27] BLEU, seeds: 3, needs 17"
     assert lines[1].startswith("  undecided     b → a: +1.00 [") and "] perplexity, " in lines[1]
     assert lines[2] == "  not measured  a → c"
     kept = found[0].content()
