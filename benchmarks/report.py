@@ -33,10 +33,14 @@ for the code that affects speed.
 
 ## Method
 
-Alignax is compared with plain PyTorch. The PyTorch models are in `benchmarks/torch_models.py`.
-`benchmarks/peers.py` runs them eagerly and with torch.compile, on GPUs also with CUDA graphs, in
-float32 (with TF32 on GPUs) and, on GPUs, in bfloat16. The tables show the fastest of these setups.
-A ratio is the speed of Alignax divided by the speed of PyTorch.
+Alignax is compared with plain PyTorch, which must be installed. The PyTorch models are in
+`benchmarks/torch_models.py`: the recurrent encoder is `nn.LSTM` (cuDNN on GPUs), the recurrent
+decoder is a loop over LSTM cells, and the Transformers use `scaled_dot_product_attention`.
+`benchmarks/peers.py` runs the models in several setups: eagerly and with torch.compile, in float32
+(with TF32 on GPUs) and, on GPUs, in bfloat16. On GPUs, two modes of torch.compile use CUDA graphs:
+`reduce-overhead`, and "default, one CUDA graph", which records a whole training step or search. The
+tables show the fastest setup. `max-autotune` has not been tried. A ratio is the speed of Alignax
+divided by the speed of PyTorch. `make speed` repeats all measurements.
 
 All setups of a model are prepared first. They then take turns in five rounds of half a second, and
 the tables show medians (`benchmarks/turns.py`). Whole runs are measured once. Tokens per second are

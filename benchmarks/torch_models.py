@@ -1,4 +1,4 @@
-"""The benchmarked models in plain PyTorch, written in the style of the PyTorch tutorials."""
+"""The benchmarked models in plain PyTorch."""
 
 # pyright: reportMissingImports=false
 

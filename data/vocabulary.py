@@ -8,6 +8,7 @@ import collections
 import io
 import itertools
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
@@ -212,9 +213,16 @@ class SentencePieceVocabulary:
             if failures:  # reading the corpus failed, and SentencePiece wrapped the exception
                 raise failures[0] from None
             # Remove the "[C++ source]" with which SentencePiece's message begins.
+            reason = str(error).split("] ")[-1].strip() or "the corpus is empty"
+            limit = re.search(r"value <= (\d+)", reason)
+            if limit:
+                reason = (
+                    "set the size of this vocabulary, such as --config.data.source_vocab.size, to "
+                    f"at most {limit[1]}"
+                )
             raise UserError(
                 f"SentencePiece cannot learn vocab.size={settings.size} tokens from this corpus "
-                f"({language}): {str(error).split('] ')[-1].strip() or 'the corpus is empty'}"
+                f"({language}): {reason}"
             ) from None
         return cls(model.getvalue(), settings.lowercase, language)
 

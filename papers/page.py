@@ -212,7 +212,7 @@ _OTHER_DATA = (
 def claims_section(plan: Plan, verdicts: Sequence[Verdict]) -> str:
     """Return the verdicts on the paper's claims: their number, a table and an explanation."""
     if not verdicts:
-        return "The paper makes no claim that compares these rows."
+        return "No claim of this table compares two rows, so there are no verdicts."
     table = claims_table(verdicts, plan.confidence)
     several = _SEVERAL_ROUNDS.format(plan.rounds) if plan.rounds > 1 else ""
     return f"**{count_verdicts(verdicts)}.**\n\n{table}\n{_VERDICTS}{several}"

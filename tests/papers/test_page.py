@@ -81,7 +81,7 @@ def test_results_of_ensembles_without_each_model_are_kept_if_they_are_complete(t
 
 
 def test_a_page_without_claims_says_so(tmp_path):
-    assert "no claim" in claims_section(make_cells_plan(tmp_path), [])
+    assert "no verdicts" in claims_section(make_cells_plan(tmp_path), [])
 
 
 def test_the_legend_names_the_significance_test(tmp_path):
