@@ -53,6 +53,7 @@ def test_lines_are_translated_in_input_order(trained_run, tmp_path):
     assert (tmp_path / "scored").read_text() == (tmp_path / "links").read_text()
 
 
+@pytest.mark.slow
 def test_terminal_input_with_redirected_output_writes_translations_only(trained_run, tmp_path):
     ours, theirs = pty.openpty()
     command = ["predict.py", f"--workdir={trained_run[1]}", f"--pictures={tmp_path}"]
@@ -95,6 +96,7 @@ def test_a_terminal_has_a_banner_line_editing_and_history(trained_run, conversat
     assert status == 0 and b"Traceback" not in rest and b"error" not in rest
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_the_prompt_quietly(conversation):
     conversation.expect(b"> ")
     conversation.type(b"half a sentence", then=b"sentence")
@@ -175,6 +177,7 @@ def runs(tmp_path_factory):
     return run
 
 
+@pytest.mark.slow
 def test_texts_are_classified_in_input_order(runs, tmp_path):
     text = b"\xef\xbb\xbfthe film was good\n\nzzz\n\xff\n" + b"film " * 20 + b"\x1b[1m\n"
     flags = "--output=json", f"--attention={tmp_path}/a.jsonl", f"--pictures={tmp_path}/pictures"

@@ -122,6 +122,7 @@ def test_eval_without_a_report_names_the_scores(trained_run, tmp_path):
     assert (folder / "scores.json").exists() and not (folder / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_eval_warns_about_a_damaged_vocabulary(trained_run, tmp_path):
     shutil.copytree(trained_run[1], tmp_path / "run")
     path = tmp_path / "run" / "vocabulary" / "source.vocab"

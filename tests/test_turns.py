@@ -1,6 +1,8 @@
 import functools
 import time
 
+import pytest
+
 from benchmarks import turns
 
 
@@ -24,6 +26,7 @@ def fail():
     raise ValueError("no model\nsecond line")
 
 
+@pytest.mark.slow
 def test_processes_are_prepared_together_and_timed_in_turn(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(turns, "REPEATS", 2)
     path = tmp_path / "calls"

@@ -63,7 +63,7 @@ LENGTH = _split(
 )
 JUMP = _split(
     "jump",
-    "a verb that was trained only alone",
+    "a verb that occurs in training only on its own",
     "1.2 % for the best network, .08 % for the best one over all splits; the size of the best "
     "network is that of a reimplementation (vesteinn/SCAN)",
     overall(0.08),
@@ -71,7 +71,7 @@ JUMP = _split(
 )
 TURN_LEFT = _split(
     "turn_left",
-    "a phrase that was trained only alone",
+    "a phrase that occurs in training only on its own",
     "90.3 % for the best network, whose size is that of a reimplementation (vesteinn/SCAN)",
     overall(),
     Row("GRU, 1 × 100, attention", {"model": "gru_attention"}, {

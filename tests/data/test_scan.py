@@ -116,7 +116,7 @@ def test_the_files_of_scan_are_read(name):
     assert all(meaning[pair.source] == pair.target for pair in train + valid + test)
     assert not {p.source for p in train} & {p.source for p in valid + test}
     assert all(words(p.target) < longest_output(config, p.source) for p in train + valid + test)
-    if name in PRIMITIVES:  # the primitive is trained, and trained only alone
+    if name in PRIMITIVES:  # the primitive is trained, but only on its own
         sources = [pair.source for pair in train]
         assert sources.count(PRIMITIVES[name]) == len(train + valid) // 10
         assert all(f" {PRIMITIVES[name]} " in f" {pair.source} " for pair in test)

@@ -96,6 +96,7 @@ def test_a_sentence_is_translated_by_every_run(page):
     assert page.find(f"{SECOND} .pair select option:checked").text == "layer 1 head 1"
 
 
+@pytest.mark.slow
 @needs_browser
 def test_source_tokens_are_removed_replaced_and_restored_with_the_keyboard(page):
     from selenium.webdriver import Keys
@@ -226,6 +227,7 @@ def test_settings_of_decoding(page):
     assert page.find(f"{FIRST} .output").is_displayed()
 
 
+@pytest.mark.slow
 @needs_browser
 def test_a_mistake_in_a_setting_has_one_message_below_its_field(page):
     """The runs are not asked, and their cards show the previous answers."""

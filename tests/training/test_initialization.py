@@ -331,6 +331,7 @@ def continued(first_run, tmp_path_factory, two_devices):
     return workdir
 
 
+@pytest.mark.slow
 def test_resuming_does_not_need_the_other_run(first_run, continued, tmp_path, two_devices):
     """The initial parameters are the checkpoint of step 0, from which a killed run resumes."""
     config = first_run[1].copy_and_resolve_references()
