@@ -280,9 +280,10 @@ def _parse_flags(argv: list[str]) -> list[str]:
     try:
         if "config" in flags.FLAGS:
             argv = _load_config(flags.FLAGS.read_flags_from_files(argv, force_gnu=False))
-        return flags.FLAGS(argv)
-    except SystemExit:  # absl ends --help with exit status 1
-        sys.exit(0)
+        try:
+            return flags.FLAGS(argv)
+        except SystemExit:  # absl ends --help with exit status 1
+            sys.exit(0)
     except UserError as error:
         _fail(str(error))
     except flags.Error as error:

@@ -33,7 +33,7 @@ for the code that affects speed.
 
 ## Method
 
-Alignax is compared with plain PyTorch, which must be installed. The PyTorch models are in
+If PyTorch is installed, Alignax is compared with it. The PyTorch models are in
 `benchmarks/torch_models.py`: the recurrent encoder is `nn.LSTM` (cuDNN on GPUs), the recurrent
 decoder is a loop over LSTM cells, and the Transformers use `scaled_dot_product_attention`.
 `benchmarks/peers.py` runs the models in several setups: eagerly and with torch.compile, in float32
