@@ -167,6 +167,16 @@ def rank(runs: Sequence[Runs], budget: Budget) -> Ranking | None:
                                                if not results])  # fmt: skip
 
 
+def best_rates(runs: Sequence[Runs]) -> dict[str, tuple[float, list[float]]]:
+    """Map architectures to the learning rate with the best final score, and to all their rates."""
+    scores: dict[str, dict[float, float]] = {}
+    for run in runs:
+        rate = float(run.row.rpartition(", rate ")[2])
+        final = statistics.mean(curve[-1].score for curve in run.curves)
+        scores.setdefault(run.architecture, {})[rate] = final
+    return {name: (max(of, key=of.__getitem__), sorted(of)) for name, of in scores.items()}
+
+
 def mean_curves(runs: Sequence[Runs]) -> dict[str, list[Evaluated]]:
     """Map architectures to the mean curve over seeds, with the best learning rate at each point."""
     found: dict[str, list[Evaluated]] = {}

@@ -18,6 +18,7 @@ from papers.budgets import (
     Ranking,
     Runs,
     architecture_of,
+    best_rates,
     complete_rows,
     find_budgets,
     mean_curves,
@@ -67,7 +68,7 @@ def budgets_section(plan: Plan) -> str:
         "Thick gray lines are Pareto fronts: no other point is as cheap and better. The curves "
         "begin at the first evaluation.",
         *(_results(kind, rankings, [*curves]) for kind in BUDGET_KINDS),
-        _costs(curves, sizes, speeds),
+        _costs(curves, sizes, speeds, runs),
     ]  # fmt: skip
     return "\n\n".join(part.strip() for part in parts)
 
@@ -151,19 +152,31 @@ def _mean_text(scores: Sequence[float]) -> str:
 
 def _costs(
     curves: Mapping[str, Sequence[Evaluated]], sizes: Mapping[str, int],
-    speeds: Mapping[str, float],
+    speeds: Mapping[str, float], runs: Sequence[Runs],
 ) -> str:  # fmt: skip
     head = ["architecture", "parameters", "training tokens", "MFLOP per token", "ms per step",
-            "tokens per second"]  # fmt: skip
-    lines = []
+            "tokens per second", "best learning rate"]  # fmt: skip
+    lines, rates = [], best_rates(runs)
     for name, curve in curves.items():
         end = curve[-1]
         lines.append([
             name, f"{sizes[name]:,}", f"{end.tokens:,.0f}",
             f"{end.operations / end.tokens / 1e6:.1f}", f"{1000 * speeds[name]:.2f}",
-            f"{end.tokens / end.seconds:,.0f}",
+            f"{end.tokens / end.seconds:,.0f}", f"{rates[name][0]:g}",
         ])  # fmt: skip
-    return table(head, lines)
+    return f"{table(head, lines).strip()}\n\n{rates_text(rates)}"
+
+
+def rates_text(rates: Mapping[str, tuple[float, Sequence[float]]]) -> str:
+    """Return a sentence on the best learning rates: whether better ones may lie outside."""
+    text = "The best learning rate is the one with the best result at the end of the runs. "
+    outer = [name for name, (best, tried) in rates.items() if best in (tried[0], tried[-1])]
+    if not outer:
+        return f"{text}It is never the smallest or the largest one that was tried."
+    return (
+        f"{text}It is the smallest or the largest one that was tried for {escape('; '.join(outer))}"
+        ": a rate outside this range may be better."
+    )
 
 
 def _method(plan: Plan, device: str) -> str:

@@ -8,7 +8,7 @@ _BIDIRECTIONAL = {"encoder": "bidirectional"}
 # faster training steps, are trained for more epochs. On Multi30k, an epoch has 228 training steps,
 # or 134 of the Transformer, so that there are evaluations after 3, 6 and 12 epochs.
 _EPOCHS = 12
-_RECURRENT, _TRANSFORMER = (0.001, 0.002), (0.0025, 0.005)
+_RECURRENT, _TRANSFORMER = (0.001, 0.002, 0.004), (0.0025, 0.005, 0.01)
 
 
 def _rows(

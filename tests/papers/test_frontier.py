@@ -14,6 +14,7 @@ from papers.budgets import (
     Evaluated,
     Runs,
     architecture_of,
+    best_rates,
     find_budgets,
     learning_curve,
     mean_curves,
@@ -21,7 +22,7 @@ from papers.budgets import (
     rank,
     score_at,
 )
-from papers.budgets_section import draw_budgets, quantity, summary
+from papers.budgets_section import draw_budgets, quantity, rates_text, summary
 from papers.plan import Plan, make_plan
 from papers.registry import find_targets
 from papers.table import Row
@@ -123,6 +124,14 @@ def test_quantities_have_units(kind, value, text):
     assert quantity(kind, value) == text
 
 
+def test_the_best_learning_rate_is_that_of_the_best_final_score():
+    assert best_rates([SLOW, SLOW_2]) == {"slow": (1.0, [1.0, 2.0])}
+    assert rates_text({"a": (2, [1, 2, 4])}).endswith("never the smallest or the largest one that "
+                                                      "was tried.")  # fmt: skip
+    found = rates_text({"a": (2, [1, 2, 4]), "b, c": (4, [1, 2, 4]), "d": (1, [1, 2])})
+    assert "that was tried for b, c; d: a rate outside" in found
+
+
 def test_the_pareto_front_leaves_out_surpassed_points(tmp_path):
     assert pareto_front([(2, 5.0), (1, 3.0), (1, 4.0), (3, 5.0)]) == [(1, 4.0), (2, 5.0)]
     curves = mean_curves(RUNS)
@@ -134,7 +143,7 @@ def test_the_pareto_front_leaves_out_surpassed_points(tmp_path):
 
 def test_all_architectures_have_the_same_number_of_rates():
     names = [architecture_of(row) for row in FRONTIER.rows]
-    assert {names.count(name) for name in names} == {2} and len(set(names)) == 9
+    assert {names.count(name) for name in names} == {3} and len(set(names)) == 9
     for data in FRONTIER.data:
         for size in FRONTIER.sizes:  # the plan checks all configs
             plan = make_plan("frontier", FRONTIER, data, size, Path("results"), 0, "")
