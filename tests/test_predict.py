@@ -83,6 +83,7 @@ def translations(shown):
     return [line for line in text.replace(b"\r", b"\n").split(b"\n")[1:] if line.strip(b" >")]
 
 
+@pytest.mark.slow
 def test_a_terminal_has_a_banner_line_editing_and_history(trained_run, conversation):
     banner = conversation.expect(b"> ")
     workdir = trained_run[1]

@@ -195,7 +195,9 @@ TASKS = {
 
 
 @needs_browser
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    "task", [pytest.param(t, marks=[pytest.mark.slow] * (t != "translation")) for t in TASKS]
+)
 def test_no_task_has_a_page_that_runs_text(task, show, tmp_path):
     """Sentences, tokens, names of folders, labels and logged values are shown as texts."""
     gold, hostile = TASKS[task]

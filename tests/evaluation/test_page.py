@@ -230,8 +230,7 @@ def test_the_page_can_be_used_by_keyboard(show):
 
 
 @needs_browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
 def test_the_page_is_readable(show, width, scheme):
     long = [f"word{i}" for i in range(60)]
     example = make_page().examples[1] | {
@@ -303,7 +302,9 @@ ATTACKS = {
 
 
 @needs_browser
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "cloze")) for n in ATTACKS]
+)
 def test_no_task_has_a_page_that_runs_text(name, show, tmp_path):
     """Words, class labels, titles, names of corpora and folders are shown as texts."""
     counts = {gold: dict.fromkeys(LABELS, 1) for gold in LABELS}

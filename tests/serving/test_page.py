@@ -124,6 +124,7 @@ def test_source_tokens_are_removed_replaced_and_restored_with_the_keyboard(page)
     assert not page.all(".source .replaced") and not page.all(".before")
 
 
+@pytest.mark.slow
 @needs_browser
 def test_a_candidate_becomes_the_prefix(page):
     page.type("text", TEXT)

@@ -41,7 +41,7 @@ def take_all(url, name, points, results):
 
 def test_no_trial_is_taken_twice(url):
     """Four processes open the study and take trials at the same time."""
-    context, points = multiprocessing.get_context("forkserver"), [{"a.b": i} for i in range(15)]
+    context, points = multiprocessing.get_context("forkserver"), [{"a.b": i} for i in range(7)]
     context.set_forkserver_preload([__name__])  # the processes are forks that import nothing
     results = context.Queue()
     machines = [
@@ -49,14 +49,14 @@ def test_no_trial_is_taken_twice(url):
     ]
     for machine in machines:
         machine.start()
-    taken = collections.Counter(results.get(timeout=120) for _ in range(30))
+    taken = collections.Counter(results.get(timeout=120) for _ in range(14))
     for machine in machines:
         machine.join()
         assert machine.exitcode == 0
     assert results.empty()
     assert taken == {(label(point), seed): 1 for point in points for seed in range(2)}
     records = open_study(url, "race", points, seeds=2).records()
-    assert [record.state for record in records] == [TrialState.COMPLETE] * 30
+    assert [record.state for record in records] == [TrialState.COMPLETE] * 14
 
 
 def test_the_trial_of_a_dead_worker_is_queued_again(url):
