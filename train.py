@@ -43,9 +43,10 @@ def main() -> None:
 
     # Importing JAX takes seconds, so it follows the checks above, which report mistakes quickly.
     from experiment import summarize_run, train_run
-    from training.devices import make_mesh
+    from training.devices import divide_cpu, make_mesh
     from training.hosts import first
 
+    divide_cpu(config)
     mesh = make_mesh(state_shards=config.mesh.state_shards)
     if workdir is None:
         summary = summarize_run(config, mesh)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from absl import flags
+from jax.sharding import Mesh
 
 from training.devices import compiled as compiled_for
 from training.devices import make_mesh
@@ -25,16 +26,16 @@ ROUND_SECONDS = 0.5  # least duration of a round
 
 
 class Compiled(NamedTuple):
-    """A function that is compiled for one device."""
+    """A function that is compiled for one or more devices."""
 
     function: Callable
-    temporary: int  # size of the temporary buffers in bytes
-    bytes: int  # size of temporary buffers, arguments and results in bytes
+    temporary: int  # size of the temporary buffers per device in bytes
+    bytes: int  # size of temporary buffers, arguments and results per device in bytes
 
     @classmethod
-    def of(cls, function: Callable, *arguments: Any) -> "Compiled":
-        """Compile a function for these arguments."""
-        mesh = make_mesh(jax.devices()[:1])
+    def of(cls, function: Callable, *arguments: Any, mesh: Mesh | None = None) -> "Compiled":
+        """Compile a function for these arguments and this mesh (default: one device)."""
+        mesh = mesh or make_mesh(jax.devices()[:1])
         compiled = compiled_for(mesh, function).lower(*arguments).compile()
         memory: Any = compiled.memory_analysis()
         interface = memory.argument_size_in_bytes + memory.output_size_in_bytes

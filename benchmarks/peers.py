@@ -2,15 +2,21 @@
 
 # pyright: reportMissingImports=false
 
+import contextlib
 import functools
+import multiprocessing
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import distributed
 
 from benchmarks import torch_models
 from benchmarks.subjects import SENTENCES, Subject
 from benchmarks.turns import WARM_UP, Prepared
+from program import keep_freed_memory
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -27,12 +33,14 @@ class Setup(NamedTuple):
 
     precision: str  # float32, TF32 (float32 with TF32 matrix products) or bfloat16
     mode: str  # eager, a mode of torch.compile, or RECORDED
+    processes: int = 1  # each process has an equal share of the batch (DistributedDataParallel)
 
     @property
     def name(self) -> str:
         """Name of this setup in the tables."""
         how = self.mode if self.mode == "eager" else f"compiled ({self.mode})"
-        return f"{self.precision}, {how}"
+        processes = f", {self.processes} processes" if self.processes > 1 else ""
+        return f"{self.precision}, {how}{processes}"
 
     def compiled(self, function: Callable) -> Callable:
         """Return the function, compiled for exact shapes if this setup compiles it."""
@@ -60,11 +68,17 @@ class Setup(NamedTuple):
         return run
 
 
-def setups() -> list[Setup]:
-    """Return all setups for this machine. On a GPU, the last two modes use CUDA graphs."""
-    precisions = ("TF32", "bfloat16") if GPU else ("float32",)
-    modes = ("eager", "default", "reduce-overhead", RECORDED) if GPU else ("eager", "default")
-    return [Setup(precision, mode) for precision in precisions for mode in modes]
+def setups(part: str) -> list[Setup]:
+    """Return all setups for a part of the benchmark (training or decoding) on this machine.
+
+    On a GPU, the last two modes use CUDA graphs. On a CPU, two processes can also share the batches
+    of training, as two JAX devices do.
+    """
+    if GPU:
+        modes = ("eager", "default", "reduce-overhead", RECORDED)
+        return [Setup(precision, mode) for precision in ("TF32", "bfloat16") for mode in modes]
+    processes = (1, 2) if part == "training" else (1,)
+    return [Setup("float32", mode, n) for n in processes for mode in ("eager", "default")]
 
 
 def prepare_training(subject: Subject, setup: Setup) -> dict[str, Prepared]:
@@ -72,9 +86,51 @@ def prepare_training(subject: Subject, setup: Setup) -> dict[str, Prepared]:
 
     Attention of the Transformer uses PyTorch's scaled_dot_product_attention in all setups.
     """
+    if setup.processes == 1:
+        return {"step": Prepared(setup.repeated(_training_step(subject, setup)))}
+    with tempfile.TemporaryDirectory() as folder:
+        group = f"{Path(folder).as_uri()}/group"
+        for rank in range(1, setup.processes):
+            arguments = subject, setup, group, rank
+            multiprocessing.get_context("spawn").Process(
+                target=_follow, args=arguments, daemon=True
+            ).start()
+        step = _share_of_step(subject, setup, group, rank=0)
+
+    def lead() -> None:
+        distributed.broadcast(torch.ones(1), src=0)
+        step()
+
+    return {"step": Prepared(setup.repeated(lead))}
+
+
+def _follow(subject: Subject, setup: Setup, group: str, rank: int) -> None:
+    """Perform a share of every training step, when the process of rank 0 announces it."""
+    keep_freed_memory()
+    step = _share_of_step(subject, setup, group, rank)
+    with contextlib.suppress(RuntimeError):  # the process of rank 0 has ended
+        while True:
+            distributed.broadcast(torch.ones(1), src=0)
+            step()
+
+
+def _share_of_step(subject: Subject, setup: Setup, group: str, rank: int) -> Callable[[], None]:
+    """Join the group of processes; return a training step on the share of this process."""
+    torch.set_num_threads(max(1, torch.get_num_threads() // setup.processes))
+    distributed.init_process_group("gloo", init_method=group, rank=rank, world_size=setup.processes)
+    return _training_step(subject, setup, rank)
+
+
+def _training_step(subject: Subject, setup: Setup, rank: int = 0) -> Callable[[], None]:
+    """Return a training step on the whole batch, or on the share of one of several processes."""
     setup.choose_precision()
-    source, target = (torch.tensor(subject.sentences(i), device=DEVICE).long() for i in (0, 1))
+    source, target = (
+        torch.tensor(subject.sentences(i)[rank :: setup.processes], device=DEVICE).long()
+        for i in (0, 1)
+    )
     model, loss = subject.torch_model().to(DEVICE), setup.compiled(torch_models.loss)
+    if setup.processes > 1:
+        model = torch.nn.parallel.DistributedDataParallel(model)
 
     def step() -> None:
         model.zero_grad(set_to_none=True)
@@ -82,7 +138,7 @@ def prepare_training(subject: Subject, setup: Setup) -> dict[str, Prepared]:
             value = loss(model, source, target, target)
         value.backward()
 
-    return {"step": Prepared(setup.repeated(step))}
+    return step
 
 
 def prepare_decoding(subject: Subject, setup: Setup, widths: dict[str, int]) -> dict[str, Prepared]:

@@ -37,7 +37,7 @@ from models import multihead
 from program import run
 from tasks.translation import Translation
 from training.checkpoints import Checkpoints
-from training.devices import abstract, make_mesh, put
+from training.devices import CPU_DEVICES, abstract, divide_cpu, make_mesh, put, replicated
 from training.flops import count_flops
 from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
@@ -64,15 +64,21 @@ class Wanted(NamedTuple):
 
 
 def prepare_training(subject: Subject) -> dict[str, Prepared]:
-    """Prepare a training step, which computes the loss and its gradient for one batch."""
-    step, *arguments = subject.training_step()
-    compiled = Compiled.of(step, *arguments)
+    """Prepare a training step, which computes the loss and its gradient for one batch.
+
+    It uses both JAX devices into which train.py divides a CPU, or one accelerator.
+    """
+    divide_cpu(subject.config)
+    number = CPU_DEVICES if jax.default_backend() == "cpu" else 1
+    mesh = make_mesh(jax.devices()[:number])
+    step, *arguments = subject.training_step(mesh)
+    compiled = Compiled.of(step, *arguments, mesh=mesh)
     # Disable cuDNN attention while counting: its matrix products are not visible in the jaxpr.
     with mock.patch.object(multihead, "FLASH_FROM", 2**30):
         flops = count_flops(jax.make_jaxpr(step)(*arguments).jaxpr)
     facts = {
         "parameters": sum(x.size for x in jax.tree.leaves(arguments[0])),
-        "gigabytes": compiled.bytes / 1e9,
+        "gigabytes": mesh.size * compiled.bytes / 1e9,
         "flops": flops,
     }
     return {"step": Prepared(repeated(lambda: compiled.function(*arguments)), facts)}
@@ -159,6 +165,9 @@ def whole(config: Config, steps: int) -> dict[str, Any]:
     }
     settings = config.decode
     settings.beam = BEAM
+    one = make_mesh(jax.devices()[:1])  # programs other than train.py do not divide a CPU
+    mesh = one if jax.default_backend() == "cpu" else mesh
+    params = jax.device_put(params, replicated(mesh))
     translator, sources = Translator([task], mesh, settings), [p.source for p in task.pairs("test")]
     translator.in_order([params], sources)
     began = time.perf_counter()
@@ -209,13 +218,13 @@ def run_configs(gpu: bool) -> dict[str, tuple[Config, int]]:
     }
 
 
-def torch_setups() -> dict[str, Any]:
+def torch_setups(part: str) -> dict[str, Any]:
     """Return the setups of PyTorch by their names; none if PyTorch is not installed."""
     if not HAS_TORCH:
         return {}
     from benchmarks import peers
 
-    return {setup.name: setup for setup in peers.setups()}
+    return {setup.name: setup for setup in peers.setups(part)}
 
 
 def rows_of(model: str, parts: Sequence[str]) -> list[Wanted]:
@@ -232,15 +241,15 @@ def compare(
     kind: str, model: str, rows: Sequence[Wanted], rate: float
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Measure the rows of a model; yield part, row name and results."""
-    setups = {OURS: None} | torch_setups()
+    setups = {row.part: {OURS: None} | torch_setups(row.part) for row in rows}
     times = time_in_turn({
         f"{part}, {name}, {shown}": functools.partial(prepare, part, kind, model, dropout, setup)
         for part, name, dropout in rows
-        for shown, setup in setups.items()
+        for shown, setup in setups[part].items()
     })  # fmt: skip
     subject = SUBJECTS[kind][model]
     for part, name, _ in rows:
-        found = {shown: times.get(f"{part}, {name}, {shown}", {}) for shown in setups}
+        found = {shown: times.get(f"{part}, {name}, {shown}", {}) for shown in setups[part]}
         if not found[OURS]:
             raise UserError(f"{part}, {name}: Alignax failed: see the message above")
         if part == "training":
@@ -251,6 +260,8 @@ def compare(
 
 def measured(parts: Sequence[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Measure the selected parts and models; yield part, row name and results."""
+    if "whole" in parts:
+        divide_cpu(luong2015.get_config("data=dates"))
     gpu = jax.default_backend() == "gpu"
     kind = "gpu" if gpu else "cpu"
     rows = {model: rows_of(model, parts) for model in SUBJECTS[kind]}

@@ -1,5 +1,6 @@
 """The benchmarked models, with training steps and beam searches on random batches."""
 
+import functools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from configs import luong2015, vaswani2017
 from configs.base import Config
@@ -14,7 +16,7 @@ from configs.recipes import set_stacks
 from data.vocabulary import SPECIALS
 from decoding.translator import Translator
 from tasks.translation import Translation
-from training.devices import make_mesh, put
+from training.devices import make_mesh, put, replicated
 
 DROPOUT = 0.1
 SENTENCES = 64  # number of sentences per decoding batch
@@ -51,17 +53,22 @@ class Subject(NamedTuple):
                 (Path(folder) / f"{side}.vocab").write_text("\n".join(SPECIALS) + "\n" + numbers)
             return Translation(self.config, Path(folder))
 
-    def training_step(self) -> tuple[Any, ...]:
-        """Return a function that computes loss and gradient, and the arguments for the function."""
-        task = self.task()
-        params = jax.jit(task.init)(jax.random.key(0))
-        batch = jax.device_put({"source": self.sentences(0), "target": self.sentences(1)})
+    def training_step(self, mesh: Mesh | None = None) -> tuple[Any, ...]:
+        """Return a function that computes loss and gradient, and the arguments for the function.
+
+        The default is a mesh of one device.
+        """
+        task, mesh = self.task(), mesh or make_mesh(jax.devices()[:1])
+        params, key = jax.device_put(
+            (jax.jit(task.init)(jax.random.key(0)), jax.random.key(1)), replicated(mesh)
+        )
+        batch = put({"source": self.sentences(0), "target": self.sentences(1)}, mesh)
 
         def step(params: Any, batch: Any, key: Any) -> Any:
             loss = lambda params: task.loss(params, batch, key)["loss"]  # noqa: E731
             return jax.value_and_grad(loss)(params)
 
-        return step, params, batch, jax.random.key(1)
+        return step, params, batch, key
 
     def beam_search(self, width: int = BEAM) -> Callable[[], Any]:
         """Return a function that decodes one batch of sentences.
@@ -95,13 +102,8 @@ def recurrent(
     config.model.dtype, config.model.dropout = dtype, DROPOUT
     config.train.label_smoothing = 0.0
 
-    def torch_model(dropout: float) -> Any:
-        from benchmarks import torch_models
-
-        return torch_models.TorchRecurrent(
-            vocabulary_size, vocabulary_size, layers, features, dropout
-        )
-
+    sizes = vocabulary_size, vocabulary_size, layers, features
+    torch_model = functools.partial(_torch_model, "TorchRecurrent", *sizes)
     return Subject(config.lock(), vocabulary_size, batch, length, torch_model)
 
 
@@ -112,14 +114,16 @@ def transformer(size: str, vocabulary_size: int, batch: int, length: int, dtype:
     model.dtype, model.dropout, config.train.label_smoothing = dtype, DROPOUT, 0.0
     model.share_embeddings = config.data.shared_vocab = True
 
-    def torch_model(dropout: float) -> Any:
-        from benchmarks import torch_models
-
-        return torch_models.TorchTransformer(
-            vocabulary_size, model.layers, model.features, model.heads, model.feed_forward, dropout
-        )
-
+    sizes = vocabulary_size, model.layers, model.features, model.heads, model.feed_forward
+    torch_model = functools.partial(_torch_model, "TorchTransformer", *sizes)
     return Subject(config.lock(), vocabulary_size, batch, length, torch_model)
+
+
+def _torch_model(name: str, *arguments: Any) -> Any:
+    """Create the model in PyTorch that benchmarks/torch_models.py defines under this name."""
+    from benchmarks import torch_models
+
+    return getattr(torch_models, name)(*arguments)
 
 
 SUBJECTS: dict[str, dict[str, Subject]] = {

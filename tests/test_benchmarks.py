@@ -134,6 +134,8 @@ def test_pytorch_is_prepared():
     assert eager.name == "float32, eager"
     prepared = peers.prepare_training(TINY, eager) | peers.prepare_decoding(TINY, eager, {"two": 2})
     assert set(timed(prepared)) == {"step", "two"}
+    halves = peers.prepare_training(TINY, peers.Setup("float32", "eager", processes=2))
+    assert set(timed(halves)) == {"step"}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -142,9 +144,12 @@ def test_gpus_have_setups_with_cuda_graphs(monkeypatch):
     from benchmarks import peers
 
     monkeypatch.setattr(peers, "GPU", False)
-    assert [x.name for x in peers.setups()] == ["float32, eager", "float32, compiled (default)"]
+    names = ["float32, eager", "float32, compiled (default)"]
+    assert [x.name for x in peers.setups("decoding")] == names
+    names += ["float32, eager, 2 processes", "float32, compiled (default), 2 processes"]
+    assert [x.name for x in peers.setups("training")] == names
     monkeypatch.setattr(peers, "GPU", True)
-    names = [x.name for x in peers.setups() if x.precision == "bfloat16"]
+    names = [x.name for x in peers.setups("training") if x.precision == "bfloat16"]
     assert names == [
         "bfloat16, eager", "bfloat16, compiled (default)", "bfloat16, compiled (reduce-overhead)",
         "bfloat16, compiled (default, one CUDA graph)",
@@ -164,7 +169,7 @@ def times(monkeypatch):
         f"decoding, {MODEL}, Alignax": {"greedy": Timed(1.0, {}), "beam": Timed(2.0, {})},
     }
     monkeypatch.setattr(speed, "time_in_turn", lambda _prepares: times)
-    monkeypatch.setattr(speed, "torch_setups", lambda: {"slow": "setup", "failed": "setup"})
+    monkeypatch.setattr(speed, "torch_setups", lambda _part: {"slow": "setup", "failed": "setup"})
     return times
 
 

@@ -1,0 +1,50 @@
+"""The JAX devices into which training divides a CPU."""
+
+import jax
+import pytest
+
+from configs import luong2015
+from training.devices import divide_cpu
+
+
+@pytest.fixture
+def updates(monkeypatch):
+    """Return the updates of JAX's settings, of which none take effect, on two cores."""
+    updates = {}
+    monkeypatch.setattr(jax.config, "update", updates.__setitem__)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
+    monkeypatch.setenv("XLA_FLAGS", "")
+    return updates
+
+
+def config(**changes):
+    config = luong2015.get_config("data=dates").unlock()
+    config.update_from_flattened_dict({k.replace("__", "."): x for k, x in changes.items()})
+    return config
+
+
+def test_training_divides_a_cpu_into_two_devices(updates):
+    divide_cpu(config())
+    assert updates == {"jax_num_cpu_devices": 2}
+
+
+def test_the_number_of_devices_can_be_chosen(updates, monkeypatch):
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")
+    divide_cpu(config())
+    monkeypatch.delenv("JAX_NUM_CPU_DEVICES")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=1")
+    divide_cpu(config())
+    assert not updates
+
+
+def test_one_core_is_one_device(updates, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {3}, raising=False)
+    divide_cpu(config())
+    assert not updates
+
+
+@pytest.mark.parametrize("changes", [{"data__batch_multiple": 1}, {"train__accumulation": 8}])
+def test_rows_that_cannot_be_halved_stay_on_one_device(updates, changes):
+    divide_cpu(config(**changes))
+    assert not updates
