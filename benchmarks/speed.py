@@ -3,10 +3,11 @@
     python -m benchmarks.speed
 
 Training steps (loss and gradient), greedy decoding and beam search are measured on the first
-device (--only=training and --only=decoding). Whole runs of `train.py`, and the translation of the
-test split, are measured on all devices (--only=whole). PyTorch is measured if it is installed
-(benchmarks/peers.py). Results are written to docs/performance/<machine>.json, from which
-`python -m benchmarks.report` generates docs/performance.md.
+device (--only=training and --only=decoding); training divides a CPU into two devices, as train.py
+does. Whole runs of `train.py`, and the translation of the test split, are measured on all devices
+(--only=whole). PyTorch is measured if it is installed (benchmarks/peers.py). Results are written to
+docs/performance/<machine>.json, from which `python -m benchmarks.report` generates
+docs/performance.md.
 """
 
 import functools
