@@ -2,7 +2,6 @@
 
 # pyright: reportMissingImports=false
 
-import contextlib
 import functools
 import multiprocessing
 import tempfile
@@ -108,10 +107,12 @@ def _follow(subject: Subject, setup: Setup, group: str, rank: int) -> None:
     """Perform a share of every training step, when the process of rank 0 announces it."""
     keep_freed_memory()
     step = _share_of_step(subject, setup, group, rank)
-    with contextlib.suppress(RuntimeError):  # the process of rank 0 has ended
-        while True:
+    while True:
+        try:
             distributed.broadcast(torch.ones(1), src=0)
-            step()
+        except RuntimeError:  # the process of rank 0 has ended
+            return
+        step()
 
 
 def _share_of_step(subject: Subject, setup: Setup, group: str, rank: int) -> Callable[[], None]:

@@ -39,10 +39,10 @@ decoder is a loop over LSTM cells, and the Transformers use `scaled_dot_product_
 `benchmarks/peers.py` runs the models in several setups: eagerly and with torch.compile, in float32
 (with TF32 on GPUs) and, on GPUs, in bfloat16. On GPUs, two modes of torch.compile use CUDA graphs:
 `reduce-overhead`, and "default, one CUDA graph", which records a whole training step or search. On
-CPUs, `train.py` divides the cores into two JAX devices, which share every batch; "2 processes" is the
-same in PyTorch (`DistributedDataParallel`). The tables show the fastest setup. `max-autotune` has
-not been tried. A ratio is the speed of Alignax divided by the speed of PyTorch. `make speed` repeats
-all measurements.
+CPUs, Alignax trains on two JAX devices, which share every batch; "2 processes" is the same in
+PyTorch (`DistributedDataParallel`). The tables show the fastest setup. `max-autotune` has not been
+tried. A ratio is the speed of Alignax divided by the speed of PyTorch. `make speed` repeats all
+measurements.
 
 All setups of a model are prepared first. They then take turns in five rounds of half a second, and
 the tables show medians (`benchmarks/turns.py`). Whole runs are measured once. Tokens per second are

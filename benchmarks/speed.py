@@ -4,10 +4,10 @@
 
 Training steps (loss and gradient), greedy decoding and beam search are measured on the first
 device (--only=training and --only=decoding); training divides a CPU into two devices, as train.py
-does. Whole runs of `train.py`, and the translation of the test split, are measured on all devices
-(--only=whole). PyTorch is measured if it is installed (benchmarks/peers.py). Results are written to
-docs/performance/<machine>.json, from which `python -m benchmarks.report` generates
-docs/performance.md.
+does. Whole runs of `train.py` are measured on all devices, and the translation of the test split on
+all GPUs or on one device of a CPU (--only=whole). PyTorch is measured if it is installed
+(benchmarks/peers.py). Results are written to docs/performance/<machine>.json, from which
+`python -m benchmarks.report` generates docs/performance.md.
 """
 
 import functools
@@ -261,8 +261,6 @@ def compare(
 
 def measured(parts: Sequence[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Measure the selected parts and models; yield part, row name and results."""
-    if "whole" in parts:
-        divide_cpu(luong2015.get_config("data=dates"))
     gpu = jax.default_backend() == "gpu"
     kind = "gpu" if gpu else "cpu"
     rows = {model: rows_of(model, parts) for model in SUBJECTS[kind]}
@@ -280,12 +278,14 @@ def measured(parts: Sequence[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def main() -> None:
     """Run the selected measurements, and write and print their results."""
+    parts = options.selected_parts(("training", "decoding", "whole"))
+    if "whole" in parts:
+        divide_cpu(luong2015.get_config("data=dates"))  # before JAX uses a device
     results = Results()
     torch = importlib.metadata.version("torch") if HAS_TORCH else ""
     if not torch:
         print("PyTorch is not installed: only Alignax is measured", flush=True)
     versions = f"jax {jax.__version__}" + (f", PyTorch {torch}" if torch else "")
-    parts = options.selected_parts(("training", "decoding", "whole"))
     for part, name, row in measured(parts):
         results.add(part, results.figures.get(part, {}) | {name: row | {"versions": versions}})
         print(f"{part}, {name}: {format_row(row)}", flush=True)

@@ -113,8 +113,8 @@ def _receive(name: str, pipe: Connection, request: str = "") -> Any:
 def _work(pipe: Connection, cores: Any, prepare: Prepare) -> None:
     """Prepare functions, send their facts, and time one round of each function that is asked for.
 
-    At most one process per CPU core prepares its functions at a time. Every message is a pair of a
-    result and an error.
+    At most one process per CPU core prepares its functions at a time, not counting its children.
+    Every message is a pair of a result and an error.
     """
     keep_freed_memory()  # as in all programs of this project
     jax.config.update("jax_enable_compilation_cache", False)

@@ -35,7 +35,9 @@ def divide_cpu(config: Config) -> None:
     device. Measurements: docs/performance_decisions.md.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    even = config.data.batch_multiple % (CPU_DEVICES * config.train.accumulation) == 0
+    rows, micro_batches = config.data[_rows_field(config)], config.train.accumulation
+    even = rows % (CPU_DEVICES * micro_batches) == 0  # in training
+    even &= config.data.batch_multiple % CPU_DEVICES == 0  # in validation
     chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     chosen |= "JAX_NUM_CPU_DEVICES" in os.environ
     if (cores or 1) > 1 and even and not (chosen or jax.distributed.is_initialized()):
@@ -112,10 +114,14 @@ def compile_all(function: Any, calls: Sequence[tuple], **options: Any) -> list[A
     return [future.result() for future in futures]
 
 
+def _rows_field(config: Config) -> str:
+    """Return the field of config.data of which the rows of every training batch are a multiple."""
+    return "batch_size" if config.data.batch_unit == "sentences" else "batch_multiple"
+
+
 def check_rows(mesh: Mesh, config: Config) -> None:
     """Check that the devices can divide every micro-batch into equal numbers of rows."""
-    accumulation = config.train.accumulation
-    name = "batch_size" if config.data.batch_unit == "sentences" else "batch_multiple"
+    accumulation, name = config.train.accumulation, _rows_field(config)
     if config.data[name] % (mesh.size * accumulation):
         raise UserError(
             f"{mesh.size} devices × train.accumulation={accumulation} do not divide "

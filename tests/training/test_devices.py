@@ -44,7 +44,29 @@ def test_one_core_is_one_device(updates, monkeypatch):
     assert not updates
 
 
-@pytest.mark.parametrize("changes", [{"data__batch_multiple": 1}, {"train__accumulation": 8}])
-def test_rows_that_cannot_be_halved_stay_on_one_device(updates, changes):
-    divide_cpu(config(**changes))
+def test_processes_of_multi_host_runs_have_one_device(updates, monkeypatch):
+    monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
+    divide_cpu(config())
     assert not updates
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "unit", "multiple", "accumulation", "devices"),
+    [
+        (64, "sentences", 8, 1, 2),
+        (64, "sentences", 8, 8, 2),  # 4 + 4 rows per micro-batch
+        (63, "sentences", 1, 1, 1),  # an odd number of rows in training
+        (64, "sentences", 1, 1, 1),  # validation batches can have an odd number of rows
+        (4096, "tokens", 8, 4, 2),
+        (4096, "tokens", 8, 8, 1),
+    ],
+)
+def test_only_rows_that_can_be_halved_are_divided(
+    updates, batch_size, unit, multiple, accumulation, devices
+):
+    divided = config(
+        data__batch_size=batch_size, data__batch_unit=unit,
+        data__batch_multiple=multiple, train__accumulation=accumulation,
+    )  # fmt: skip
+    divide_cpu(divided)
+    assert updates.get("jax_num_cpu_devices", 1) == devices
