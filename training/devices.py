@@ -29,10 +29,9 @@ CPU_DEVICES = 2  # number of JAX devices into which training divides a CPU
 def divide_cpu(config: Config) -> None:
     """Divide the CPU into two JAX devices, each of which trains on half of every batch.
 
-    With one device, XLA performs many small operations on one core while the other cores wait. This
-    function has no effect on accelerators, on a single core, in multi-host runs, if the rows of a
-    batch cannot be halved, and if the user has set the number of devices. Call it before JAX uses a
-    device. Measurements: docs/performance_decisions.md.
+    On two cores, this is faster than one device (docs/performance_decisions.md). This function has
+    no effect on accelerators, on a single core, in multi-host runs, if the rows of a batch cannot
+    be halved, and if the user has set the number of devices. Call it before JAX uses a device.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     rows, micro_batches = config.data[_rows_field(config)], config.train.accumulation
