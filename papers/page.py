@@ -24,6 +24,8 @@ from papers.verdicts import (
 )
 from writing import write_json, write_text
 
+MOST_COMPARED = 20  # pages with more models name no command that compares them
+
 
 def write_page(plan: Plan, reports: Reports, command: str) -> Path:
     """Write page.md, its plots and results.json; return the path of page.md."""
@@ -172,11 +174,10 @@ def legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
     others = [f"{escape(name)}: {seeds}" for name, seeds in found.items() if seeds != plan.seeds]
     other_data = any(row.published for row in plan.table.rows) and not plan.table.same_data
     parts = [
-        "Results are on the test split",
+        f"Results are on the {_SPLITS[plan.table.split]}",
         f": mean ± standard deviation over {plan.seeds} seeds" if plan.seeds > 1 else "",
         f" (other numbers of seeds: {'; '.join(others)})" if others else "",
-        ". Every run is scored with the checkpoint that is best on the validation split, or with "
-        "the last one or the mean of several where the table says so.",
+        _SCORED[plan.table.split],
         _explain_p(plan, p),
         f" Training {_counted(plan)} are summed over all training steps.",
         " Minutes are the duration of one training run, including compilation and evaluation; "
@@ -199,6 +200,12 @@ def _explain_p(plan: Plan, p: Mapping[str, str]) -> str:
     return text if by_seeds or plan.seeds == 1 else text + _THESE_RUNS
 
 
+_SPLITS = {"test": "test split", "valid": "validation split"}
+_SCORED = {
+    "test": ". Every run is scored with the checkpoint that is best on the validation split, or "
+    "with the last one or the mean of several where the table says so.",
+    "valid": ". They are those of the best evaluation in the log of each run.",
+}
 _THESE_RUNS = (
     " The bootstrap compares these training runs only; the standard deviations show how much other "
     "seeds would differ."
@@ -251,7 +258,7 @@ def _compare_command(plan: Plan, reports: Reports) -> str:
     """Name the command that compares the runs of the table with compare.py."""
     rows = [row for row in plan.table.rows if row.trained and row.name in reports]
     names = dict.fromkeys(plan.run_name(row) for row in rows)
-    if len(names) < 2:
+    if not 2 <= len(names) <= MOST_COMPARED:
         return ""
     runs = ",".join(f"{plan.folder}/runs/{name}/seed*" for name in names)
     command = f"python compare.py {shlex.quote(f'--runs={runs}')}"

@@ -33,6 +33,7 @@ from papers.table import Row
 from reading import read_json, read_text, reading
 from sweeping.devices import Share, machine_shares
 from sweeping.launch import PR_SET_PDEATHSIG
+from sweeping.log import best_metrics, read_complete_log
 from training.devices import make_mesh
 from training.workdir import is_done
 
@@ -59,6 +60,7 @@ def score_plan(plan: Plan, workers: int) -> list[str]:
         (row, number)
         for row, number in plan.rows_to_score()
         if row.trained
+        and plan.table.split == "test"
         and not plan.report_folder(row, number).exists()
         and all(map(is_done, plan.run_folders(row, number) + plan.reverse_folders(row, number)))
     ]
@@ -178,7 +180,9 @@ def _read_reports(plan: Plan, wanted: Callable[[Row, int], bool]) -> Reports:
     for row, number in plan.rows_to_score():
         if not wanted(row, number):
             continue
-        if row.merges:
+        if plan.table.split == "valid":
+            report = _logged(plan, row, number)
+        elif row.merges:
             report = _merged(plan, row, number)
         elif row.links:
             report = _linked(plan, row)
@@ -189,6 +193,15 @@ def _read_reports(plan: Plan, wanted: Callable[[Row, int], bool]) -> Reports:
         if report is not None:
             found.setdefault(row.name, {})[number] = report
     return found
+
+
+def _logged(plan: Plan, row: Row, seed: int) -> Report | None:
+    """Return the scores of the best evaluation in the log of a complete run."""
+    folder = plan.run_folder(row, seed)
+    if not is_done(folder):
+        return None
+    metric = plan.config(row, seed).train.eval_metric
+    return {"scores": best_metrics(read_complete_log(folder / "log.jsonl"), metric)}
 
 
 def _merged(plan: Plan, row: Row, seed: int) -> Report | None:

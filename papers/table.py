@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Self
+from typing import Literal, Self
 
 from evaluation.alignment import LinkSettings
 from papers.claims import Claim
@@ -73,6 +73,9 @@ class Table:
     claims: tuple[Claim, ...] = ()  # comparisons of rows that the paper makes
     figures: tuple[str, ...] = ()  # names of figures in papers/figures.py
     faithfulness: int = 0  # number of test examples whose faithfulness is measured
+    # The split that the results are for. Results on "valid" are the best evaluation in a training
+    # log, so that no run is scored.
+    split: Literal["test", "valid"] = "test"
 
     def __post_init__(self) -> None:
         """Check the table when it is defined, before any row is trained."""

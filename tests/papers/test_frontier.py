@@ -167,7 +167,7 @@ def test_speeds_are_measured_once_and_kept(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_frontier_of_two_architectures(tmp_path, monkeypatch):
-    """Train and score two architectures, and write the page with its section on budgets."""
+    """Train two architectures, and write the page with its section on budgets."""
     for name, value in ENVIRONMENT.items():  # reproduce.py passes it to training processes
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(speeds.measure_speeds, "__defaults__", (3,))
@@ -180,6 +180,7 @@ def test_a_frontier_of_two_architectures(tmp_path, monkeypatch):
     plan = Plan("frontier", table, "dates", "tiny", tmp_path / "results", 1, overrides)
     page = reproducing.reproduce(plan, 1, "python reproduce.py frontier")
     text = page.read_text()
+    assert "Results are on the validation split." in text
     assert "## Equal budgets" in text and "- Best architecture, of 9 budgets: " in text
     kept = json.loads((page.parent / "budgets.json").read_text())
     assert set(kept["runs"]) == {row.name for row in rows} and len(kept["budgets"]) == 9

@@ -1,13 +1,15 @@
 """Tests of scoring the rows of a table, also in several processes."""
 
 import dataclasses
+import json
 import os
 
 from papers import scoring
 from papers.plan import Plan, make_plan
 from papers.registry import find_targets
-from papers.scoring import KILLED, _name, _score_all, score_row
+from papers.scoring import KILLED, _name, _score_all, read_reports, score_plan, score_row
 from papers.table import Row
+from writing import write_json
 
 
 def test_a_table_can_ask_for_faithfulness(tmp_path, monkeypatch):
@@ -26,6 +28,25 @@ def test_a_table_can_ask_for_faithfulness(tmp_path, monkeypatch):
     monkeypatch.setattr(Plan, "trained_config", lambda plan, row, seed: plan.config(row, seed))
     assert score_row(plan, row, 0) == score_row(plain, row, 0) == ""
     assert counts == [table.faithfulness, 0] and table.faithfulness > 0
+
+
+def test_results_on_the_validation_split_are_those_of_the_best_evaluation(tmp_path):
+    table = find_targets()["frontier"]
+    assert table.split == "valid"
+    plan = make_plan("frontier", table, "dates", "tiny", tmp_path, 2, "")
+    row = table.rows[0]
+    assert plan.config(row).train.eval_metric == "bleu"
+    for seed, done in ((0, True), (1, False)):
+        folder = plan.run_folder(row, seed)
+        (folder / "checkpoints" / "3").mkdir(parents=True)
+        write_json(folder / "status.json", {"done": done, "checkpoint": "checkpoints/3"})
+        lines = [
+            {"step": step, "kind": "valid", "time": 0.0, "bleu": bleu, "perplexity": perplexity}
+            for step, bleu, perplexity in ((1, 10.0, 9.0), (2, 30.0, 7.0), (3, 20.0, 5.0))
+        ]
+        (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert read_reports(plan) == {row.name: {0: {"scores": {"bleu": 30.0, "perplexity": 7.0}}}}
+    assert score_plan(plan, workers=1) == [] and not (plan.run_folder(row, 0) / "reports").exists()
 
 
 def test_progress_names_the_models_of_an_ensemble(tmp_path):
