@@ -42,7 +42,7 @@ from training.devices import CPU_DEVICES, abstract, divide_cpu, make_mesh, put, 
 from training.flops import count_flops
 from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
-from training.step import CompiledStep, dropout_key, make_train_step, zero_sums
+from training.step import CompiledStep, make_train_step, run_arguments, zero_sums
 
 _CORPORA = flags.DEFINE_string(
     "corpora", "corpora", "Folder that contains the corpora multi30k and multi30k_bpe (GPU only)."
@@ -189,7 +189,7 @@ def _step_throughput(task: Translation, config: Config, mesh: Any) -> float:
     shapes = [abstract(batch, mesh) for batch in batches.shapes]
     sums = zero_sums(task.loss, state, shapes[0], mesh)
     step = make_train_step(task.loss, optimizer, schedule, config, mesh, state)
-    step = CompiledStep(step, state, sums, shapes, dropout_key(config, mesh))
+    step = CompiledStep(step, state, sums, shapes, run_arguments(config, mesh))
     waiting = [put(batches[i], mesh) for i in range(400)]
     rounds = []
     for _ in range(3):

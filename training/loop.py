@@ -41,9 +41,9 @@ from training.step import (
     CompiledStep,
     Counters,
     Sums,
-    dropout_key,
     initial_state,
     make_train_step,
+    run_arguments,
     zero_sums,
 )
 from training.workdir import write_status
@@ -199,8 +199,8 @@ class Trainer:
         zeros = zero_sums(loss, self.state, shapes[0], self.mesh)
         self.log.say(f"compiling (batch shapes: {len(shapes)})")
         began = time.monotonic()
-        key = dropout_key(self.config, self.mesh)
-        compiled_step = CompiledStep(step, self.state, zeros, shapes, key)
+        run = run_arguments(self.config, self.mesh)
+        compiled_step = CompiledStep(step, self.state, zeros, shapes, run)
         self.log.say(f"compiled in {time.monotonic() - began:.0f} s")
         self.log.start()
         return compiled_step, zeros

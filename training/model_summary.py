@@ -14,7 +14,7 @@ from training.devices import abstract, state_sharding
 from training.flops import count_flops, flops_by_scope
 from training.optimizers import make_optimizer
 from training.state import TrainState, create_state, purpose_key
-from training.step import make_train_step, zero_sums
+from training.step import make_train_step, run_arguments, zero_sums
 from training.tables import aligned_table, layer_pattern, layer_range, shape_text
 
 _LOSS = "(loss)"  # products outside all modules; for example, losses multiply by the output kernel
@@ -62,7 +62,7 @@ def _flops(
     train_step: Any = make_train_step(
         task.loss, optimizer, optax.constant_schedule(0.0), config, mesh, state
     )
-    key = jax.eval_shape(lambda: purpose_key(config.seed, "dropout"))
+    run = jax.eval_shape(lambda: run_arguments(config, mesh))
     _, buckets, bucket_of = task.split("train")
     examples = np.bincount(bucket_of, minlength=len(buckets)).tolist()
     numbers = [-(-n // bucket.rows) for n, bucket in zip(examples, buckets, strict=True)]
@@ -75,7 +75,7 @@ def _flops(
         ).items():
             forward[_module(scope, state.params)] += number * flops
         sums = zero_sums(task.loss, state, shapes, mesh)
-        counts.append(count_flops(train_step.trace(state, sums, shapes, key).jaxpr.jaxpr))
+        counts.append(count_flops(train_step.trace(state, sums, shapes, run).jaxpr.jaxpr))
     total = sum(n * flops for n, flops in zip(numbers, counts, strict=True))
     return forward, total, max(counts), sum(numbers)
 

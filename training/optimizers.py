@@ -7,8 +7,9 @@ import optax
 
 from configs.base import Config
 
-# Each function below returns a schedule of factors by which `make_schedule` multiplies the learning
-# rate, in addition to the warm-up.
+# Each function below returns a schedule of factors of the learning rate, in addition to the
+# warm-up. The learning rate itself is an argument of the training step (`applied_rate`), so that
+# runs with different learning rates share one compiled program.
 
 
 def _constant(settings: Config, steps_per_epoch: float, steps: float) -> optax.Schedule:
@@ -50,28 +51,36 @@ SCHEDULES: dict[str, Callable[[Config, float, float], optax.Schedule]] = {
 
 
 def make_schedule(settings: Config, steps_per_epoch: float, steps: int) -> optax.Schedule:
-    """Return the learning rate by training step, with a linear warm-up over `warmup_steps`."""
+    """Return the factor of the learning rate by training step, with a linear warm-up.
+
+    The warm-up takes `warmup_steps` steps.
+    """
     factor = SCHEDULES[settings.schedule](settings, steps_per_epoch, steps)
     warmup = max(1, settings.warmup_steps)
 
     def schedule(step):
-        return settings.learning_rate * jnp.minimum(1, (step + 1) / warmup) * factor(step)
+        return jnp.minimum(1, (step + 1) / warmup) * factor(step)
 
     return schedule
 
 
 OPTIMIZERS: dict[str, Callable[[Config, optax.Schedule], optax.GradientTransformation]] = {
-    "sgd": lambda s, rate: optax.sgd(rate),
-    "momentum": lambda s, rate: optax.sgd(rate, momentum=s.momentum),
-    "adam": lambda s, rate: optax.adam(rate, s.b1, s.b2, s.eps),
-    "adamw": lambda s, rate: optax.adamw(rate, s.b1, s.b2, s.eps, weight_decay=s.weight_decay),
-    "adadelta": lambda s, rate: optax.adadelta(rate, s.rho, s.eps),
-    "rmsprop": lambda s, rate: optax.rmsprop(rate, eps=s.eps),
+    "sgd": lambda s, factor: optax.sgd(factor),
+    "momentum": lambda s, factor: optax.sgd(factor, momentum=s.momentum),
+    "adam": lambda s, factor: optax.adam(factor, s.b1, s.b2, s.eps),
+    "adamw": lambda s, factor: optax.adamw(factor, s.b1, s.b2, s.eps, weight_decay=s.weight_decay),
+    "adadelta": lambda s, factor: optax.adadelta(factor, s.rho, s.eps),
+    "rmsprop": lambda s, factor: optax.rmsprop(factor, eps=s.eps),
     # RPROP adapts the step size of each weight; the learning rate is only its initial value.
-    "rprop": lambda s, rate: optax.rprop(s.learning_rate),
+    "rprop": lambda s, factor: optax.rprop(s.learning_rate),
 }
 
 
 def make_optimizer(settings: Config, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """Return the optimizer named in the config."""
+    """Return the optimizer named in the config; its updates are for a learning rate of 1."""
     return OPTIMIZERS[settings.name](settings, schedule)
+
+
+def applied_rate(settings: Config) -> float:
+    """Return the factor by which the training step multiplies the updates of the optimizer."""
+    return 1.0 if settings.name == "rprop" else settings.learning_rate

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int, Key, Shaped
 from configs.base import Config
 from training.devices import compile_all, compiled, replicated, state_sharding
 from training.flops import count_flops
+from training.optimizers import applied_rate
 from training.state import Params, TrainState, create_state, purpose_key
 
 # Sums over the rows of a batch, by name. Reports divide them by "count", such as the number of
@@ -30,6 +31,16 @@ class Counters(NamedTuple):
     learning_rate: Float[Array, ""]
 
 
+class RunArguments(NamedTuple):
+    """Arguments of the training step that stay the same for a whole run.
+
+    They are not constants, so that runs that differ only in them share one compiled program.
+    """
+
+    dropout_key: Key[Array, ""]
+    learning_rate: Float[Array, ""]
+
+
 StepOutput = tuple[TrainState, Sums, Counters]
 
 
@@ -40,12 +51,11 @@ def make_train_step(
     config: Config,
     mesh: Mesh,
     like: TrainState,
-) -> Callable[[TrainState, Sums, dict[str, Array], Key[Array, ""]], StepOutput]:
-    """Return the training step, a function of the state, running sums, a batch and the dropout key.
+) -> Callable[[TrainState, Sums, dict[str, Array], RunArguments], StepOutput]:
+    """Return the training step, a function of the state, running sums, a batch and RunArguments.
 
     The step returns the new state, the updated running sums and the counters. It donates only the
-    state. The dropout key is an argument, so that runs with different seeds share one compiled
-    program. States have the sharding that `state_sharding` returns for `like`.
+    state. States have the sharding that `state_sharding` returns for `like`.
 
     Losses and gradients are summed over micro-batches and devices. The gradients are then divided
     by the number of tokens (or sentences) in the whole batch, so that every token (or sentence) has
@@ -54,9 +64,9 @@ def make_train_step(
     divisor = {"token": "count", "sentence": "examples"}[config.train.loss_per]
 
     def step(
-        state: TrainState, total: Sums, batch: dict[str, Array], key: Key[Array, ""]
+        state: TrainState, total: Sums, batch: dict[str, Array], run: RunArguments
     ) -> StepOutput:
-        key = jax.random.fold_in(key, state.step)
+        key = jax.random.fold_in(run.dropout_key, state.step)
         # Gather sharded parameters for the forward and backward pass. Each device keeps only its
         # shard of the gradients.
         params = jax.lax.with_sharding_constraint(state.params, replicated(mesh))
@@ -67,13 +77,14 @@ def make_train_step(
         norm = optax.tree.norm(grads)
         finite = jnp.isfinite(norm) & jnp.isfinite(sums["loss"])
         grads = _clip(grads, norm, config.optimizer.clip_norm)
-        new = _apply(state, grads, optimizer, config.train.ema)
+        scale = run.learning_rate * state.rate_scale
+        new = _apply(state, grads, optimizer, scale, config.train.ema)
         new = _skip_unless(finite, new, state)
         # Reports divide all sums by the count, so the norm is multiplied by the count first.
         sums = sums | {"gradient_norm": norm * sums["count"]}
         total = {name: total[name] + jnp.where(finite, x, 0) for name, x in sums.items()}
         # The schedule does not count skipped steps, in which the optimizer does not advance.
-        rate = jnp.asarray(schedule(new.step - 1 - new.skipped)) * new.rate_scale
+        rate = jnp.asarray(schedule(new.step - 1 - new.skipped)) * scale
         return new, total, Counters(new.skipped, new.skipped_in_row, rate)
 
     # Outputs have the shardings of the inputs, so that the second step does not compile again.
@@ -96,9 +107,12 @@ def initial_state(
     return compiled(mesh, create, state_sharding(mesh, jax.eval_shape(create, key)))(key)
 
 
-def dropout_key(config: Config, mesh: Mesh) -> Key[Array, ""]:
-    """Return the run's dropout key, replicated over the devices of all hosts."""
-    return compiled(mesh, lambda: purpose_key(config.seed, "dropout"))()
+def run_arguments(config: Config, mesh: Mesh) -> RunArguments:
+    """Return the arguments of a run, replicated over the devices of all hosts."""
+    rate = applied_rate(config.optimizer)
+    return compiled(
+        mesh, lambda: RunArguments(purpose_key(config.seed, "dropout"), jnp.float32(rate))
+    )()
 
 
 class CompiledStep:
@@ -110,11 +124,11 @@ class CompiledStep:
         state: TrainState,
         sums: Sums,
         batches: Sequence[Any],
-        key: Key[Array, ""],
+        run: RunArguments,
     ):
         """Compile `step` for each of `batches`, which may be `jax.ShapeDtypeStruct` trees."""
-        self._key = key
-        calls = [(state, sums, batch, key) for batch in batches]
+        self._run = run
+        calls = [(state, sums, batch, run) for batch in batches]
         shapes = [_shape(batch) for batch in batches]
         self._by_shape = dict(zip(shapes, compile_all(step, calls), strict=True))
         counts = [count_flops(step.trace(*call).jaxpr.jaxpr) for call in calls]
@@ -128,7 +142,7 @@ class CompiledStep:
         return self._flops[_shape(batch)]
 
     def __call__(self, state: TrainState, sums: Sums, batch: Any) -> StepOutput:
-        return self._by_shape[_shape(batch)](state, sums, batch, self._key)
+        return self._by_shape[_shape(batch)](state, sums, batch, self._run)
 
 
 def _shape(batch: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
@@ -180,11 +194,15 @@ def _apply(
     state: TrainState,
     grads: Params,
     optimizer: optax.GradientTransformation,
+    scale: Float[Array, ""],
     decay: float,
 ) -> TrainState:
-    """Update the parameters, the optimizer state and the moving average of the parameters."""
+    """Update the parameters, the optimizer state and the moving average of the parameters.
+
+    The updates of the optimizer are multiplied by `scale`.
+    """
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    updates = jax.tree.map(lambda u: u * state.rate_scale, updates)
+    updates = jax.tree.map(lambda u: u * scale, updates)
     params = optax.apply_updates(state.params, updates)
     ema = state.ema
     if ema is not None:

@@ -21,7 +21,7 @@ from tests.models.test_cells import random_params
 from tests.models.test_seq2seq import padded
 from training.devices import put, replicated
 from training.state import create_state
-from training.step import make_train_step, zero_sums
+from training.step import RunArguments, make_train_step, zero_sums
 
 SOURCE = jnp.array([[4, 5, 6, 7, 2], [8, 9, 2, 0, 0]])
 TARGET_IN = jnp.array([[1, 4, 5, 6], [1, 7, 8, 9]])
@@ -225,14 +225,15 @@ def test_pre_norm_and_post_norm_models_train(transformer_task, mesh, norm):
     config = transformer_task.config.copy_and_resolve_references()
     config.model.norm = norm
     task = Translation(config)
-    optimizer, schedule = optax.adam(0.01), optax.constant_schedule(0.01)
+    optimizer, schedule = optax.adam(1.0), optax.constant_schedule(1.0)
+    run = RunArguments(jax.random.key(0), jnp.float32(0.01))
     params = jax.jit(task.init)(jax.random.key(0))
     state = jax.device_put(create_state(params, optimizer, ema=False), replicated(mesh))
     step = make_train_step(task.loss, optimizer, schedule, config, mesh, state)
     batch = put(task.train_batches()[0], mesh)
     sums, totals = zero_sums(task.loss, state, batch, mesh), [0.0]
     for _ in range(40):
-        state, sums, _ = step(state, sums, batch, jax.random.key(0))
+        state, sums, _ = step(state, sums, batch, run)
         totals.append(float(sums["loss"]))
     losses = np.diff(totals)
     assert losses[-1] < 0.6 * losses[0]

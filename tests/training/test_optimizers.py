@@ -4,14 +4,14 @@ import optax
 import pytest
 
 from configs.base import base_config
-from training.optimizers import OPTIMIZERS, make_optimizer, make_schedule
+from training.optimizers import OPTIMIZERS, applied_rate, make_optimizer, make_schedule
 
 
 def rates(steps, steps_per_epoch=10.0, total=100, **settings):
     optimizer = base_config().optimizer
     optimizer.update({"learning_rate": 1.0, **settings})
     schedule = make_schedule(optimizer, steps_per_epoch, total)
-    return [float(schedule(step)) for step in steps]
+    return [optimizer.learning_rate * float(schedule(step)) for step in steps]
 
 
 def test_luong_halves_every_epoch_after_the_fifth():
@@ -49,13 +49,25 @@ def test_every_optimizer_reduces_the_loss(name):
     settings.update({"name": name, "learning_rate": 0.05, "weight_decay": 0.01})
     if name == "adadelta":
         settings.update({"learning_rate": 1.0, "eps": 1e-3})
-    optimizer = make_optimizer(settings, optax.constant_schedule(settings.learning_rate))
+    optimizer = make_optimizer(settings, optax.constant_schedule(1.0))
     params = jnp.array([1.0, -2.0])
     state = optimizer.init(params)
     for _ in range(100):
         updates, state = optimizer.update(2 * params, state, params)
-        params = optax.apply_updates(params, updates)
+        params += applied_rate(settings) * updates
     assert float(jnp.sum(jnp.asarray(params) ** 2)) < 0.5
+
+
+def test_the_learning_rate_of_rprop_is_only_its_initial_step_size():
+    settings = base_config().optimizer
+    settings.update({"name": "rprop", "learning_rate": 0.3})
+    optimizer = make_optimizer(settings, optax.constant_schedule(1.0))
+    gradient, params = jnp.array([5.0, -0.1]), jnp.zeros(2)
+    _, state = optimizer.update(
+        gradient, optimizer.init(params), params
+    )  # optax only stores its sign
+    updates, _ = optimizer.update(gradient, state, params)
+    np.testing.assert_allclose(applied_rate(settings) * updates, [-0.3, 0.3], rtol=1e-6)
 
 
 def test_weight_decay_shrinks_parameters_without_gradient():

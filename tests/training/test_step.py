@@ -12,8 +12,9 @@ from errors import UserError
 from tests.toy import Exploding, Line, Points, toy_config
 from training import devices
 from training.devices import make_mesh, put, replicated, state_sharding
+from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state, purpose_key
-from training.step import make_train_step, zero_sums
+from training.step import RunArguments, make_train_step, run_arguments, zero_sums
 
 ONE = optax.constant_schedule(1.0)
 
@@ -31,7 +32,7 @@ def sharded_step(task, config, batch, devices, state_shards=1):
     batch = put(batch, mesh)
     zeros = zero_sums(task.loss, state, batch, mesh)
     step = make_train_step(task.loss, optimizer, ONE, config, mesh, state)
-    return step(state, zeros, batch, jax.random.key(0))
+    return step(state, zeros, batch, RunArguments(jax.random.key(0), jnp.ones(())))
 
 
 def uneven_batch(task):
@@ -141,7 +142,8 @@ def test_random_keys_differ_by_step_micro_batch_and_seed():
         for _ in range(2):
             before = float(state.params["w"])
             zeros = zero_sums(random_loss, state, batch, mesh)
-            state, *_ = step(state, zeros, batch, purpose_key(seed, "dropout"))
+            run = RunArguments(purpose_key(seed, "dropout"), jnp.ones(()))
+            state, *_ = step(state, zeros, batch, run)
             values.append(before - float(state.params["w"]))
         return values
 
@@ -152,19 +154,23 @@ def test_random_keys_differ_by_step_micro_batch_and_seed():
     assert halves[0] not in one
 
 
-def test_runs_with_different_seeds_share_one_compiled_program():
-    """If each seed needed a compilation, short runs would mostly compile."""
+@pytest.mark.parametrize("name", ["adam", "rprop"])
+def test_runs_with_different_seeds_and_learning_rates_share_one_compiled_program(name):
+    """If each of them needed a compilation, short runs and sweeps would mostly compile."""
 
-    def program(seed):
+    def program(seed, rate):
         config, mesh = toy_config(), make_mesh(jax.devices()[:1])
         config.seed = seed
-        state = create_state(Line().init(None), optax.sgd(1.0), False)
+        config.optimizer.update({"name": name, "learning_rate": rate})
+        schedule = make_schedule(config.optimizer, 10, 100)
+        optimizer = make_optimizer(config.optimizer, schedule)
+        state = create_state(Line().init(None), optimizer, False)
         batch = put(Points()[0], mesh)
         zeros = zero_sums(random_loss, state, batch, mesh)
-        step = make_train_step(random_loss, optax.sgd(1.0), ONE, config, mesh, state)
-        return step.lower(state, zeros, batch, purpose_key(seed, "dropout")).as_text()
+        step = make_train_step(random_loss, optimizer, schedule, config, mesh, state)
+        return step.lower(state, zeros, batch, run_arguments(config, mesh)).as_text()
 
-    assert program(0) == program(1)
+    assert program(0, 0.1) == program(1, 0.2)
 
 
 def test_gradients_are_divided_by_tokens_or_by_sentences():
@@ -203,7 +209,8 @@ def test_only_the_state_is_donated():
     sums, outputs = zeros, []
     for i in range(7):
         before = state
-        state, sums, counters = step(state, sums, put(source[i], mesh), jax.random.key(0))
+        run = RunArguments(jax.random.key(0), jnp.float32(0.5))
+        state, sums, counters = step(state, sums, put(source[i], mesh), run)
         assert before.step.is_deleted()
         outputs.append((sums, counters))
     assert [int(sums["count"]) for sums, _ in outputs] == [8, 16, 24, 32, 32, 32, 32]
@@ -211,7 +218,7 @@ def test_only_the_state_is_donated():
     assert [int(c.skipped_in_row) for _, c in outputs] == [0, 0, 0, 0, 1, 2, 3]
     # Steps 5 to 7 are skipped, and skipped steps do not advance the learning rate schedule.
     rates = [float(c.learning_rate) for _, c in outputs]
-    assert rates == [1, 0.5, 0.25, 0.125, 0.125, 0.125, 0.125]
+    assert rates == [0.5, 0.25, 0.125, 0.0625, 0.0625, 0.0625, 0.0625]
     assert float(zeros["count"]) == 0
 
 
