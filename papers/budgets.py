@@ -20,7 +20,7 @@ from sweeping.log import Entry, operations, read_complete_log
 BUDGET_KINDS = ("tokens", "operations", "seconds")
 BUDGET_SHARES = (0.25, 0.5, 1.0)  # the budgets, as shares of the first architecture's runs
 SIGNIFICANT = 0.05  # differences with a larger p-value are not significant
-TOLERANCE = 0.02  # a run that ends this much before a budget reaches it
+TOLERANCE = 0.02  # relative distance up to which a budget before or after all evaluations counts
 
 
 class Evaluated(NamedTuple):
@@ -68,7 +68,7 @@ class Ranking(NamedTuple):
     best: BudgetResult
     ties: list[BudgetResult]  # others that are not significantly worse, from best to worst
     worse: list[BudgetResult]  # all others, from best to worst
-    missing: list[str]  # architectures whose runs end before the budget
+    missing: list[str]  # architectures without a result at this budget
 
     def of(self, architecture: str) -> BudgetResult | None:
         """Return the result of an architecture, or None if it is missing."""
@@ -124,13 +124,16 @@ def read_runs(plan: Plan, speeds: Mapping[str, float]) -> list[Runs]:
 def score_at(curve: Sequence[Evaluated], kind: str, amount: float) -> float | None:
     """Return the score of a curve at a budget, interpolated linearly between evaluations.
 
-    The score is 0 before the first training step. Return None if the run ends before the budget.
+    Return None if the budget is before the first evaluation, or after the end of the run.
     """
-    for before, after in itertools.pairwise([Evaluated(0, 0, 0, 0), *curve]):
+    first, last = curve[0], curve[-1]
+    if amount < (1 - TOLERANCE) * getattr(first, kind):
+        return None
+    for before, after in itertools.pairwise([first, *curve]):
         low, high = getattr(before, kind), getattr(after, kind)
         if amount <= high:
-            return before.score + (amount - low) / (high - low) * (after.score - before.score)
-    last = curve[-1]
+            share = (amount - low) / (high - low) if amount > low else 0.0
+            return before.score + share * (after.score - before.score)
     return last.score if amount <= (1 + TOLERANCE) * getattr(last, kind) else None
 
 
@@ -167,14 +170,31 @@ def rank(runs: Sequence[Runs], budget: Budget) -> Ranking | None:
                                                if not results])  # fmt: skip
 
 
-def best_rates(runs: Sequence[Runs]) -> dict[str, tuple[float, list[float]]]:
-    """Map architectures to the learning rate with the best final score, and to all their rates."""
+def rate_of(row: str) -> float:
+    """Return the learning rate in the name of a row."""
+    return float(row.rpartition(", rate ")[2])
+
+
+def best_rates(runs: Sequence[Runs]) -> dict[str, float]:
+    """Map architectures to the learning rate with the best final score."""
     scores: dict[str, dict[float, float]] = {}
     for run in runs:
-        rate = float(run.row.rpartition(", rate ")[2])
         final = statistics.mean(curve[-1].score for curve in run.curves)
-        scores.setdefault(run.architecture, {})[rate] = final
-    return {name: (max(of, key=of.__getitem__), sorted(of)) for name, of in scores.items()}
+        scores.setdefault(run.architecture, {})[rate_of(run.row)] = final
+    return {name: max(of, key=of.__getitem__) for name, of in scores.items()}
+
+
+def outer_rates(runs: Sequence[Runs], rankings: Sequence[Ranking]) -> dict[str, int]:
+    """Count by architecture the budgets at which its best rate is the smallest or largest tried."""
+    tried: dict[str, list[float]] = {}
+    for run in runs:
+        tried.setdefault(run.architecture, []).append(rate_of(run.row))
+    outer = {name: {min(rates), max(rates)} for name, rates in tried.items()}
+    found = {name: [ranking.of(name) for ranking in rankings] for name in tried}
+    return {
+        name: sum(result is not None and rate_of(result.row) in outer[name] for result in results)
+        for name, results in found.items()
+    }
 
 
 def mean_curves(runs: Sequence[Runs]) -> dict[str, list[Evaluated]]:

@@ -22,6 +22,7 @@ from papers.budgets import (
     complete_rows,
     find_budgets,
     mean_curves,
+    outer_rates,
     pareto_front,
     rank,
     read_runs,
@@ -69,6 +70,7 @@ def budgets_section(plan: Plan) -> str:
         "begin at the first evaluation.",
         *(_results(kind, rankings, [*curves]) for kind in BUDGET_KINDS),
         _costs(curves, sizes, speeds, runs),
+        rates_text(outer_rates(runs, rankings), len(rankings)),
     ]  # fmt: skip
     return "\n\n".join(part.strip() for part in parts)
 
@@ -100,7 +102,7 @@ def summary(rankings: Sequence[Ranking]) -> list[str]:
             text += f", significantly better than the second, {second.architecture} "
             text += f"({second.mean:.2f})"
         if ranking.missing:
-            text += f"; not trained for so long: {', '.join(ranking.missing)}"
+            text += f"; no result: {', '.join(ranking.missing)}"
         sentences.append(f"{text}.")
     return sentences
 
@@ -162,20 +164,21 @@ def _costs(
         lines.append([
             name, f"{sizes[name]:,}", f"{end.tokens:,.0f}",
             f"{end.operations / end.tokens / 1e6:.1f}", f"{1000 * speeds[name]:.2f}",
-            f"{end.tokens / end.seconds:,.0f}", f"{rates[name][0]:g}",
+            f"{end.tokens / end.seconds:,.0f}", f"{rates[name]:g}",
         ])  # fmt: skip
-    return f"{table(head, lines).strip()}\n\n{rates_text(rates)}"
+    return table(head, lines)
 
 
-def rates_text(rates: Mapping[str, tuple[float, Sequence[float]]]) -> str:
-    """Return a sentence on the best learning rates: whether better ones may lie outside."""
+def rates_text(outer: Mapping[str, int], budgets: int) -> str:
+    """Say how often the best learning rate is the smallest or the largest one that was tried."""
     text = "The best learning rate is the one with the best result at the end of the runs. "
-    outer = [name for name, (best, tried) in rates.items() if best in (tried[0], tried[-1])]
-    if not outer:
-        return f"{text}It is never the smallest or the largest one that was tried."
+    if not any(outer.values()):
+        return f"{text}At no budget is the best rate the smallest or the largest one."
+    counted = "; ".join(f"{name}: {number}" for name, number in outer.items() if number)
     return (
-        f"{text}It is the smallest or the largest one that was tried for {escape('; '.join(outer))}"
-        ": a rate outside this range may be better."
+        f"{text}Number of the {budgets} budgets at which the best rate is the smallest or the "
+        f"largest one that was tried, so that a rate outside this range may be better: "
+        f"{escape(counted)}."
     )
 
 
@@ -187,7 +190,8 @@ def _method(plan: Plan, device: str) -> str:
         f"The budgets are {shares} × the target tokens, the operations and the device time of the "
         f"runs of {escape(names[0])}. Results are means over seeds of the BLEU of greedy decoding "
         "on the validation split: the best evaluation within the budget, interpolated linearly "
-        "between evaluations (from 0 before the first one). Every architecture has "
+        "between evaluations. A dash means that the first evaluation is after the budget, or that "
+        "the runs end before it. Every architecture has "
         f"{rates} learning rates, of which the best one at each budget counts. It is chosen on the "
         "same split, so all results are slightly too good. The learning rate does not depend on "
         "the length of a run. Operations are those of matrix products, including padding. Device "

@@ -24,12 +24,13 @@ from papers.verdicts import (
 )
 from writing import write_json, write_text
 
-MOST_COMPARED = 20  # pages with more models name no command that compares them
+_MOST_COMPARED = 20  # a command that names more models than this is too long to be useful
 
 
 def write_page(plan: Plan, reports: Reports, command: str) -> Path:
     """Write page.md, its plots and results.json; return the path of page.md."""
-    t, p = plan.table, significance(plan, reports)
+    # Tables without scored runs have several rows per model, which are not compared one by one.
+    t, p = plan.table, {} if plan.table.from_logs else significance(plan, reports)
     costs = {row.name: _facts(plan, reports, row) for row in t.rows}
     content = _content(plan, reports, p, costs)
     plan.page_folder.mkdir(parents=True, exist_ok=True)
@@ -99,10 +100,10 @@ def _table(
         line = [row.name]
         for name, measure in measures:
             line += _cells(values(reports, row, measure), row, name)[: 3 if name in printed else 1]
-        line += [p.get(row.name, "–"), *_cost(row, costs[row.name])]
+        line += [*([p.get(row.name, "–")] if p else []), *_cost(row, costs[row.name])]
         lines.append([*line, *([_decoding(row, reports.get(row.name, {}))] if decodes else [])])
     head += [
-        "p",
+        *(["p"] if p else []),
         "parameters",
         f"training {_counted(plan)}",
         "minutes",
@@ -174,10 +175,10 @@ def legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
     others = [f"{escape(name)}: {seeds}" for name, seeds in found.items() if seeds != plan.seeds]
     other_data = any(row.published for row in plan.table.rows) and not plan.table.same_data
     parts = [
-        f"Results are on the {_SPLITS[plan.table.split]}",
+        f"Results are on the {'validation' if plan.table.from_logs else 'test'} split",
         f": mean ± standard deviation over {plan.seeds} seeds" if plan.seeds > 1 else "",
         f" (other numbers of seeds: {'; '.join(others)})" if others else "",
-        _SCORED[plan.table.split],
+        _LOGGED if plan.table.from_logs else _SCORED,
         _explain_p(plan, p),
         f" Training {_counted(plan)} are summed over all training steps.",
         " Minutes are the duration of one training run, including compilation and evaluation; "
@@ -200,12 +201,14 @@ def _explain_p(plan: Plan, p: Mapping[str, str]) -> str:
     return text if by_seeds or plan.seeds == 1 else text + _THESE_RUNS
 
 
-_SPLITS = {"test": "test split", "valid": "validation split"}
-_SCORED = {
-    "test": ". Every run is scored with the checkpoint that is best on the validation split, or "
-    "with the last one or the mean of several where the table says so.",
-    "valid": ". They are those of the best evaluation in the log of each run.",
-}
+_SCORED = (
+    ". Every run is scored with the checkpoint that is best on the validation split, or with the "
+    "last one or the mean of several where the table says so."
+)
+_LOGGED = (
+    ". All measures are from the evaluation of each run that is the best one in the first measure. "
+    "Hypotheses are greedy."
+)
 _THESE_RUNS = (
     " The bootstrap compares these training runs only; the standard deviations show how much other "
     "seeds would differ."
@@ -258,7 +261,7 @@ def _compare_command(plan: Plan, reports: Reports) -> str:
     """Name the command that compares the runs of the table with compare.py."""
     rows = [row for row in plan.table.rows if row.trained and row.name in reports]
     names = dict.fromkeys(plan.run_name(row) for row in rows)
-    if not 2 <= len(names) <= MOST_COMPARED:
+    if not 2 <= len(names) <= _MOST_COMPARED:
         return ""
     runs = ",".join(f"{plan.folder}/runs/{name}/seed*" for name in names)
     command = f"python compare.py {shlex.quote(f'--runs={runs}')}"

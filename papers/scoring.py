@@ -55,12 +55,16 @@ _REPORT = {
 
 
 def score_plan(plan: Plan, workers: int) -> list[str]:
-    """Score all trained runs that have no report yet; return one error message per failure."""
+    """Score all trained runs that have no report yet; return one error message per failure.
+
+    If the results of the table are from training logs, no run is scored.
+    """
+    if plan.table.from_logs:
+        return []
     wanted = [
         (row, number)
         for row, number in plan.rows_to_score()
         if row.trained
-        and plan.table.split == "test"
         and not plan.report_folder(row, number).exists()
         and all(map(is_done, plan.run_folders(row, number) + plan.reverse_folders(row, number)))
     ]
@@ -166,7 +170,10 @@ def score_row(plan: Plan, row: Row, number: int) -> str:
 
 
 def read_reports(plan: Plan) -> Reports:
-    """Read all existing reports of a table's rows, of ensembles only those on all models."""
+    """Read all existing reports of a table's rows, of ensembles only those on all models.
+
+    If the results of the table are from training logs, the reports contain only these results.
+    """
     return _read_reports(plan, lambda row, number: not (row.ensemble and number))
 
 
@@ -180,7 +187,7 @@ def _read_reports(plan: Plan, wanted: Callable[[Row, int], bool]) -> Reports:
     for row, number in plan.rows_to_score():
         if not wanted(row, number):
             continue
-        if plan.table.split == "valid":
+        if plan.table.from_logs:
             report = _logged(plan, row, number)
         elif row.merges:
             report = _merged(plan, row, number)
@@ -196,7 +203,7 @@ def _read_reports(plan: Plan, wanted: Callable[[Row, int], bool]) -> Reports:
 
 
 def _logged(plan: Plan, row: Row, seed: int) -> Report | None:
-    """Return the scores of the best evaluation in the log of a complete run."""
+    """Return the scores of the best evaluation in the log of a complete run as a report."""
     folder = plan.run_folder(row, seed)
     if not is_done(folder):
         return None

@@ -4,6 +4,8 @@ Runs that share a device slow each other down, so their logs cannot show the dev
 architecture needs.
 """
 
+import itertools
+import statistics
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +19,8 @@ from reading import read_json
 from sweeping.log import Entry, read_complete_log
 from writing import write_json
 
-TIMED = 100  # number of timed training steps, after as many untimed training steps
+TIMED = 100  # number of training steps of one round; the first round is not timed
+ROUNDS = 5  # number of timed rounds
 
 
 def measure_speeds(plan: Plan, timed: int = TIMED) -> tuple[str, dict[str, float]]:
@@ -56,22 +59,24 @@ def _device() -> str:
 
 
 def step_seconds(config: Config, timed: int) -> float:
-    """Train for 2 × `timed` steps without validation; return the seconds per step of the rest."""
+    """Train in rounds of `timed` steps; return the median over rounds of the seconds per step."""
     from tasks.registry import make_task
     from training.devices import make_mesh
     from training.loop import Evaluation, train
 
+    steps = (1 + ROUNDS) * timed
     with config.unlocked():
-        config.train.update(
-            {"steps": 2 * timed, "eval_every": 2 * timed, "log_every": timed, "samples": 0}
-        )
+        config.train.update({"steps": steps, "eval_every": steps, "log_every": timed, "samples": 0})
     scores = {"loss": 0.0, config.train.eval_metric: 0.0}
     with tempfile.TemporaryDirectory() as folder:
         train(make_task(config), lambda _: Evaluation(scores), config, Path(folder), make_mesh())
-        return timed_part(read_complete_log(Path(folder) / "log.jsonl"), timed)
+        return median_round(read_complete_log(Path(folder) / "log.jsonl"), timed)
 
 
-def timed_part(lines: Sequence[Entry], timed: int) -> float:
-    """Return the seconds per step between the last two reports of a log."""
-    before, last = [line for line in lines if line["kind"] == "train"][-2:]
-    return (last["count"] - before["count"]) / last["count_per_second"] / timed
+def median_round(lines: Sequence[Entry], timed: int) -> float:
+    """Return the median seconds per step of the rounds in a log, without the first one."""
+    reports = [line for line in lines if line["kind"] == "train"]
+    return statistics.median(
+        (last["count"] - before["count"]) / last["count_per_second"] / timed
+        for before, last in itertools.pairwise(reports)
+    )

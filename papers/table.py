@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Self
 
 from evaluation.alignment import LinkSettings
 from papers.claims import Claim
@@ -43,6 +43,12 @@ class Row:
         return not (self.merges or self.links)
 
     @property
+    def needs_scoring(self) -> bool:
+        """Whether the results of this row depend on more than the training of one model."""
+        other = self.ensemble, self.merges, self.links, self.align, self.decode
+        return any(other) or self.checkpoint != "best"
+
+    @property
     def reverse(self) -> Self | None:
         """The row of the reverse direction, whose runs are paired by seed; None if not needed."""
         if "symmetrize" not in self.align:
@@ -73,9 +79,9 @@ class Table:
     claims: tuple[Claim, ...] = ()  # comparisons of rows that the paper makes
     figures: tuple[str, ...] = ()  # names of figures in papers/figures.py
     faithfulness: int = 0  # number of test examples whose faithfulness is measured
-    # The split that the results are for. Results on "valid" are the best evaluation in a training
-    # log, so that no run is scored.
-    split: Literal["test", "valid"] = "test"
+    # Whether the results are those of the best evaluation in each training log, on the validation
+    # split. Otherwise, every run is scored on the test split.
+    from_logs: bool = False
 
     def __post_init__(self) -> None:
         """Check the table when it is defined, before any row is trained."""
@@ -92,6 +98,8 @@ class Table:
             ({self.measure_of(claim) for claim in self.claims} - set(self.measures),
              "measures of `claims` are not in `measures`"),
             (align - set(LinkSettings._fields), "`align` has fields that LinkSettings lacks"),
+            ({row.name for row in self.rows if self.from_logs and row.needs_scoring},
+             "training logs do not have the results of these rows"),
         ):  # fmt: skip
             if wrong:
                 raise ValueError(f"{self.title}: {what}: {', '.join(sorted(wrong))}")

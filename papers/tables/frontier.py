@@ -1,6 +1,7 @@
 """All translation architectures at equal budgets: tokens, operations and device time."""
 
 from papers.table import Row, Table
+from papers.tables.luong2015 import DEFAULT_LOCAL
 
 _BIDIRECTIONAL = {"encoder": "bidirectional"}
 # The first architecture defines the budgets. Architectures with fewer operations per token, or
@@ -36,10 +37,13 @@ FRONTIER = Table(
     source="no publication; this is our comparison",
     differs="All runs have a learning rate that falls with the inverse square root of the step "
     "after 200 steps of warm-up, and are evaluated with a moving average of the parameters "
-    "(train.ema=0.99); apart from that, the rows are the configs of this size.",
+    "(train.ema=0.99); apart from that, the rows are the configs of this size, with their batch "
+    "sizes and numbers of parameters. Recurrent encoders are bidirectional, except for those of "
+    "Sutskever and Cho; marginal attention has no input feeding; the Transformer is pre-norm."
+    + DEFAULT_LOCAL,
     config="luong2015",
     measures=("bleu", "perplexity"),
-    split="valid",  # that of the learning curves
+    from_logs=True,  # the budgets are read off the learning curves, which are in the logs
     data=("multi30k_de_en", "multi30k_en_de", "dates"),
     sizes=("small", "tiny"),
     minutes=0.8,

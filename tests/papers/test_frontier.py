@@ -18,6 +18,7 @@ from papers.budgets import (
     find_budgets,
     learning_curve,
     mean_curves,
+    outer_rates,
     pareto_front,
     rank,
     score_at,
@@ -71,8 +72,8 @@ def test_scores_are_interpolated_between_evaluations():
     found = curve(10.0, 20.0, 24.0)
     assert score_at(found, "tokens", 100) == 10 and score_at(found, "tokens", 250) == 22
     assert score_at(found, "seconds", 6) == 24 and score_at(found, "operations", 2e9) == 20
-    assert score_at(found, "tokens", 305) == 24  # within the tolerance
-    assert score_at(found, "tokens", 50) == 5  # before the first evaluation
+    assert score_at(found, "tokens", 305) == 24 and score_at(found, "tokens", 99) == 10  # tolerance
+    assert score_at(found, "tokens", 50) is None  # before the first evaluation
     assert score_at(found, "tokens", 310) is None  # after the end of the run
 
 
@@ -107,7 +108,7 @@ def test_the_summary_names_winners_ties_and_missing_runs():
         "Best architecture, of 4 budgets: slow at 2, fast at 2.",
         "100 tokens: slow (12.10), significantly better than the second, fast (5.10).",
         "2 GFLOP: fast (22.10), significantly better than the second, slow (20.00).",
-        "800 tokens: fast (33.10); not trained for so long: slow.",
+        "800 tokens: fast (33.10); no result: slow.",
         "8 s: slow (25.00); not significantly worse: fast (22.00).",
     ]
 
@@ -125,11 +126,27 @@ def test_quantities_have_units(kind, value, text):
 
 
 def test_the_best_learning_rate_is_that_of_the_best_final_score():
-    assert best_rates([SLOW, SLOW_2]) == {"slow": (1.0, [1.0, 2.0])}
-    assert rates_text({"a": (2, [1, 2, 4])}).endswith("never the smallest or the largest one that "
-                                                      "was tried.")  # fmt: skip
-    found = rates_text({"a": (2, [1, 2, 4]), "b, c": (4, [1, 2, 4]), "d": (1, [1, 2])})
-    assert "that was tried for b, c; d: a rate outside" in found
+    assert best_rates([SLOW, SLOW_2]) == {"slow": 1.0}
+
+
+def test_budgets_at_which_the_best_rate_is_an_outer_one_are_counted():
+    middle = SLOW._replace(row="slow, rate 1.5", curves=[curve(11.0, 30.0, 30.0, 30.0)] * 2)
+    budgets = [Budget("tokens", 100), Budget("tokens", 400), Budget("tokens", 800)]
+    runs = [SLOW, middle, SLOW_2, FAST]
+    rankings = [ranking for budget in budgets if (ranking := rank(runs, budget))]
+    # slow: best with rate 2 of 1, 1.5 and 2, then with 1.5; fast has a single rate.
+    assert outer_rates(runs, rankings) == {"slow": 1, "fast": 3}
+    assert rates_text({"a": 0}, 3).endswith("At no budget is the best rate the smallest or the "
+                                            "largest one.")  # fmt: skip
+    found = rates_text({"a": 0, "b, c": 2, "d": 3}, 3)
+    assert found.endswith("may be better: b, c: 2; d: 3.")
+
+
+def test_the_speed_is_the_median_round_without_the_first():
+    lines = [{"kind": "train", "count": 100.0 * n, "count_per_second": speed}
+             for n, speed in enumerate([1.0, 50.0, 100.0, 25.0], 1)]  # fmt: skip
+    lines.insert(2, {"kind": "valid"})
+    assert speeds.median_round(lines, 10) == pytest.approx(0.2)
 
 
 def test_the_pareto_front_leaves_out_surpassed_points(tmp_path):
@@ -180,7 +197,8 @@ def test_a_frontier_of_two_architectures(tmp_path, monkeypatch):
     plan = Plan("frontier", table, "dates", "tiny", tmp_path / "results", 1, overrides)
     page = reproducing.reproduce(plan, 1, "python reproduce.py frontier")
     text = page.read_text()
-    assert "Results are on the validation split." in text
+    assert "Results are on the validation split. All measures" in text
+    assert "| p |" not in text
     assert "## Equal budgets" in text and "- Best architecture, of 9 budgets: " in text
     kept = json.loads((page.parent / "budgets.json").read_text())
     assert set(kept["runs"]) == {row.name for row in rows} and len(kept["budgets"]) == 9

@@ -12,6 +12,7 @@ import pytest
 from data.labelling import LabellingCorpus
 from errors import UserError
 from evaluation.bootstrap import welch
+from papers import page
 from papers.claims import ranked
 from papers.page import _cost, _facts, claims_section, legend, mean_and_deviation, write_page
 from papers.plan import Plan, facts
@@ -89,6 +90,22 @@ def test_the_legend_names_the_significance_test(tmp_path):
     assert "by Welch's t-test" in legend(plan, reports, {"middle": "–", "best": ".03 (t)"})
     assert "bootstrap" in legend(plan, reports, {"middle": "–", "best": ".03"})
     assert "p-value" not in legend(plan, reports, {"middle": "–", "best": "–"})
+
+
+def test_the_legend_names_the_split_of_the_results(tmp_path):
+    plan, reports = make_cells_plan(tmp_path), make_reports(worst=[3.0], middle=[2.0], best=[1.0])
+    assert "on the test split" in legend(plan, reports, {})
+    assert "Every run is scored" in legend(plan, reports, {})
+    logged = plan._replace(table=dataclasses.replace(plan.table, from_logs=True))
+    assert "on the validation split" in legend(logged, reports, {})
+    assert "is scored" not in legend(logged, reports, {})
+
+
+def test_the_command_that_compares_all_runs_is_left_out_if_it_is_too_long(tmp_path, monkeypatch):
+    plan, reports = make_cells_plan(tmp_path), make_reports(worst=[3.0], middle=[2.0], best=[1.0])
+    assert "python compare.py" in page._compare_command(plan, reports)
+    monkeypatch.setattr(page, "_MOST_COMPARED", 2)
+    assert page._compare_command(plan, reports) == ""
 
 
 def test_means_standard_deviations_and_welch_p_values():

@@ -78,7 +78,7 @@ def test_rows_with_another_config_are_out_of_date(tmp_path):
 
 def test_rows_of_the_frontier_are_checked(tmp_path):
     row = "Transformer, rate 0.005"
-    rows = {row: {"run": "old", "measured": {"tokenized_bleu": [30.0]}}}
+    rows = {row: {"run": "old", "measured": {"bleu": [30.0]}}}
     result = make_result(tmp_path, "frontier", data="multi30k_de_en", size="small", rows=rows)
     assert result.stale_rows()[row].startswith("trained as old, now vaswani2017,multi30k_de_en,")
 

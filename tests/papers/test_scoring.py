@@ -32,7 +32,7 @@ def test_a_table_can_ask_for_faithfulness(tmp_path, monkeypatch):
 
 def test_results_on_the_validation_split_are_those_of_the_best_evaluation(tmp_path):
     table = find_targets()["frontier"]
-    assert table.split == "valid"
+    assert table.from_logs
     plan = make_plan("frontier", table, "dates", "tiny", tmp_path, 2, "")
     row = table.rows[0]
     assert plan.config(row).train.eval_metric == "bleu"

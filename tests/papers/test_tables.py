@@ -53,6 +53,26 @@ def test_every_row_has_a_valid_config_for_every_corpus_and_size(target):
         assert len({plan.report_folder(row, 0) for row in rows}) == len(rows), size
 
 
+@pytest.mark.parametrize(
+    "row", [Row("a", ensemble=True), Row("a", decode={"beam": 5}), Row("a", checkpoint="last")]
+)
+def test_rows_that_need_scoring_are_not_read_from_logs(row):
+    with pytest.raises(ValueError, match="training logs do not have the results of these rows: a"):
+        Table("T", "a paper", "luong2015", ("bleu",), (row,), ("dates",), 1.0, from_logs=True)
+
+
+@pytest.mark.parametrize("target", ["luong2015.table4", "toshniwal2016.cmudict"])
+def test_these_tables_use_the_local_attention_of_the_paper(target):
+    plan = make_plan(target, TARGETS[target], "", "", Path("results"), 1, "")
+    local = {row.name: plan.config(row) for row in plan.table.rows if row.name.startswith("local")}
+    assert {config.model.attention.align for config in local.values()} == {"local_m", "local_p"}
+    for config in local.values():
+        if config.model.attention.align == "local_m":
+            assert not config.model.attention.clamp
+        else:
+            assert config.train.diagonal == 0
+
+
 @pytest.mark.parametrize("target", sorted(TARGETS))
 def test_figures_exist_and_texts_have_the_right_punctuation(target):
     table = TARGETS[target]
