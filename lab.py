@@ -1,6 +1,6 @@
 """Explore trained runs in a web page of this machine.
 
-python lab.py --workdirs=runs/a,runs/b
+python lab.py --runs=runs/a,runs/b
 
 Open the address that the program prints. Translation: type a sentence to see the translation and
 the attention weights of every run, remove or replace source tokens, fix the first target tokens,
@@ -19,8 +19,8 @@ from absl import flags
 import program
 from errors import UserError, require_packages
 
-_WORKDIRS = flags.DEFINE_string(
-    "workdirs", "", "Folders of runs that train.py created, separated by commas. A pattern in "
+_RUNS = flags.DEFINE_string(
+    "runs", "", "Folders of runs that train.py created, separated by commas. A pattern in "
     "quotes, such as 'runs/*', names all runs that it matches.",
 )  # fmt: skip
 _CHECKPOINT = flags.DEFINE_string(
@@ -53,14 +53,12 @@ def main() -> None:
     from training.finding import find_workdirs
     from training.workdir import load_config
 
-    workdirs = find_workdirs(_WORKDIRS.value, "--workdirs")
+    workdirs = find_workdirs(_RUNS.value, "--runs")
     if not workdirs:
-        raise UserError(
-            "--workdirs is missing: name the folders of runs, such as --workdirs=runs/a,runs/b"
-        )
+        raise UserError("--runs is missing: name the folders of runs, such as --runs=runs/a,runs/b")
     require_packages("lab.py", "starlette", "uvicorn")
     for workdir in workdirs:
-        load_config(workdir, flag="--workdirs")
+        load_config(workdir, flag="--runs")
     # The flags are checked before JAX is imported, which takes seconds.
     from serving.runs import load_runs
 

@@ -37,7 +37,7 @@ class PredictionRun(LabRun):
         }
         if self.config.data.corpus == "polymusic":
             raise UserError(
-                f"{name} is a run of music, which cannot be typed: leave it out of --workdirs"
+                f"{name} is a run of music, which cannot be typed: leave it out of --runs"
             )
 
     def describe(self) -> Answer:

@@ -22,7 +22,7 @@ def load_runs(workdirs: Sequence[Path], checkpoint: str) -> dict[str, LabRun]:
     found: dict[str, LabRun] = {}
     for workdir in workdirs:
         name = clean(str(workdir))
-        (run,) = restore_runs([str(workdir)], mesh, [checkpoint], "--workdirs")
+        (run,) = restore_runs([str(workdir)], mesh, [checkpoint], "--runs")
         kind = TranslationRun if run.task.config.task == "translation" else PredictionRun
         found[name] = kind(name, run, mesh)
     return found

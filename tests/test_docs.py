@@ -247,7 +247,7 @@ MISTAKES = {
     "echo May | python predict.py --workdir=runs/a --atention=a.jsonl": "atention",
     "python predict.py --workdir=runs/a --dictionary=d.tsv < in.txt > out.txt": "--dictionary",
     "python lab.py --workdir=runs/a": "workdir",
-    "python lab.py --port=8000": "--workdirs is missing",
+    "python lab.py --port=8000": "--runs is missing",
     "python sweep.py --config=configs/luong2015.py --sweep=configs/sweeps/x.py --workdir=s": "x.py",
     "python sweep.py --config=configs/cui2017.py --sweep=configs/sweeps/luong2015_windows.py "
     "--workdir=s": "score",

@@ -17,7 +17,7 @@ from tests.programs import ENVIRONMENT, ROOT, call
 def test_the_lab_answers_until_it_is_interrupted(trained_run):
     _, workdir, _ = trained_run
     process = subprocess.Popen(
-        [sys.executable, "lab.py", f"--workdirs={workdir}", "--port=0"], cwd=ROOT, text=True,
+        [sys.executable, "lab.py", f"--runs={workdir}", "--port=0"], cwd=ROOT, text=True,
         env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -40,11 +40,11 @@ def test_the_lab_answers_until_it_is_interrupted(trained_run):
 def test_mistakes_on_the_command_line(trained_run, tmp_path):
     workdir = str(trained_run[1])
     for flags, fact in (
-        ([], "--workdirs is missing"),
-        (["--workdirs=,"], "--workdirs is missing"),
-        ([f"--workdirs={tmp_path}"], "list folders that train.py created"),
-        ([f"--workdirs={tmp_path}/*"], "matches no file or folder"),
-        ([f"--workdirs={workdir}", "--port=70000"], "port"),
+        ([], "--runs is missing"),
+        (["--runs=,"], "--runs is missing"),
+        ([f"--runs={tmp_path}"], "list folders that train.py created"),
+        ([f"--runs={tmp_path}/*"], "matches no file or folder"),
+        ([f"--runs={workdir}", "--port=70000"], "port"),
     ):
         done = call("lab.py", *flags, check=False)
         assert done.returncode == 1 and fact in done.stderr, done.stderr
@@ -58,7 +58,7 @@ def test_missing_packages_have_one_message(trained_run):
         "importlib.util.find_spec = lambda name, *rest: None if name in ('starlette', 'uvicorn') "
         "else find(name, *rest)\n"
         "import lab, program\n"
-        f"sys.argv = ['lab.py', '--workdirs={trained_run[1]}']\n"
+        f"sys.argv = ['lab.py', '--runs={trained_run[1]}']\n"
         "program.run(lab.main)\n"
     )
     done = subprocess.run(
