@@ -13,7 +13,7 @@ from evaluation.examples import ScoredExample
 from evaluation.faithfulness_report import check_predictions, explain_predictions
 from evaluation.page import AttentionBudget
 from evaluation.predictions import Prediction, Predictor, evenly
-from evaluation.results import Wanted, corpus_name, keep, show, write_report
+from evaluation.results import Wanted, announce, corpus_name, keep, show, write_report
 from tasks.cloze import Cloze
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -38,6 +38,7 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     if wanted.faithfulness:
         check_predictions(task, params, wanted.split)
     attended = max(wanted.pictures, wanted.page)
+    announce(f"predicting {len(task.split(wanted.split)[0]):,} questions")
     losses, predicted = Predictor(task, mesh)(params, wanted.split, attended)
     questions = task.split(wanted.split)[0].texts()
     lines = [

@@ -45,7 +45,7 @@ from evaluation.page import (
     ReportPage,
     write_report_page,
 )
-from evaluation.results import Wanted
+from evaluation.results import Wanted, announce
 from evaluation.scores import (
     edit_rate,
     exact_match,
@@ -90,7 +90,10 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     if wanted.faithfulness:
         check_translation(task, params)
     aligner = _aligner(evaluator.translator, [params], wanted)
+    number, beam = len(task.pairs(wanted.split)), evaluator.translator.settings.beam
+    announce(f"translating {number:,} sentences (beam={beam})")
     translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
+    announce("computing losses, attention statistics and the report")
     scores = evaluator.losses(params, wanted.split) | all_scores(task, translated, wanted.ter)
     drawn = [t.pair for t in translated[: wanted.pictures]]
     forced = ForcedAttention(task, task.pairs(wanted.split), drawn, wanted.align)
@@ -275,6 +278,8 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
             "of the references)"
         )
     print_faithfulness(result.get("faithfulness", {}))
+    if "against" in result:
+        print(f"{'compared with':>22}: {result['against']['run']}")
     for row in comparison_rows(result["against"]) if "against" in result else []:
         print(
             f"{row['name']:>22}: {row['this']}, other run {row['other']}, difference "
