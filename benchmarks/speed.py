@@ -38,11 +38,19 @@ from models import multihead
 from program import run
 from tasks.translation import Translation
 from training.checkpoints import Checkpoints
-from training.devices import CPU_DEVICES, abstract, divide_cpu, make_mesh, put, replicated
+from training.devices import (
+    CPU_DEVICES,
+    abstract,
+    divide_cpu,
+    fetched,
+    make_mesh,
+    put,
+    replicated,
+)
 from training.flops import count_flops
 from training.optimizers import make_optimizer, make_schedule
 from training.state import create_state
-from training.step import CompiledStep, make_train_step, run_arguments, zero_sums
+from training.step import CompiledStep, Counters, make_train_step, run_arguments, zero_sums
 
 _CORPORA = flags.DEFINE_string(
     "corpora", "corpora", "Folder that contains the corpora multi30k and multi30k_bpe (GPU only)."
@@ -192,10 +200,17 @@ def _step_throughput(task: Translation, config: Config, mesh: Any) -> float:
     step = CompiledStep(step, state, sums, shapes, run_arguments(config, mesh))
     waiting = [put(batches[i], mesh) for i in range(400)]
     rounds = []
+
+    def steps() -> Iterator[Counters]:
+        nonlocal state, sums
+        for batch in waiting:
+            state, sums, counters = step(state, sums, batch)
+            yield counters
+
     for _ in range(3):
         sums, began = jax.tree.map(jnp.zeros_like, sums), time.perf_counter()
-        for batch in waiting:
-            state, sums, _ = step(state, sums, batch)
+        for _ in fetched(steps()):
+            pass
         rounds.append(float(sums["count"]) / (time.perf_counter() - began))
     return statistics.median(rounds)
 

@@ -28,7 +28,7 @@ from errors import UserError
 from models.scan import hoist
 from tasks.task import Params
 from tasks.translation import Translation
-from training.devices import abstract, compile_all, compiled, put
+from training.devices import abstract, compile_all, compiled, fetched, put
 
 
 class Hypothesis(NamedTuple):
@@ -92,16 +92,14 @@ class Translator:
         self, params: list[Params], ids: list[list[int]], attention: bool, first: int
     ) -> Iterator[tuple[dict[str, np.ndarray], Hypotheses]]:
         """Yield each batch with its hypotheses while the device decodes the next batch."""
-        weights, pending = attention or self.settings.replace_unknown, None
+        weights = attention or self.settings.replace_unknown
         batches = [batch | {"number": batch["index"] + first} for batch in self._batches(ids)]
         shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
         compile_all(self.decode, [(params, shape) for shape in shapes.values()], attention=weights)
-        for batch in batches:
-            ready, pending = pending, self.decode(params, put(batch, self.mesh), attention=weights)
-            if ready is not None:
-                yield jax.device_get(ready)
-        if pending is not None:
-            yield jax.device_get(pending)
+        yield from fetched(
+            (self.decode(params, put(batch, self.mesh), attention=weights) for batch in batches),
+            ahead=1,
+        )
 
     def in_order(
         self, params: Sequence[Params], texts: Sequence[str], attention: bool = False

@@ -19,7 +19,7 @@ from evaluation.predictions import compile_for_split, mean_losses, split_batches
 from evaluation.scores import detokenized_bleu, exact_matches, text_scores, token_errors
 from tasks.task import Params
 from tasks.translation import Translation
-from training.devices import compiled, put
+from training.devices import compiled, fetched, put
 
 Attentions = dict[
     str, Float[np.ndarray, "t s"]
@@ -59,9 +59,8 @@ class Evaluator:
     def losses(self, params: Params, split: str) -> dict[str, float]:
         """Return loss, perplexity and accuracy under teacher forcing, as means over tokens."""
         compile_for_split(self._loss, params, self.task, split, self.mesh)
-        # All batches are dispatched first, so that the devices do not idle between batches.
         batches = split_batches(self.task, split, self.mesh)
-        values = mean_losses([self._loss(params, batch) for batch in batches])
+        values = mean_losses([*fetched(self._loss(params, batch) for batch in batches)])
         loss = values["loss"]
         perplexity = math.inf if loss > 700 else math.exp(loss)
         return {"loss": loss, "perplexity": perplexity, "accuracy": values["accuracy"]}

@@ -31,7 +31,7 @@ from evaluation.interventions import (
 )
 from models.replacement import replace_weights
 from tasks.task import Params
-from training.devices import abstract, compile_all, compiled, put
+from training.devices import abstract, compile_all, compiled, fetched, put
 
 MOST_CHANGED = (
     0.05  # adversarial weights change the output by at most this total variation distance
@@ -62,11 +62,8 @@ def measure_faithfulness(
     batches = _batches(explainer, examples, mesh)
     by_shape = {tuple(x.shape for x in batch.values()): batch for batch in batches}
     compile_all(run, [(params, abstract(batch, mesh)) for batch in by_shape.values()])
-    # All batches are dispatched first, so that the devices do not idle between batches.
-    waiting = [run(params, put(batch, mesh)) for batch in batches]
     statistics: dict[str, list[np.ndarray]] = {}
-    for result in waiting:
-        index, values = jax.device_get(result)
+    for index, values in fetched(run(params, put(batch, mesh)) for batch in batches):
         for name, found in values.items():
             rows = found[index >= 0]
             pair = np.nansum(rows, axis=1, dtype=float), np.sum(~np.isnan(rows), axis=1)

@@ -9,12 +9,12 @@ from jax.sharding import Mesh
 
 from data.batches import Batches
 from tasks.task import Params, Task
-from training.devices import abstract, compile_all, compiled, put
+from training.devices import abstract, compile_all, compiled, fetched, put
 from training.loop import Evaluate, Evaluation, means
 
 Prediction = dict[str, Any]  # a model's outputs for one example: arrays and scalars by name
 # Example indices, loss sums, predictions and attention weights of one batch.
-BatchResult = tuple[jax.Array, dict[str, jax.Array], dict[str, jax.Array], dict[str, jax.Array]]
+BatchResult = tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
 def split_batches(task: Task, split: str, mesh: Mesh) -> Iterator[dict[str, jax.Array]]:
@@ -33,8 +33,7 @@ def compile_for_split(
 
 def mean_losses(sums: list[dict[str, Any]]) -> dict[str, float]:
     """Return mean "loss" and, if present, "accuracy", given the loss sums of all batches."""
-    every = jax.device_get(sums)
-    values = means({name: sum(float(s[name]) for s in every) for name in every[0]})
+    values = means({name: sum(float(s[name]) for s in sums) for name in sums[0]})
     return {name: values[name] for name in ("loss", "accuracy") if name in values}
 
 
@@ -62,14 +61,9 @@ class Predictor:
         """
         found: dict[int, Prediction] = {}
         compile_for_split(self._run, params, self.task, split, self.mesh, attended > 0)
-        # Read the results of a batch while the next one is computed, so that devices do not idle.
-        sums: list[dict[str, np.ndarray]] = []
-        waiting: Any = None
-        for batch in split_batches(self.task, split, self.mesh):
-            ready, waiting = waiting, self._run(params, batch, attended > 0)
-            if ready is not None:
-                sums.append(_collect(ready, found, attended))
-        sums.append(_collect(waiting, found, attended))
+        batches = split_batches(self.task, split, self.mesh)
+        results = fetched((self._run(params, x, attended > 0) for x in batches), ahead=1)
+        sums = [_collect(result, found, attended) for result in results]
         return mean_losses(sums), [found[i] for i in range(len(found))]
 
 
@@ -77,7 +71,7 @@ def _collect(
     result: BatchResult, found: dict[int, Prediction], attended: int
 ) -> dict[str, np.ndarray]:
     """Add the predictions of a batch to `found`; return the loss sums of the batch."""
-    index, sums, predicted, weights = jax.device_get(result)
+    index, sums, predicted, weights = result
     for row, i in enumerate(index.tolist()):
         if i >= 0:
             found[i] = {name: values[row] for name, values in predicted.items()}

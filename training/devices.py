@@ -1,7 +1,8 @@
 """The device mesh, and how batches and train states are sharded over it."""
 
+import collections
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,6 +25,12 @@ GPU_OPTIONS = {
 AXES = ("data", "state")  # names of the mesh axes
 SMALLEST = 2**12  # arrays with fewer elements are replicated instead of sharded
 CPU_DEVICES = 2  # number of JAX devices into which training divides a CPU
+
+# Maximum number of dispatched programs before the host waits for the oldest of them. They keep the
+# devices busy while the host is delayed, but a signal takes effect only after all of them. More
+# than 32 make several devices of a CPU wait for each other forever. Measurements:
+# docs/performance_decisions.md.
+AHEAD = 8
 
 
 def divide_cpu(config: Config) -> None:
@@ -111,6 +118,20 @@ def compile_all(function: Any, calls: Sequence[tuple], **options: Any) -> list[A
     with ThreadPoolExecutor() as pool:
         futures = [pool.submit(function.lower(*call, **options).compile) for call in calls]
     return [future.result() for future in futures]
+
+
+def fetched(results: Iterable[Any], ahead: int = AHEAD) -> Iterator[Any]:
+    """Yield the results of programs as NumPy arrays, while the devices run the next ones.
+
+    `results` dispatches a program whenever an item is taken from it.
+    """
+    waiting: collections.deque[Any] = collections.deque()
+    for result in results:
+        waiting.append(result)
+        if len(waiting) > ahead:
+            yield jax.device_get(waiting.popleft())
+    while waiting:
+        yield jax.device_get(waiting.popleft())
 
 
 def _rows_field(config: Config) -> str:

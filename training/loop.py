@@ -22,7 +22,7 @@ from configs.base import Config
 from data.batches import train_iterator
 from errors import Stopped, stop_signals
 from training.checkpoints import Checkpoints
-from training.devices import abstract, batch_sharding, compiled, put, replicated
+from training.devices import AHEAD, abstract, batch_sharding, compiled, put, replicated
 from training.divergence import (
     diverged,
     has_diverged,
@@ -49,11 +49,6 @@ from training.step import (
 from training.workdir import write_status
 
 logger = logging.getLogger("alignax")
-
-# Maximum number of training steps that are dispatched before the host waits for the oldest of them.
-# These steps keep the device busy while the host is delayed, but a signal takes effect only after
-# all of them. Measurements: docs/performance_decisions.md.
-AHEAD = 8
 
 
 @runtime_checkable

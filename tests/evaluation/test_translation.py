@@ -14,11 +14,12 @@ from evaluation.bootstrap import EXAMPLE_SCORES
 from evaluation.evaluator import Evaluator
 from evaluation.examples import read_examples
 from evaluation.forced_attention import ForcedAttention
+from evaluation.predictions import split_batches
 from evaluation.results import Wanted
 from evaluation.scores import text_scores
 from evaluation.translation import report
 from tasks.translation import Translation
-from training.devices import fit_rows, make_mesh
+from training.devices import AHEAD, fit_rows, make_mesh
 
 
 @pytest.mark.parametrize("name", sorted(TOKENIZERS.keys() - {"plain"}))  # "plain" cannot detokenize
@@ -60,6 +61,28 @@ def test_losses_are_means_over_all_tokens_of_the_split(evaluator, params, tiny_t
         total, count = total + float(sums["nll"]), count + float(sums["count"])
     np.testing.assert_allclose(values["loss"], total / count, rtol=1e-5)
     np.testing.assert_allclose(values["perplexity"], np.exp(total / count), rtol=1e-5)
+
+
+def test_few_batches_wait_for_the_devices(evaluator, params, monkeypatch):
+    """More than 32 waiting batches make several devices of a CPU wait for each other forever."""
+    batch, *_ = split_batches(evaluator.task, "test", evaluator.mesh)
+    loss, get, dispatched, waiting = evaluator._loss, jax.device_get, [], []
+    expected = evaluator.losses(params, "test")
+
+    def counted(*arguments):
+        dispatched.append(loss(*arguments))
+        return dispatched[-1]
+
+    def fetch(result):
+        waiting.append(len(dispatched) - len(waiting))
+        return get(result)
+
+    monkeypatch.setattr("evaluation.evaluator.split_batches", lambda *_: [batch] * 40)
+    monkeypatch.setattr("evaluation.evaluator.compile_for_split", lambda *_: None)
+    monkeypatch.setattr(evaluator, "_loss", counted)
+    monkeypatch.setattr(jax, "device_get", fetch)
+    assert evaluator.losses(params, "test").keys() == expected.keys()
+    assert len(waiting) == 40 and max(waiting) == AHEAD + 1
 
 
 def test_any_number_of_devices_can_evaluate(evaluator, params, tiny_task):

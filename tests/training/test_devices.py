@@ -1,10 +1,11 @@
 """The JAX devices into which training divides a CPU."""
 
 import jax
+import numpy as np
 import pytest
 
 from configs import luong2015
-from training.devices import divide_cpu
+from training.devices import AHEAD, divide_cpu, fetched
 
 
 @pytest.fixture
@@ -70,3 +71,20 @@ def test_only_rows_that_can_be_halved_are_divided(
     )  # fmt: skip
     divide_cpu(divided)
     assert updates.get("jax_num_cpu_devices", 1) == devices
+
+
+@pytest.mark.parametrize("ahead", [1, AHEAD])
+def test_at_most_some_programs_are_dispatched_before_the_oldest_is_fetched(ahead):
+    dispatched = []
+
+    def results():
+        for number in range(40):
+            dispatched.append(number)
+            yield {"n": jax.numpy.asarray(number)}
+
+    found = []
+    for result in fetched(results(), ahead):
+        assert isinstance(result["n"], np.ndarray)
+        found.append((int(result["n"]), len(dispatched)))
+    assert found == [(number, min(number + 1 + ahead, 40)) for number in range(40)]
+    assert not [*fetched(iter(()))]

@@ -15,8 +15,9 @@ import pytest
 from errors import Stopped, UserError
 from tests.toy import Exploding, Line, Points, constant_evaluation, toy_config
 from training.checkpoints import Checkpoints
+from training.devices import AHEAD
 from training.divergence import has_diverged
-from training.loop import AHEAD, Evaluation, train
+from training.loop import Evaluation, train
 from training.step import CompiledStep
 from training.workdir import is_done
 

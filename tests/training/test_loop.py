@@ -11,7 +11,8 @@ from errors import Stopped
 from tests.saved import committed
 from tests.toy import Line, Points, constant_evaluation, toy_config
 from training.checkpoints import Checkpoints
-from training.loop import AHEAD, Evaluation, train
+from training.devices import AHEAD
+from training.loop import Evaluation, train
 from training.step import CompiledStep
 from training.workdir import is_done
 
