@@ -3,6 +3,7 @@
 python reproduce.py --list
 python reproduce.py luong2015.table4 --data=multi30k_de_en --size=small --seeds=3
 python reproduce.py luong2015.table4 --decide --most_seeds=10
+python reproduce.py luong2015.table4 --keep
 
 The results are written to WORKDIR/TARGET,DATA,SIZE/page.md. Complete runs and
 reports are reused: run the same command again to continue after an interruption. Tables share runs
@@ -25,6 +26,7 @@ from absl import flags
 import program
 from errors import UserError, suggest
 from papers.deciding import check_decidable, open_rows, read_verdicts, schedule
+from papers.kept import keep_rows
 from papers.plan import Plan, make_plan
 from papers.registry import find_targets
 from papers.results import Result, committed
@@ -61,6 +63,10 @@ _LIST = flags.DEFINE_bool(
     "list", False, "List all targets, with their corpora, model sizes, approximate times, claims "
     "and verdicts.",
 )  # fmt: skip
+_KEEP = flags.DEFINE_bool(
+    "keep", False, "Keep the results of all rows whose runs are on a page in docs/results, with "
+    "the seeds that they have there, and train only the other rows.",
+)  # fmt: skip
 _DECIDE = flags.DEFINE_bool(
     "decide", False, "Train more seeds of the rows of undecided claims, up to --most_seeds."
 )
@@ -89,9 +95,14 @@ def main(target: str = "") -> None:
         check_decidable(plan, _MOST_SEEDS.value)
     elif _MOST_SEEDS.present:
         raise UserError("--most_seeds has no effect without --decide: add --decide")
+    if _KEEP.value:
+        if _DECIDE.value:
+            raise UserError("--keep cannot be combined with --decide, which trains kept rows, too")
+        plan = keep_rows(plan, [page for pages in committed(targets).values() for page in pages])
     if _DRY_RUN.value:
         return _show_plan(plan, _WORKERS.value)
-    _check_corpus(plan)
+    if any(plan.rows_to_score()):
+        _check_corpus(plan)
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

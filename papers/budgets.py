@@ -15,6 +15,7 @@ from typing import NamedTuple
 from evaluation.bootstrap import welch
 from papers.plan import Plan
 from papers.table import Row
+from reading import read_json
 from sweeping.log import Entry, operations, read_complete_log
 
 BUDGET_KINDS = ("tokens", "operations", "seconds")
@@ -98,8 +99,9 @@ def learning_curve(lines: Sequence[Entry], metric: str, step_seconds: float) -> 
 
 
 def complete_rows(plan: Plan) -> list[Row]:
-    """Return the rows that have at least one complete run."""
-    return [row for row in plan.table.rows if _complete_folders(plan, row)]
+    """Return the rows that are kept or have at least one complete run."""
+    rows = plan.table.rows
+    return [row for row in rows if row.name in plan.kept or _complete_folders(plan, row)]
 
 
 def _complete_folders(plan: Plan, row: Row) -> list[Path]:
@@ -113,12 +115,22 @@ def read_runs(plan: Plan, speeds: Mapping[str, float]) -> list[Runs]:
     """Read the learning curves of all rows with complete runs; `speeds` are seconds per step."""
     found = []
     for row in complete_rows(plan):
+        if row.name in plan.kept:
+            found.append(_kept_runs(plan.kept[row.name].folder, row))
+            continue
         metric, name = plan.config(row).train.eval_metric, architecture_of(row)
         logs = [read_complete_log(f / "log.jsonl") for f in _complete_folders(plan, row)]
         curves = [learning_curve(lines, metric, speeds[name]) for lines in logs]
         parameters = next(line["parameters"] for line in logs[0] if "parameters" in line)
         found.append(Runs(row.name, name, parameters, curves))
     return found
+
+
+def _kept_runs(folder: Path, row: Row) -> Runs:
+    """Return the learning curves of a row from budgets.json of a committed page."""
+    content = read_json(folder / "budgets.json", {"runs": {row.name: dict}})["runs"][row.name]
+    curves = [[Evaluated(**evaluated) for evaluated in curve] for curve in content["curves"]]
+    return Runs(row.name, content["architecture"], content["parameters"], curves)
 
 
 def score_at(curve: Sequence[Evaluated], kind: str, amount: float) -> float | None:

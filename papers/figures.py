@@ -45,7 +45,11 @@ def attention_maps(plan: Plan, reports: Reports) -> str:
     """Show heat maps of the attention of every row's first seed on the first test example."""
     text = ""
     for number, row in enumerate(plan.table.rows):
-        found = plan.report_folder(row, 0) / "attention-0.png"
+        if row.name in plan.kept:
+            kept = plan.kept[row.name]
+            found = kept.folder / f"attention-{kept.number}.png"
+        else:
+            found = plan.report_folder(row, 0) / "attention-0.png"
         if row.name in reports and found.exists():
             shutil.copy(found, plan.page_folder / f"attention-{number}.png")
             name = escape(row.name)

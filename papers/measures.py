@@ -29,6 +29,14 @@ class Measure(NamedTuple):
             return None
         return self.scale * ((1 - found) if self.complement else found)
 
+    def put(self, report: dict[str, Any], value: float) -> None:
+        """Store a value of this measure in a report, from which `of` reads it."""
+        value = value / self.scale
+        *outer, last = self.path
+        for part in outer:
+            report = report.setdefault(part, {})
+        report[last] = 1 - value if self.complement else value
+
 
 def _column(metric: Metric) -> str:
     """Return the name of a metric as the head of a column, such as "permuted weights, %"."""

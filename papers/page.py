@@ -9,6 +9,7 @@ from pathlib import Path
 from configs.registry import TASKS, resolve
 from markup import code, escape, table
 from papers.figures import FIGURES, mean_curve
+from papers.kept import kept_p_values
 from papers.measures import MEASURES, Report
 from papers.plan import Facts, Plan, facts
 from papers.scoring import Reports, read_left_out
@@ -30,7 +31,7 @@ _MOST_COMPARED = 20  # a command that names more models than this is too long to
 def write_page(plan: Plan, reports: Reports, command: str) -> Path:
     """Write page.md, its plots and results.json; return the path of page.md."""
     # Tables without scored runs have several rows per model, which are not compared one by one.
-    t, p = plan.table, {} if plan.table.from_logs else significance(plan, reports)
+    t, p = plan.table, {} if plan.table.from_logs else _p_values(plan, reports)
     costs = {row.name: _facts(plan, reports, row) for row in t.rows}
     content = _content(plan, reports, p, costs)
     plan.page_folder.mkdir(parents=True, exist_ok=True)
@@ -47,11 +48,19 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
     return path
 
 
+def _p_values(plan: Plan, reports: Reports) -> dict[str, str]:
+    """Return the p-values of rows that are, like the row above, new or kept from the same page."""
+    new = {name: found for name, found in reports.items() if name not in plan.kept}
+    return significance(plan, new) | kept_p_values(plan)
+
+
 def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
     """Return the facts (such as parameters and training time) of all training runs of a row.
 
     The runs of the reverse direction, if the row needs them, are the last ones.
     """
+    if row.name in plan.kept:
+        return [Facts(**run) for run in plan.kept[row.name].content["facts"]]
     if not row.trained:
         return []
     seeds = reports.get(row.name, ())
@@ -259,7 +268,9 @@ def _signatures(plan: Plan, reports: Reports) -> str:
 
 def _compare_command(plan: Plan, reports: Reports) -> str:
     """Name the command that compares the runs of the table with compare.py."""
-    rows = [row for row in plan.table.rows if row.trained and row.name in reports]
+    rows = [
+        row for row in plan.table.rows if row.trained and row.name in reports.keys() - plan.kept
+    ]
     names = dict.fromkeys(plan.run_name(row) for row in rows)
     if not 2 <= len(names) <= _MOST_COMPARED:
         return ""

@@ -11,7 +11,7 @@ program.run configures JAX's compilation cache.
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ class Plan(NamedTuple):
     overrides: dict[str, Any]  # values of config fields that are set in every run, such as data.dir
     more_seeds: dict[str, int] = {}  # number of seeds of the rows that have more than `seeds`
     rounds: int = 1  # how often claims may be decided, with more seeds each time
+    kept: Mapping[str, "KeptRow"] = {}  # rows that are neither trained nor scored again
 
     @property
     def name(self) -> str:
@@ -106,9 +107,9 @@ class Plan(NamedTuple):
         return found
 
     def trained_rows(self) -> Iterator[Row]:
-        """Yield the rows that have training runs, each followed by its reverse direction."""
+        """Yield the rows that have training runs here, each followed by its reverse direction."""
         for row in self.table.rows:
-            if row.trained:
+            if row.trained and row.name not in self.kept:
                 yield from filter(None, (row, row.reverse))
 
     def untrained(self) -> list[tuple[str, int]]:
@@ -132,13 +133,15 @@ class Plan(NamedTuple):
         return self.base(row).flags(dict(row.changes), seed)
 
     def rows_to_score(self) -> Iterator[tuple[Row, int]]:
-        """Yield every row with the numbers of its reports.
+        """Yield every row that is not kept with the numbers of its reports.
 
         For most rows, the number is the seed. Report 0 of an ensemble uses all models, and report
         n > 0 uses all except the model of seed n - 1; papers/verdicts.py estimates from these
         reports how much the ensemble varies.
         """
         for row in self.table.rows:
+            if row.name in self.kept:
+                continue
             count = 1 if row.links or row.ensemble else self.seeds_of(row)
             if row.ensemble and self.seeds >= FEWEST_MODELS:
                 count += self.seeds
@@ -210,6 +213,15 @@ def with_decoding(config: Config, row: Row) -> Config:
     if "decode" in config:
         config.decode.update(dict(row.decode))
     return config
+
+
+class KeptRow(NamedTuple):
+    """A row whose results are those of a committed page."""
+
+    content: Mapping[str, Any]  # the row in results.json
+    folder: Path  # folder of the page
+    number: int  # position of the row on the page
+    own: bool  # whether the page is that of the same table, corpus and size
 
 
 class Facts(NamedTuple):

@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent.parent / "docs" / "results"
 _ROW = {
     "run": str | None,
     "measured": {str: [float]},
-    "seeds?": [int],
+    "seeds": [int],
     "left_out?": {str: [float]},
 }
 _CONTENT = {"target": str, "data": str, "size": str, "confidence?": float, "rows": {str: _ROW}}

@@ -27,6 +27,7 @@ from errors import Stopped, UserError, first_line, stop_signals
 from evaluation.alignment import SYMMETRIZATIONS, LinkSettings, alignment_error_rate
 from evaluation.results import Wanted
 from experiment import score_ensemble, score_run
+from papers.kept import kept_reports
 from papers.measures import Report
 from papers.plan import Plan, with_decoding
 from papers.table import Row
@@ -172,7 +173,8 @@ def score_row(plan: Plan, row: Row, number: int) -> str:
 def read_reports(plan: Plan) -> Reports:
     """Read all existing reports of a table's rows, of ensembles only those on all models.
 
-    If the results of the table are from training logs, the reports contain only these results.
+    If the results of the table are from training logs, or if they are kept, the reports contain
+    only these results.
     """
     return _read_reports(plan, lambda row, number: not (row.ensemble and number))
 
@@ -183,7 +185,11 @@ def read_left_out(plan: Plan) -> Reports:
 
 
 def _read_reports(plan: Plan, wanted: Callable[[Row, int], bool]) -> Reports:
-    found: Reports = {}
+    found: Reports = {row.name: {} for row in plan.table.rows}
+    for name in plan.kept:
+        row = plan.table.row(name)
+        reports = kept_reports(plan, row)
+        found[name] = {number: reports[number] for number in reports if wanted(row, number)}
     for row, number in plan.rows_to_score():
         if not wanted(row, number):
             continue
@@ -198,8 +204,8 @@ def _read_reports(plan: Plan, wanted: Callable[[Row, int], bool]) -> Reports:
             remedy = "remove its folder to score the row again"
             report = read_json(path, _REPORT, remedy) if path.exists() else None
         if report is not None:
-            found.setdefault(row.name, {})[number] = report
-    return found
+            found[row.name][number] = report
+    return {name: by_number for name, by_number in found.items() if by_number}
 
 
 def _logged(plan: Plan, row: Row, seed: int) -> Report | None:

@@ -5,6 +5,7 @@ architecture needs.
 """
 
 import itertools
+import shutil
 import statistics
 import tempfile
 from collections.abc import Sequence
@@ -30,6 +31,10 @@ def measure_speeds(plan: Plan, timed: int = TIMED) -> tuple[str, dict[str, float
     machine. Remove it to measure again.
     """
     path = plan.page_folder / "speeds.json"
+    kept = {row.folder / "speeds.json" for row in plan.kept.values()}
+    if kept and not path.exists():  # kept learning curves contain the times of the committed page
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(kept.pop(), path)
     known: Any = {}
     if path.exists():
         known = read_json(path, {"device": str, "seconds": {str: float}}, f"remove {path}")

@@ -19,9 +19,8 @@ results of its models. The interval is centered on x. It is approximate: with fe
 about ensembles can be decided wrongly more often than other claims.
 
 The confidence is 95 %, so if the results of seeds are normally distributed, a claim is decided
-wrongly with a probability of at most 2.5 %. This is not corrected for the number of claims: of 80
-claims, at most two are expected to be decided wrongly. `reproduce.py --decide` looks at growing
-numbers of seeds, and corrects for that.
+wrongly with a probability of at most 2.5 %. This is not corrected for the number of claims.
+`reproduce.py --decide` looks at growing numbers of seeds, and corrects for that.
 """
 
 import bisect
@@ -172,7 +171,7 @@ def _read_results(row: Mapping[str, Any], measure: str, ensemble: bool) -> _Resu
         n = len(left_out)
         pseudo = {i: n * whole - (n - 1) * x for i, x in enumerate(left_out)}
         return _Results(whole, pseudo if n >= FEWEST_MODELS else {})
-    seeds = row.get("seeds", range(len(values)))
+    seeds = row["seeds"]
     if len(seeds) != len(values):  # the seeds are unknown, so no results are paired
         seeds = [object() for _ in values]
     return _Results(statistics.mean(values), dict(zip(seeds, values, strict=True)))

@@ -32,7 +32,8 @@ def score(plan, *_):
     rows = {}
     for row in plan.table.rows[:3]:
         noise = np.random.default_rng(ord(row.name)).normal(scale=0.2, size=plan.seeds_of(row))
-        rows[row.name] = {"run": row.name, "measured": {"bleu": [*(MEANS[row.name] + noise)]}}
+        measured = {"bleu": [*(MEANS[row.name] + noise)]}
+        rows[row.name] = {"run": row.name, "seeds": [*range(len(noise))], "measured": measured}
     content = {"target": "t", "data": "dates", "size": "tiny", "confidence": plan.confidence}
     plan.page_folder.mkdir(exist_ok=True)
     (plan.page_folder / "results.json").write_text(json.dumps(content | {"rows": rows}))
@@ -86,8 +87,8 @@ def test_looking_in_every_round_keeps_the_error_rate(tmp_path):
         a, b = rng.normal(size=(2, 10))
         found = [
             decide_claims(plan.table, {"confidence": plan.confidence, "rows": {
-                "a": {"run": "a", "measured": {"bleu": [*a[:n]]}},
-                "b": {"run": "b", "measured": {"bleu": [*b[:n]]}},
+                "a": {"run": "a", "seeds": [*range(n)], "measured": {"bleu": [*a[:n]]}},
+                "b": {"run": "b", "seeds": [*range(n)], "measured": {"bleu": [*b[:n]]}},
             }})[0].outcome
             for n in schedule(3, 10)
         ]  # fmt: skip

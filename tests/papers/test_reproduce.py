@@ -14,6 +14,7 @@ from errors import UserError
 from papers.claims import Claim
 from papers.plan import Plan, make_plan
 from papers.registry import find_targets
+from papers.results import FOLDER
 from papers.table import Row, Table
 from reproduce import decide, reproduce
 from sweeping.estimate import Estimate
@@ -205,6 +206,15 @@ def test_targets_are_listed_and_close_names_suggested():
     assert "no target luong2015.tabel4: did you mean luong2015.table4" in done.stderr
     done = call("reproduce.py", "mino2017.keys", "--most_seeds=5", check=False)
     assert done.returncode == 1 and "--most_seeds has no effect without --decide" in done.stderr
+
+
+def test_a_page_of_kept_rows_needs_no_corpus(tmp_path):
+    flags = ("bai2018.jsb", "--keep", f"--data_dir={tmp_path / 'none'}", f"--workdir={tmp_path}")
+    rows = re.findall(r"^\| .*", (FOLDER / "bai2018.jsb/page.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) > 6 and set(rows) <= set(call("reproduce.py", *flags).stdout.splitlines())
+    assert "0 runs to train" in call("reproduce.py", *flags, "--dry_run").stdout
+    done = call("reproduce.py", *flags, "--decide", check=False)
+    assert done.returncode == 1 and "--keep cannot be combined with --decide" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Tests of the committed results: the overview of claims, and rows that are out of date."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -59,7 +60,8 @@ def make_result(folder, target, **changes):
 
 def test_rows_with_another_config_are_out_of_date(tmp_path):
     names = ("LSTM", "GRU", "Elman")
-    rows = {name: {"run": "schuster1997,jsb,0", "measured": {"frame": [1.0]}} for name in names}
+    measured = {"seeds": [0], "measured": {"frame": [1.0]}}
+    rows = {name: {"run": "schuster1997,jsb,0"} | copy.deepcopy(measured) for name in names}
     content = {"data": "jsb", "size": "", "rows": rows}
     result = make_result(tmp_path, "bai2018.jsb", **content)
     stale = result.stale_rows()
@@ -78,7 +80,7 @@ def test_rows_with_another_config_are_out_of_date(tmp_path):
 
 def test_rows_of_the_frontier_are_checked(tmp_path):
     row = "Transformer, rate 0.005"
-    rows = {row: {"run": "old", "measured": {"bleu": [30.0]}}}
+    rows = {row: {"run": "old", "seeds": [0], "measured": {"bleu": [30.0]}}}
     result = make_result(tmp_path, "frontier", data="multi30k_de_en", size="small", rows=rows)
     assert result.stale_rows()[row].startswith("trained as old, now vaswani2017,multi30k_de_en,")
 

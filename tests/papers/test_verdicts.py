@@ -24,7 +24,8 @@ def make_content(confidence=CONFIDENCE, **rows):
     found = {}
     for name, values in rows.items():
         values, run = values if isinstance(values, tuple) else (values, name)
-        found[name] = {"run": run, "measured": {"bleu": [*values], "perplexity": [*values]}}
+        measured = {"bleu": [*values], "perplexity": [*values]}
+        found[name] = {"run": run, "seeds": [*range(len(values))], "measured": measured}
     return {"rows": found, "confidence": confidence}
 
 
@@ -94,6 +95,7 @@ def ensemble(content, name, run, whole, left_out):
     """Add the results of an ensemble, and those without each of its models, to results.json."""
     content["rows"][name] = {
         "run": run,
+        "seeds": [0],
         "measured": {measure: [whole] for measure in ("bleu", "perplexity")},
         "left_out": {measure: [*left_out] for measure in ("bleu", "perplexity")},
     }
