@@ -43,12 +43,12 @@ def _same_page(plan: Plan, result: Result) -> bool:
 
 def _candidates(plan: Plan, result: Result) -> Iterator[tuple[Row, KeptRow]]:
     """Yield rows of the plan with their results on a page."""
-    own, stale = _same_page(plan, result), result.stale_rows()
+    same_page, stale = _same_page(plan, result), result.stale_rows()
     for number, (name, content) in enumerate(result.content["rows"].items()):
         if name in stale or not any(content["measured"].values()):
             continue
-        kept = KeptRow(content, result.path.parent, number, own)
-        if own:
+        kept = KeptRow(content, result.path.parent, number, same_page)
+        if same_page:
             row = plan.table.row(name)
             rows = [row] if _complete(plan, row, kept) else []
         else:
@@ -107,6 +107,6 @@ def kept_p_values(plan: Plan) -> dict[str, str]:
     found = {}
     for row in plan.table.rows:
         pair = [plan.kept.get(r.name) for r in (row, plan.table.above(row)) if r is not None]
-        if len(pair) == 2 and all(kept is not None and kept.own for kept in pair):
+        if len(pair) == 2 and all(kept is not None and kept.same_page for kept in pair):
             found[row.name] = plan.kept[row.name].content["p"]
     return {name: p for name, p in found.items() if p is not None}

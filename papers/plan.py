@@ -221,7 +221,7 @@ class KeptRow(NamedTuple):
     content: Mapping[str, Any]  # the row in results.json
     folder: Path  # folder of the page
     number: int  # position of the row on the page
-    own: bool  # whether the page is that of the same table, corpus and size
+    same_page: bool  # whether the page is that of the same table, corpus and size
 
 
 class Facts(NamedTuple):

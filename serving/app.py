@@ -101,16 +101,18 @@ class Lab:
         except (UserError, RecursionError) as error:
             return _error(400, str(error) if isinstance(error, UserError) else _NOT_JSON)
         try:
-            future = asyncio.wrap_future(self._worker.submit(job, body.name))
+            submitted = self._worker.submit(job, body.name)
         except Busy:
             return _error(503, "too many requests are waiting: try again in a few seconds", 2)
+        future = asyncio.wrap_future(submitted)
         gone = asyncio.ensure_future(_disconnected(request))
         done, _ = await asyncio.wait(
             {future, gone}, timeout=self._limits.timeout, return_when=asyncio.FIRST_COMPLETED
         )
         gone.cancel()
         if future not in done:
-            future.cancel()  # a job that has not begun is not run
+            submitted.cancel()  # a job that has not begun is not run
+            future.cancel()  # the result of one that has begun is ignored
             return _error(
                 504,
                 f"there was no answer within {self._limits.timeout:g} s: the model may still be "

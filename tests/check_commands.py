@@ -78,6 +78,8 @@ def replace_work(program: str) -> None:
         "training.devices": {"make_mesh": make_mesh, "divide_cpu": lambda _: None},
         "training.hosts": {"connect": lambda *_, **__: None, "first": lambda: True},
         "decoding.translator": {"Translator": None},
+        "papers.page": {"write_page": None},
+        "papers.scoring": {"read_reports": None, "score_plan": accept},
         "tasks.registry": {"make_task": accept},
         "training.initialization": {"initial_vocabularies": accept},
     }
