@@ -3,7 +3,7 @@
 python reproduce.py --list
 python reproduce.py luong2015.table4 --data=multi30k_de_en --size=small --seeds=3
 python reproduce.py luong2015.table4 --decide --most_seeds=10
-python reproduce.py luong2015.table4 --keep
+python reproduce.py jain2019.translation --keep
 
 The results are written to WORKDIR/TARGET,DATA,SIZE/page.md. Complete runs and
 reports are reused: run the same command again to continue after an interruption. Tables share runs
@@ -64,8 +64,8 @@ _LIST = flags.DEFINE_bool(
     "and verdicts.",
 )  # fmt: skip
 _KEEP = flags.DEFINE_bool(
-    "keep", False, "Keep the results of all rows whose runs are on a page in docs/results, with "
-    "the seeds that they have there, and train only the other rows.",
+    "keep", False, "Keep the up-to-date results of the page in docs/results, and train only the "
+    "other rows.",
 )  # fmt: skip
 _DECIDE = flags.DEFINE_bool(
     "decide", False, "Train more seeds of the rows of undecided claims, up to --most_seeds."
@@ -97,8 +97,8 @@ def main(target: str = "") -> None:
         raise UserError("--most_seeds has no effect without --decide: add --decide")
     if _KEEP.value:
         if _DECIDE.value:
-            raise UserError("--keep cannot be combined with --decide, which trains kept rows, too")
-        plan = keep_rows(plan, [page for pages in committed(targets).values() for page in pages])
+            raise UserError("--keep cannot be combined with --decide: kept rows get no more seeds")
+        plan = keep_rows(plan, committed(targets)[target], _SEEDS.value)
     if _DRY_RUN.value:
         return _show_plan(plan, _WORKERS.value)
     if any(plan.rows_to_score()):
@@ -245,7 +245,8 @@ def _show_plan(plan: Plan, workers: int) -> None:
         _plural(plan.seeds, "seed"),
         _plural(len(untrained), "run"),
     )
-    print(f"{plan.name}: {', '.join(counts)} to train")
+    kept = f" ({_plural(len(plan.kept), 'row')} kept)" if plan.kept else ""
+    print(f"{plan.name}: {', '.join(counts)} to train{kept}")
     for name, rows in runs.items():
         done = plan.seeds - sum(name == unfinished for unfinished, _ in untrained)
         print(f"{done} of {plan.seeds} trained: {name} ({'; '.join(row.name for row in rows)})")

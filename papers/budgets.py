@@ -113,10 +113,10 @@ def _complete_folders(plan: Plan, row: Row) -> list[Path]:
 
 def read_runs(plan: Plan, speeds: Mapping[str, float]) -> list[Runs]:
     """Read the learning curves of all rows with complete runs; `speeds` are seconds per step."""
-    found = []
+    found, kept = [], _kept_runs(plan)
     for row in complete_rows(plan):
-        if row.name in plan.kept:
-            found.append(_kept_runs(plan.kept[row.name].folder, row))
+        if row.name in kept:
+            found.append(kept[row.name])
             continue
         metric, name = plan.config(row).train.eval_metric, architecture_of(row)
         logs = [read_complete_log(f / "log.jsonl") for f in _complete_folders(plan, row)]
@@ -126,11 +126,16 @@ def read_runs(plan: Plan, speeds: Mapping[str, float]) -> list[Runs]:
     return found
 
 
-def _kept_runs(folder: Path, row: Row) -> Runs:
-    """Return the learning curves of a row from budgets.json of a committed page."""
-    content = read_json(folder / "budgets.json", {"runs": {row.name: dict}})["runs"][row.name]
-    curves = [[Evaluated(**evaluated) for evaluated in curve] for curve in content["curves"]]
-    return Runs(row.name, content["architecture"], content["parameters"], curves)
+def _kept_runs(plan: Plan) -> dict[str, Runs]:
+    """Map kept rows to their learning curves in budgets.json of the committed page."""
+    found = {}
+    for folder in {row.folder for row in plan.kept.values()}:
+        runs = read_json(folder / "budgets.json", {"runs": {str: dict}}, "leave --keep out")["runs"]
+        for name in plan.kept:
+            run = runs[name]
+            curves = [[Evaluated(**point) for point in curve] for curve in run["curves"]]
+            found[name] = Runs(name, run["architecture"], run["parameters"], curves)
+    return found
 
 
 def score_at(curve: Sequence[Evaluated], kind: str, amount: float) -> float | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from configs.registry import TASKS, resolve
 from markup import code, escape, table
 from papers.figures import FIGURES, mean_curve
-from papers.kept import kept_p_values
 from papers.measures import MEASURES, Report
 from papers.plan import Facts, Plan, facts
 from papers.scoring import Reports, read_left_out
@@ -31,7 +30,7 @@ _MOST_COMPARED = 20  # a command that names more models than this is too long to
 def write_page(plan: Plan, reports: Reports, command: str) -> Path:
     """Write page.md, its plots and results.json; return the path of page.md."""
     # Tables without scored runs have several rows per model, which are not compared one by one.
-    t, p = plan.table, {} if plan.table.from_logs else _p_values(plan, reports)
+    t, p = plan.table, {} if plan.table.from_logs else significance(plan, reports)
     costs = {row.name: _facts(plan, reports, row) for row in t.rows}
     content = _content(plan, reports, p, costs)
     plan.page_folder.mkdir(parents=True, exist_ok=True)
@@ -39,19 +38,13 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
         f"# {escape(t.title)}", _provenance(plan, command, list(itertools.chain(*costs.values()))),
         published(plan), _table(plan, reports, p, costs),
         claims_section(plan, decide_claims(plan.table, content)), legend(plan, reports, p),
-        _signatures(plan, reports), _compare_command(plan, reports),
+        _list_signatures(content["signatures"]), _compare_command(plan, reports),
         *(FIGURES[name](plan, reports) for name in t.figures if reports),
     ]  # fmt: skip
     path = plan.page_folder / "page.md"
     write_text(path, "\n\n".join(part.strip() for part in parts if part) + "\n")
     write_json(plan.page_folder / "results.json", content, indent=1)
     return path
-
-
-def _p_values(plan: Plan, reports: Reports) -> dict[str, str]:
-    """Return the p-values of rows that are, like the row above, new or kept from the same page."""
-    new = {name: found for name, found in reports.items() if name not in plan.kept}
-    return significance(plan, new) | kept_p_values(plan)
 
 
 def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
@@ -83,6 +76,10 @@ def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
         text += (
             f"; trained at {noun} {escape(' and '.join(commits))} on {escape(', '.join(devices))}"
         )
+    kept = [row.name for row in plan.table.rows if row.name in plan.kept]
+    if kept:
+        names = "all rows" if len(kept) == len(plan.table.rows) else "; ".join(map(escape, kept))
+        text += f". Kept from an earlier version of this page: {names}"
     return text + "."
 
 
@@ -100,7 +97,8 @@ def _table(
         for name in plan.table.measures  # leave out measures without any results
         if name in printed or any(values(reports, row, MEASURES[name]) for row in plan.table.rows)
     ]
-    decodes = any("decode" in r for by_seed in reports.values() for r in by_seed.values())
+    decoding = {row.name: _decoding(plan, reports, row) for row in plan.table.rows}
+    decodes = any(decoding.values())
     head = ["row"]
     for name, measure in measures:
         head += [measure.name, "published", "difference"] if name in printed else [measure.name]
@@ -110,7 +108,7 @@ def _table(
         for name, measure in measures:
             line += _cells(values(reports, row, measure), row, name)[: 3 if name in printed else 1]
         line += [*([p.get(row.name, "–")] if p else []), *_cost(row, costs[row.name])]
-        lines.append([*line, *([_decoding(row, reports.get(row.name, {}))] if decodes else [])])
+        lines.append([*line, *([decoding[row.name] or "–"] if decodes else [])])
     head += [
         *(["p"] if p else []),
         "parameters",
@@ -162,16 +160,20 @@ def _cost(row: Row, runs: Sequence[Facts]) -> list[str]:
     ]
 
 
-def _decoding(row: Row, by_seed: Mapping[int, Report]) -> str:
-    """Describe the decoding settings of a row, which are the same for all of its seeds."""
-    for report in by_seed.values() if row.trained else ():
+def _decoding(plan: Plan, reports: Reports, row: Row) -> str:
+    """Describe the decoding settings of a row, which are the same for all seeds; "" if none."""
+    if row.name in plan.kept:
+        return plan.kept[row.name].content["decoding"]
+    for report in reports.get(row.name, {}).values():
+        if not row.trained or "decode" not in report:
+            break
         decode, steps = report["decode"], report["checkpoints"]
         # Count the averaged checkpoints; for an ensemble, `steps` has one list of them per model.
         several = len(steps[0] if isinstance(steps[0], list) else steps)
         text = f"beam {decode['beam']}" if decode["beam"] > 1 else "greedy"
         text += f", mean of {several} checkpoints" if several > 1 else ""
         return text + (", last checkpoint" if row.checkpoint == "last" else "")
-    return "–"
+    return ""
 
 
 def legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
@@ -254,16 +256,24 @@ _SEVERAL_ROUNDS = (
 )
 
 
-def _signatures(plan: Plan, reports: Reports) -> str:
-    """Return a Markdown list of the sacreBLEU signatures of the measures."""
-    found = {
-        (name, text)
-        for by_seed in reports.values()
-        for report in by_seed.values()
-        for name, text in report.get("signatures", {}).items()
-        if name in plan.table.measures
-    }
-    return "".join(f"- {MEASURES[name].name}: {code(text)}\n" for name, text in sorted(found))
+def _signatures(plan: Plan, reports: Reports) -> dict[str, list[str]]:
+    """Map measures to their sacreBLEU signatures; there are several if versions differ."""
+    found: dict[str, set[str]] = {name: set() for name in plan.table.measures}
+    for report in (report for by_seed in reports.values() for report in by_seed.values()):
+        for name, text in report.get("signatures", {}).items():
+            found.get(name, set()).add(text)
+    for name, texts in plan.kept_signatures.items():
+        found.get(name, set()).update(texts)
+    return {name: sorted(texts) for name, texts in sorted(found.items()) if texts}
+
+
+def _list_signatures(signatures: Mapping[str, Sequence[str]]) -> str:
+    """Return the signatures of measures as a Markdown list."""
+    return "".join(
+        f"- {MEASURES[name].name}: {code(text)}\n"
+        for name, texts in signatures.items()
+        for text in texts
+    )
 
 
 def _compare_command(plan: Plan, reports: Reports) -> str:
@@ -288,6 +298,8 @@ def _content(
     rows = {
         row.name: {
             "run": plan.run_name(row) if row.trained else None,
+            "scoring": plan.scoring(row),
+            "decoding": _decoding(plan, reports, row),
             "seeds": [*reports.get(row.name, {})],
             "published": dict(row.published),
             "measured": {n: values(reports, row, MEASURES[n]) for n in plan.table.measures},
@@ -302,7 +314,9 @@ def _content(
         "target": plan.target,
         "data": plan.data,
         "size": plan.size,
+        "seeds": plan.seeds,
         "confidence": plan.confidence,
+        "signatures": _signatures(plan, reports),
         "rows": rows,
     }
     verdicts = decide_claims(plan.table, content)

@@ -41,6 +41,7 @@ class Plan(NamedTuple):
     more_seeds: dict[str, int] = {}  # number of seeds of the rows that have more than `seeds`
     rounds: int = 1  # how often claims may be decided, with more seeds each time
     kept: Mapping[str, "KeptRow"] = {}  # rows that are neither trained nor scored again
+    kept_signatures: Mapping[str, list[str]] = {}  # sacreBLEU signatures of kept rows by measure
 
     @property
     def name(self) -> str:
@@ -155,14 +156,17 @@ class Plan(NamedTuple):
 
     def report_folder(self, row: Row, number: int) -> Path:
         """Return the folder of a row's report; see `rows_to_score`."""
+        if row.ensemble:
+            name = f"ensemble of {self.seeds}" + (f" without seed{number - 1}" if number else "")
+            return self.run_folder(row, 0).parent / name / self.scoring(row)
+        return self.run_folder(row, number) / "reports" / self.scoring(row)
+
+    def scoring(self, row: Row) -> str:
+        """Return a label of the settings with which the runs of a row are scored."""
         align = {f"align.{name}": value for name, value in row.align.items()}
         examples = self.table.faithfulness
         faithfulness = {"faithfulness": examples} if examples else {}
-        decoding = label({"checkpoint": row.checkpoint, **row.decode, **align, **faithfulness})
-        if row.ensemble:
-            name = f"ensemble of {self.seeds}" + (f" without seed{number - 1}" if number else "")
-            return self.run_folder(row, 0).parent / name / decoding
-        return self.run_folder(row, number) / "reports" / decoding
+        return label({"checkpoint": row.checkpoint, **row.decode, **align, **faithfulness})
 
     def run_folders(self, row: Row, number: int) -> list[Path]:
         """Return the folders of all training runs that a row's report evaluates."""
@@ -221,7 +225,6 @@ class KeptRow(NamedTuple):
     content: Mapping[str, Any]  # the row in results.json
     folder: Path  # folder of the page
     number: int  # position of the row on the page
-    same_page: bool  # whether the page is that of the same table, corpus and size
 
 
 class Facts(NamedTuple):

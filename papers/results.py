@@ -12,11 +12,21 @@ from reading import read_json
 FOLDER = Path(__file__).parent.parent / "docs" / "results"
 _ROW = {
     "run": str | None,
+    "scoring": str,
+    "decoding": str,
     "measured": {str: [float]},
     "seeds": [int],
     "left_out?": {str: [float]},
 }
-_CONTENT = {"target": str, "data": str, "size": str, "confidence?": float, "rows": {str: _ROW}}
+_CONTENT = {
+    "target": str,
+    "data": str,
+    "size": str,
+    "seeds": int,
+    "signatures": {str: [str]},
+    "confidence?": float,
+    "rows": {str: _ROW},
+}
 
 
 class Result(NamedTuple):
@@ -38,7 +48,8 @@ class Result(NamedTuple):
     def stale_rows(self) -> dict[str, str]:
         """Map the rows whose results are out of date to the reason.
 
-        A row is up to date if the digest of its runs is that of the row's present config.
+        A row is up to date if the digest of its runs is that of the row's present config, and if it
+        was scored with the present settings.
         """
         content, rows = self.content, self.content["rows"]
         measured = [name for name, row in rows.items() if any(row["measured"].values())]
@@ -48,13 +59,18 @@ class Result(NamedTuple):
             )
         except UserError as error:
             return dict.fromkeys(measured, str(error))
-        present = {row.name: plan.run_name(row) if row.trained else None for row in plan.table.rows}
+        present = {row.name: row for row in plan.table.rows}
         found = {}
         for name in measured:
             if name not in present:
                 found[name] = "the table has no row with this name"
-            elif rows[name]["run"] != present[name]:
-                found[name] = f"trained as {rows[name]['run']}, now {present[name]}"
+                continue
+            row, old = present[name], rows[name]
+            run, scoring = plan.run_name(row) if row.trained else None, plan.scoring(row)
+            if old["run"] != run:
+                found[name] = f"trained as {old['run']}, now {run}"
+            elif old["scoring"] != scoring:
+                found[name] = f"scored with {old['scoring']}, now {scoring}"
         return found
 
 

@@ -38,18 +38,18 @@ def significance(plan: Plan, reports: Reports) -> dict[str, str]:
     """Map row names to the formatted p-value of the row's difference from the row above.
 
     Rows are compared by the first measure of the table. A row is left out if there is no row above
-    it, or if this row or the row above has no results.
+    it, or if this row or the row above has no results. Predictions, which the bootstrap needs, are
+    not kept: the p-value of two kept rows is kept, and a kept and a new row are not compared.
     """
     name = plan.table.measures[0]
     measured = [row for row in plan.table.rows if row.name in reports]
-    if not measured:
-        return {}
+    new = [row for row in measured if row.name not in plan.kept]
     task = plan.config(plan.table.rows[0]).task
     if task == "translation" and name in ("tokenized_bleu", "exact", "wer"):
         score = bleu_score if name == "tokenized_bleu" else mean_score
-        examples = _translations(plan, reports, measured, name)
+        examples = _translations(plan, reports, new, name) if new else {}
     elif task in ("classification", "cloze") and name in ("accuracy", "error"):
-        score, examples = mean_score, {row.name: _answers(plan, reports, row) for row in measured}
+        score, examples = mean_score, {row.name: _answers(plan, reports, row) for row in new}
     else:
         score, examples = None, {}
     found = {}
@@ -57,13 +57,25 @@ def significance(plan: Plan, reports: Reports) -> dict[str, str]:
         above = plan.table.above(row)
         if above is None or above not in measured:
             continue
-        if score is not None:
-            p = paired_bootstrap_p(examples[row.name], examples[above.name], score)
-            found[row.name] = format_p(p)
-        else:
+        if score is None:
             p = welch(*(values(reports, r, MEASURES[name]) for r in (above, row)))
             found[row.name] = "–" if math.isnan(p) else f"{format_p(p)} (t)"
+        elif row in new and above in new:
+            p = paired_bootstrap_p(examples[row.name], examples[above.name], score)
+            found[row.name] = format_p(p)
+        elif row not in new and above not in new:
+            found[row.name] = _kept_p(plan, row, above) or "–"
+        else:
+            found[row.name] = "–"
     return found
+
+
+def _kept_p(plan: Plan, row: Row, above: Row) -> str | None:
+    """Return the p-value of two kept rows if they were compared on the committed page."""
+    pair = [plan.kept[r.name] for r in (above, row)]
+    first = next(iter(pair[1].content["measured"]))
+    adjacent = pair[1].number == pair[0].number + 1
+    return pair[1].content["p"] if adjacent and first == plan.table.measures[0] else None
 
 
 def _translations(

@@ -31,10 +31,10 @@ def measure_speeds(plan: Plan, timed: int = TIMED) -> tuple[str, dict[str, float
     machine. Remove it to measure again.
     """
     path = plan.page_folder / "speeds.json"
-    kept = {row.folder / "speeds.json" for row in plan.kept.values()}
-    if kept and not path.exists():  # kept learning curves contain the times of the committed page
+    for folder in {row.folder for row in plan.kept.values()}:
+        # The costs of kept runs were computed from these times.
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(kept.pop(), path)
+        shutil.copy(folder / path.name, path)
     known: Any = {}
     if path.exists():
         known = read_json(path, {"device": str, "seconds": {str: float}}, f"remove {path}")
@@ -46,7 +46,8 @@ def measure_speeds(plan: Plan, timed: int = TIMED) -> tuple[str, dict[str, float
         if known and known["device"] != device:
             raise UserError(
                 f"{path} has times of {known['device']}, but not of {name}: write the page on such "
-                f"a device, or remove the file to measure all times on {device}"
+                f"a device, or remove the file, and leave --keep out, to measure all times on "
+                f"{device}"
             )
         print(f"measuring the duration of a training step: {name}", flush=True)
         seconds[name] = step_seconds(plan.config(row), timed)

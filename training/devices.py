@@ -26,10 +26,10 @@ AXES = ("data", "state")  # names of the mesh axes
 SMALLEST = 2**12  # arrays with fewer elements are replicated instead of sharded
 CPU_DEVICES = 2  # number of JAX devices into which training divides a CPU
 
-# Maximum number of dispatched programs before the host waits for the oldest of them. They keep the
-# devices busy while the host is delayed, but a signal takes effect only after all of them. More
-# than 32 make several devices of a CPU wait for each other forever. Measurements:
-# docs/performance_decisions.md.
+# Number of programs that are dispatched beside the one that the host waits for. They keep the
+# devices busy while the host is delayed, but a signal takes effect only after all of them. If too
+# many are dispatched (36, but not 28), several devices of a CPU can wait for each other forever.
+# Measurements: docs/performance_decisions.md.
 AHEAD = 8
 
 

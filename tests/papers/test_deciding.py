@@ -33,8 +33,14 @@ def score(plan, *_):
     for row in plan.table.rows[:3]:
         noise = np.random.default_rng(ord(row.name)).normal(scale=0.2, size=plan.seeds_of(row))
         measured = {"bleu": [*(MEANS[row.name] + noise)]}
-        rows[row.name] = {"run": row.name, "seeds": [*range(len(noise))], "measured": measured}
-    content = {"target": "t", "data": "dates", "size": "tiny", "confidence": plan.confidence}
+        rows[row.name] = {
+            "run": row.name, "scoring": "", "decoding": "", "seeds": [*range(len(noise))],
+            "measured": measured,
+        }  # fmt: skip
+    content = {
+        "target": "t", "data": "dates", "size": "tiny", "seeds": plan.seeds, "signatures": {},
+        "confidence": plan.confidence,
+    }  # fmt: skip
     plan.page_folder.mkdir(exist_ok=True)
     (plan.page_folder / "results.json").write_text(json.dumps(content | {"rows": rows}))
     PLANS.append(plan)

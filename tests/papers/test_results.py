@@ -51,16 +51,20 @@ def test_listing_claims_does_not_import_jax():
     assert done.stdout.strip() == "True False", done.stderr
 
 
+NEW = {"scoring": "checkpoint=best", "decoding": "", "seeds": [0]}  # fields of a row
+
+
 def make_result(folder, target, **changes):
     """Return results of a target whose rows are up to date, except for the given changes."""
     path = folder / "results.json"
-    path.write_text(json.dumps(changes | {"target": target}))
+    content = {"target": target, "seeds": 1, "signatures": {}}
+    path.write_text(json.dumps(content | changes))
     return read_result(path, TARGETS)
 
 
 def test_rows_with_another_config_are_out_of_date(tmp_path):
     names = ("LSTM", "GRU", "Elman")
-    measured = {"seeds": [0], "measured": {"frame": [1.0]}}
+    measured = NEW | {"measured": {"frame": [1.0]}}
     rows = {name: {"run": "schuster1997,jsb,0"} | copy.deepcopy(measured) for name in names}
     content = {"data": "jsb", "size": "", "rows": rows}
     result = make_result(tmp_path, "bai2018.jsb", **content)
@@ -71,6 +75,10 @@ def test_rows_with_another_config_are_out_of_date(tmp_path):
         rows[name]["run"] = stale[name].rpartition(" ")[2]
     rows["Elman"]["measured"]["frame"] = []  # a row that was not measured cannot be out of date
     assert make_result(tmp_path, "bai2018.jsb", **content).stale_rows() == {}
+    rows["GRU"]["scoring"] = "checkpoint=last"
+    found = make_result(tmp_path, "bai2018.jsb", **content).stale_rows()
+    assert found == {"GRU": "scored with checkpoint=last, now checkpoint=best"}
+    rows["GRU"]["scoring"] = "checkpoint=best"
     rows["TCN"] = rows["GRU"]
     found = make_result(tmp_path, "bai2018.jsb", **content).stale_rows()
     assert found == {"TCN": "the table has no row with this name"}
@@ -80,7 +88,7 @@ def test_rows_with_another_config_are_out_of_date(tmp_path):
 
 def test_rows_of_the_frontier_are_checked(tmp_path):
     row = "Transformer, rate 0.005"
-    rows = {row: {"run": "old", "seeds": [0], "measured": {"bleu": [30.0]}}}
+    rows = {row: NEW | {"run": "old", "measured": {"bleu": [30.0]}}}
     result = make_result(tmp_path, "frontier", data="multi30k_de_en", size="small", rows=rows)
     assert result.stale_rows()[row].startswith("trained as old, now vaswani2017,multi30k_de_en,")
 
@@ -95,6 +103,9 @@ def test_results_are_found_by_target():
     paths = [result.path.parent.name for result in found["luong2015.table6"]]
     assert paths == ["luong2015.table6.bible_grc_eng", "luong2015.table6.europarl_es_en"]
     assert all(path.parent.parent == FOLDER for path in (r.path for r in found["lin2017.hops"]))
+    pages = [result for results in found.values() for result in results]
+    assert all(r.content["data"] in r.table.data for r in pages)
+    assert all(r.content["size"] in r.table.sizes for r in pages)
 
 
 def test_out_of_date_rows_fail_only_with_strict(monkeypatch, capsys):
