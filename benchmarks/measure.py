@@ -1,5 +1,6 @@
 """Compile and time JAX functions, and store results."""
 
+import collections
 import importlib.util
 import json
 import os
@@ -16,8 +17,8 @@ import jax.numpy as jnp
 from absl import flags
 from jax.sharding import Mesh
 
+from training.devices import AHEAD, make_mesh
 from training.devices import compiled as compiled_for
-from training.devices import make_mesh
 from writing import write_json
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -85,12 +86,19 @@ def time_round(run: Callable[[int], None]) -> float:
 
 
 def repeated(call: Callable[[], Any]) -> Callable[[int], None]:
-    """Return a function that makes n calls of a JAX function and waits for the last one."""
+    """Return a function that makes n calls of a JAX function and waits for the last one.
+
+    As in training, AHEAD calls are dispatched beside the one that the host waits for.
+    """
 
     def run(calls: int) -> None:
-        for _ in range(calls - 1):
-            call()
-        jax.block_until_ready(call())
+        waiting: collections.deque[Any] = collections.deque()
+        for _ in range(calls):
+            results = jax.tree.leaves(call())
+            waiting.append(min(results, key=lambda x: x.size))  # the others can be freed
+            if len(waiting) > AHEAD:
+                jax.block_until_ready(waiting.popleft())
+        jax.block_until_ready([*waiting])
 
     return run
 

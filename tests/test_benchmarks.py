@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks import growth, options, report, speed, startup, startup_process
 from benchmarks.kernels import operations
+from benchmarks.measure import repeated
 from benchmarks.subjects import recurrent, transformer
 from benchmarks.turns import Timed
 from errors import UserError
@@ -321,3 +322,9 @@ def test_starts_are_summarized_and_reported(monkeypatch, tmp_path):
     assert len(rows) == 4 and len(set(starts)) == 6  # both states of the cache share a folder
     page = report.startup(rows)
     assert "| train.py, x, cold cache | 6.00 | 1.00 | – | – | 5.00 | – | – |" in page
+
+
+def test_repeated_calls_are_counted_and_finished():
+    results = []
+    repeated(lambda: results.append(jnp.ones(3)) or {"x": results[-1]})(40)
+    assert len(results) == 40 and all(x.is_ready() for x in results)
