@@ -76,10 +76,10 @@ def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
         text += (
             f"; trained at {noun} {escape(' and '.join(commits))} on {escape(', '.join(devices))}"
         )
-    kept = [row.name for row in plan.table.rows if row.name in plan.kept]
-    if kept:
-        names = "all rows" if len(kept) == len(plan.table.rows) else "; ".join(map(escape, kept))
-        text += f". Kept from an earlier version of this page: {names}"
+    new = "; ".join(escape(row.name) for row in plan.table.rows if row.name not in plan.kept)
+    if plan.kept:
+        rows = f"all rows except {new}" if new else "all rows"
+        text += f". Kept from an earlier version of this page: {rows}"
     return text + "."
 
 
