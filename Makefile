@@ -4,7 +4,7 @@ BIN := .venv/bin
 
 .PHONY: demo test lint slow faults soak memory speed docs clean
 
-demo: .venv/installed  ## train on the embedded corpus, evaluate, draw the attention weights
+demo: .venv/installed  ## train on a generated corpus, evaluate, draw the attention weights
 	$(BIN)/python train.py --config=configs/luong2015.py:data=dates --config.seed=2 --workdir=runs/demo
 	$(BIN)/python eval.py --workdir=runs/demo --split=test
 

@@ -74,8 +74,9 @@ _MOST_SEEDS = flags.DEFINE_integer(
     "most_seeds", 10, "With --decide: the largest number of runs per row.", lower_bound=2
 )
 _DRY_RUN = flags.DEFINE_bool(
-    "dry_run", False, "Only list the runs, and train one for 40 steps to estimate the total time."
-)
+    "dry_run", False, "List the runs that have not been trained, train the first one for 40 steps "
+    "to estimate the total time, and stop.",
+)  # fmt: skip
 
 
 def main(target: str = "") -> None:

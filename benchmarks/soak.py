@@ -2,10 +2,10 @@
 
     python -m benchmarks.soak --minutes=30
 
-Train on the embedded dates corpus in a separate process, with an evaluation and a checkpoint every
-few seconds, and sample the memory of that process. Write docs/soak.json and docs/soak.png, and exit
-with status 1 if the memory in the last third of the run was more than 2 % above the memory in the
-second third.
+Train on the generated corpus of dates in a separate process, with an evaluation and a checkpoint
+every few seconds, and sample the memory of that process. Write docs/soak.json and docs/soak.png,
+and exit with status 1 if the memory in the last third of the run was more than 2 % above the memory
+in the second third.
 """
 
 import json

@@ -85,7 +85,7 @@ def _reversed(corpus: dict) -> dict:
     return {**corpus, **sides, "alignment_order": orders[0]}
 
 
-# The embedded corpus of CLDR dates, times, durations and numbers, which is generated.
+# The generated corpus of CLDR dates, times, durations and numbers.
 _DATES = {
     "corpus": "dates",
     **_EN_DE,

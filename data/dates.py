@@ -1,4 +1,4 @@
-"""The embedded corpus: dates, times, durations and numbers in any two CLDR languages.
+"""The generated corpus of dates: dates, times, durations and numbers in any two CLDR languages.
 
 Source and target are rendered field by field (day, month, ...) from the same value, so the gold
 word alignment is known. The alignment links tokens of the `unicode` tokenizer.

@@ -1,4 +1,4 @@
-"""Corpora of sentence pairs: the embedded dates corpus, parallel text, TSV files and TFDS.
+"""Corpora of sentence pairs: the generated corpus of dates, parallel text, TSV files and TFDS.
 
 A prepared pair consists of two sequences of token ids, each ending in </s>. With data.links, a
 training pair also has the links between its tokens (`data.links.token_links`).

@@ -16,8 +16,8 @@ _SAMPLING = Field(
 _DATA: Fields = {
     "corpus": Field(
         "text",
-        "Corpus format: the embedded dates corpus, parallel text files, two-column TSV files, or a "
-        "TFDS dataset.",
+        "Corpus format: the generated corpus of dates, parallel text files, two-column TSV files, "
+        "or a TFDS dataset.",
         ("dates", "text", "tsv", "tfds"),
     ),
     "name": Field("", "For tfds: name of the dataset in the TFDS catalog."),

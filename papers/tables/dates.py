@@ -1,4 +1,4 @@
-"""The embedded corpus: dates that are longer than those in training."""
+"""The generated corpus of dates: dates that are longer than those in training."""
 
 from papers.table import Row, Table
 from papers.tables.lake2018 import ARCHITECTURES, overall
