@@ -1,6 +1,5 @@
 """Compile and time JAX functions, and store results."""
 
-import collections
 import importlib.util
 import json
 import os
@@ -17,8 +16,8 @@ import jax.numpy as jnp
 from absl import flags
 from jax.sharding import Mesh
 
-from training.devices import AHEAD, make_mesh
 from training.devices import compiled as compiled_for
+from training.devices import dispatched, make_mesh
 from writing import write_json
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -92,13 +91,10 @@ def repeated(call: Callable[[], Any]) -> Callable[[int], None]:
     """
 
     def run(calls: int) -> None:
-        waiting: collections.deque[Any] = collections.deque()
-        for _ in range(calls):
-            results = jax.tree.leaves(call())
-            waiting.append(min(results, key=lambda x: x.size))  # the others can be freed
-            if len(waiting) > AHEAD:
-                jax.block_until_ready(waiting.popleft())
-        jax.block_until_ready([*waiting])
+        # Only the smallest result of each call is kept; the others can be freed.
+        results = (min(jax.tree.leaves(call()), key=lambda x: x.size) for _ in range(calls))
+        for result in dispatched(results):
+            jax.block_until_ready(result)
 
     return run
 

@@ -46,7 +46,7 @@ def measure_speeds(plan: Plan, timed: int = TIMED) -> tuple[str, dict[str, float
         if known and known["device"] != device:
             raise UserError(
                 f"{path} has times of {known['device']}, but not of {name}: write the page on such "
-                f"a device, or remove the file, and leave --keep out, to measure all times on "
+                "a device, or remove the file, and leave --keep out, to measure all times on "
                 f"{device}"
             )
         print(f"measuring the duration of a training step: {name}", flush=True)

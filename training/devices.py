@@ -120,18 +120,24 @@ def compile_all(function: Any, calls: Sequence[tuple], **options: Any) -> list[A
     return [future.result() for future in futures]
 
 
-def fetched(results: Iterable[Any], ahead: int = AHEAD) -> Iterator[Any]:
-    """Yield the results of programs as NumPy arrays, while the devices run the next ones.
+def dispatched(results: Iterable[Any], ahead: int = AHEAD) -> Iterator[Any]:
+    """Yield the results of programs, each after the `ahead` next programs have been dispatched.
 
-    `results` dispatches a program whenever an item is taken from it.
+    `results` dispatches a program whenever an item is taken from it. The caller waits for each
+    result, so that the number of waiting programs is limited.
     """
     waiting: collections.deque[Any] = collections.deque()
     for result in results:
         waiting.append(result)
         if len(waiting) > ahead:
-            yield jax.device_get(waiting.popleft())
+            yield waiting.popleft()
     while waiting:
-        yield jax.device_get(waiting.popleft())
+        yield waiting.popleft()
+
+
+def fetched(results: Iterable[Any], ahead: int = AHEAD) -> Iterator[Any]:
+    """Yield the results of programs as NumPy arrays; see `dispatched`."""
+    return map(jax.device_get, dispatched(results, ahead))
 
 
 def _rows_field(config: Config) -> str:

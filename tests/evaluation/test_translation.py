@@ -64,7 +64,7 @@ def test_losses_are_means_over_all_tokens_of_the_split(evaluator, params, tiny_t
 
 
 def test_few_batches_wait_for_the_devices(evaluator, params, monkeypatch):
-    """More than 32 waiting batches make several devices of a CPU wait for each other forever."""
+    """Too many waiting batches make several devices of a CPU wait for each other forever."""
     batch, *_ = split_batches(evaluator.task, "test", evaluator.mesh)
     loss, get, dispatched, waiting = evaluator._loss, jax.device_get, [], []
     expected = evaluator.losses(params, "test")

@@ -32,9 +32,9 @@ def kept_plan(result, folder, seeds=0):
     return keep_rows(plan_of(result, folder, seeds), [result], seeds)
 
 
-def changed(result, rows=(), **content):
-    """Return results with other contents; `rows` are pairs of a row's name and new fields."""
-    content = copy.deepcopy(result.content) | content
+def changed(result, rows):
+    """Return results in which some rows have other fields: pairs of a name and new fields."""
+    content = copy.deepcopy(result.content)
     for name, changes in rows:
         content["rows"][name] |= changes
     return result._replace(content=content)
