@@ -144,6 +144,7 @@ def together() -> Iterator[None]:
         yield
     except Exception as error:
         problem = error
+        peers.prefer_own_error()
     try:
         fine = all_agree(problem is None)
     except Exception:
@@ -165,7 +166,7 @@ def _await_readers() -> None:
     if first():
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             for process in range(jax.process_count()):
-                store.blocking_key_value_get(f"alignax/read/{process}", 5000)
+                store.blocking_key_value_get(f"alignax/read/{process}", 30_000)
 
 
 def lost_process(error: BaseException) -> str:

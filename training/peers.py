@@ -25,6 +25,7 @@ CONNECT_SECONDS = 300  # limit for all processes to start and to connect
 HEARTBEAT_SECONDS = 100  # JAX ends a run if a process has sent no heartbeat for this time
 NOTICE_SECONDS = 10  # interval between two lines about a process that is late
 BEAT_SECONDS = 3  # interval between the signs of life of `Beats`
+_OWN_ERROR_SECONDS = 5  # time for the main thread to print its error; abort() waits 6 seconds
 
 _FATAL = "Terminating process because the JAX distributed service detected fatal errors"
 _BLOCK = 2**16  # bytes after which output is printed before it pauses
@@ -35,11 +36,18 @@ _REMEDY = (
 
 Fail = Callable[[str], NoReturn]  # prints a message and ends the program with exit status 1
 
+_failed = threading.Event()  # set if the main thread ends the program with its own error
+
 
 def names(processes: list[int]) -> str:
     """Return "process 1" or "processes 1, 2"."""
     noun = "process" if len(processes) == 1 else "processes"
     return f"{noun} {', '.join(map(str, processes))}"
+
+
+def prefer_own_error() -> None:
+    """Let the main thread report its error, even if the other processes end first because of it."""
+    _failed.set()
 
 
 def silence_message(processes: list[int]) -> str:
@@ -171,6 +179,8 @@ def _forward(source: int, terminal: int, fail: Fail) -> None:
             if size:
                 continue
         if message := abort_message(block.decode(errors="replace")):
+            if _failed.is_set():
+                time.sleep(_OWN_ERROR_SECONDS)
             fail(message)
         _write(terminal, block)
         block = b""

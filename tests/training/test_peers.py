@@ -122,6 +122,17 @@ def test_a_dump_in_two_blocks_becomes_a_message(first, tmp_path):
     assert b"fatal errors" not in (tmp_path / "terminal").read_bytes()
 
 
+def test_a_process_with_its_own_error_does_not_blame_another_at_once(tmp_path, monkeypatch):
+    events = []
+    monkeypatch.setattr(peers, "_failed", threading.Event())
+    monkeypatch.setattr(peers.time, "sleep", lambda seconds: events.append("waited"))
+    dump = (FATAL + "UNAVAILABLE: Failed to send RPC to coordination service.").encode()
+    forward(dump, tmp_path / "terminal", lambda message: events.append("failed"))
+    peers.prefer_own_error()
+    forward(dump, tmp_path / "terminal", lambda message: events.append("failed"))
+    assert events == ["failed", "waited", "failed"]
+
+
 @pytest.mark.parametrize(
     "address", ["localhost", "localhost:", ":1234", "::1:1234", "[::1]", "[::1:1234", "a:0", "a:x"]
 )
@@ -212,8 +223,10 @@ def test_waiting_for_a_late_process_ends_at_the_limit(store, monkeypatch):
 
 def test_a_problem_of_this_host_is_raised_even_if_the_others_do_not_answer(store, monkeypatch):
     monkeypatch.setattr(hosts, "WAIT_HOURS", 0)
+    monkeypatch.setattr(peers, "_failed", threading.Event())
     with pytest.raises(UserError, match="no corpus"), hosts.together():
         raise UserError("no corpus")
+    assert peers._failed.is_set()
 
 
 def test_a_lost_connection_names_the_processes_without_a_sign_of_life(monkeypatch):
