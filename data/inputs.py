@@ -21,7 +21,7 @@ Input = tuple[Any, str]
 class LabelledCorpus(Corpus[T]):
     """A corpus with labels, which a trained model predicts for new input.
 
-    All corpora except parallel corpora are labeled: new text is translated by a `Translator`.
+    All corpora except parallel corpora are labelled: new text is translated by a `Translator`.
     """
 
     typed: str  # what a person types at a prompt, such as "one text per line"; "" if not text

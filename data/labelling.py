@@ -277,11 +277,11 @@ class LabellingCorpus(LabelledCorpus[Labelled]):
         if self.kind == "notes":
             yield from self._read_rolls(b"".join(lines))
             return
-        unlabeled = tuple(name for name in self.data.columns if name != "label")
+        unlabelled = tuple(name for name in self.data.columns if name != "label")
         for first, block in blocks(decoded_lines(lines)):
             place = f"{STREAM}, line {first}"
             if self.data.corpus == "columns":
-                layouts = [self._needed, unlabeled, self.data.columns]
+                layouts = [self._needed, unlabelled, self.data.columns]
                 yield _table(block, first, STREAM, layouts, "correct the line"), place
             else:
                 yield (

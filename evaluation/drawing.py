@@ -1,4 +1,4 @@
-"""Draw the attention weights or the predictions of one hypothesis or of one labeled input."""
+"""Draw the attention weights or the predictions of one hypothesis or of one labelled input."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -37,7 +37,7 @@ function fillTable(table, head, rows) {
 function addLabels(box, words, labels, gold) {
   words.forEach((word, i) => {
     const wrong = labels[i] !== gold[i];
-    const node = add(box, "span", "", { className: wrong ? "token labeled wrong" : "token labeled" });
+    const node = add(box, "span", "", { className: wrong ? "token labelled wrong" : "token labelled" });
     add(node, "bdi", word);
     add(node, "small", wrong ? `${labels[i]}, gold ${gold[i]}` : labels[i]);
   });

@@ -35,7 +35,7 @@ def hypothesis_text(line: int, hypothesis: Hypothesis, numbered: bool) -> str:
 
 
 def input_record(number: int, result: LabelledInput, attention: bool) -> str:
-    """Return the JSON line of a labeled input."""
+    """Return the JSON line of a labelled input."""
     record: dict[str, Any] = {"input": number}
     for name, words in result.text.items():
         if name in ("words", "word", "passage", "query", "candidates"):
@@ -60,7 +60,7 @@ def _plain(p: Any) -> Any:
 
 
 def input_text(number: int, result: LabelledInput, tsv: bool) -> str:
-    """Return the lines of a labeled input, as text for people or as TSV.
+    """Return the lines of a labelled input, as text for people or as TSV.
 
     A sequence has one line per time step; in text, a blank line follows it.
     """

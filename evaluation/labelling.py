@@ -108,7 +108,7 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         _draw(task, wanted, predicted)
     if wanted.page:
         shown = zip(texts, labels, gold, strict=True) if "word" in texts[0] else ()
-        terms = {"examples": "Labeled sentences", "source": "Words and predicted labels"}
+        terms = {"examples": "Labelled sentences", "source": "Words and predicted labels"}
         examples = [_for_page(*x) for x in itertools.islice(shown, wanted.page)]
         write_report(wanted, result, title, terms, examples)
 

@@ -193,7 +193,7 @@ def _method(plan: Plan, device: str) -> str:
         "between evaluations. A dash means that the first evaluation is after the budget, or that "
         "the runs end before it. Every architecture has "
         f"{rates} learning rates, of which the best one at each budget counts. It is chosen on the "
-        "same split, so all results are slightly too good. The learning rate does not depend on "
+        "same split, so all results are slightly optimistic. The learning rate does not depend on "
         "the length of a run. Operations are those of matrix products, including padding. Device "
         f"time is that of the training steps of a run that has the device ({device}) to itself, "
         "without compilation and evaluation. "

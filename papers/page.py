@@ -217,8 +217,8 @@ _SCORED = (
     "last one or the mean of several where the table says so."
 )
 _LOGGED = (
-    ". All measures are from the evaluation of each run that is the best one in the first measure. "
-    "Hypotheses are greedy."
+    ". For each run, all measures are from the evaluation with the best value of the first "
+    "measure. Hypotheses are greedy."
 )
 _THESE_RUNS = (
     " The bootstrap compares these training runs only; the standard deviations show how much other "

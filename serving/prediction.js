@@ -56,7 +56,7 @@ function showLabels(panel, run) {
   for (const node of box.children) {
     if (!node.dataset.place) continue;
     const i = Number(node.dataset.place), [{ label, p }] = steps[i], note = node.querySelector("small");
-    node.classList.add("labeled");
+    node.classList.add("labelled");
     note.textContent = label;
     if (p !== null) node.title = steps[i].map(entry => `${entry.label} ${percent(entry.p)}`).join("\n");
     node.classList.toggle("changed", Boolean(origin) && run.base.steps[origin[i]][0].label !== label);

@@ -64,7 +64,7 @@ function showBefore(run) {
   const box = add(run.content, "div", "", { className: "tokens plain before" });
   const largest = Math.max(1, largestOf(changes.map(x => -x)));
   hypotheses[0].tokens.forEach((token, t) => {
-    const node = add(box, "span", "", { className: "token labeled loss" });
+    const node = add(box, "span", "", { className: "token labelled loss" });
     add(node, "bdi", token.shown);
     add(node, "small", Math.abs(changes[t]) < .005 ? "0" : round(changes[t]));
     setShade(node, -changes[t], largest);

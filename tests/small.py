@@ -42,7 +42,7 @@ def music(folder: Path, rng: np.random.Generator) -> None:
 
 
 def texts(folder: Path, rng: np.random.Generator) -> None:
-    """Write a corpus of labeled texts of one to three sentences."""
+    """Write a corpus of labelled texts of one to three sentences."""
     for split in ("train", "valid", "test"):
         lines = []
         for i in range(16):

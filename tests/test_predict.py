@@ -200,7 +200,7 @@ def test_texts_are_classified_in_input_order(runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_words_are_labeled_from_a_file_and_at_a_terminal(runs):
+def test_words_are_labelled_from_a_file_and_at_a_terminal(runs):
     workdir = runs("columns")
     done = predict(workdir, text=b"the\nfilm\n\nwas\n")
     assert done.returncode == 0, done.stderr

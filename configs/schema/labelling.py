@@ -8,7 +8,7 @@ from configs.schema.field import Config, Field, Fields, ModelSchema, TaskSchema
 _DATA: Fields = {
     "corpus": Field(
         "series",
-        "Corpus format: the artificial series of Schuster 1997, labeled with numbers (series) or "
+        "Corpus format: the artificial series of Schuster 1997, labelled with numbers (series) or "
         "two classes (series_classes); text in columns; or piano rolls (polymusic).",
         ("series", "series_classes", "columns", "polymusic"),
     ),
@@ -57,12 +57,12 @@ _FIELDS: Fields = {
     "features": Field(64, "Width of a layer; with brnn, of each direction.", least=1),
     "forward_delay": Field(
         0,
-        "For forward and merged: time step t is labeled after reading this many later time steps.",
+        "For forward and merged: time step t is labelled after reading this many later time steps.",
         least=0,
     ),
     "backward_delay": Field(
         0,
-        "For backward and merged: time step t is labeled after reading this many earlier time "
+        "For backward and merged: time step t is labelled after reading this many earlier time "
         "steps.",
         least=0,
     ),

@@ -286,7 +286,7 @@ def cloze_question():
     return [cloze._for_page(question, p, AttentionBudget())]
 
 
-def labeled_sentence():
+def labelled_sentence():
     return [labelling._for_page({"word": [ATTACK, "b"]}, [ATTACK, "O"], ["O", ATTACK])]
 
 
@@ -297,7 +297,7 @@ ATTACKS = {
         {"words": np.ones((2, 3)) / 2, "sentences": np.ones(3) / 2}
     ),
     "cloze": cloze_question,
-    "labelling": labeled_sentence,
+    "labelling": labelled_sentence,
 }
 
 

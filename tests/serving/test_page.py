@@ -274,7 +274,7 @@ def test_classification_labelling_and_cloze(page):
 
     open_tab(page, "Labelling")
     page.type("text", "the DT\nfilm NN\n\n")
-    labels = [node.text for node in page.visible(".labeled small")]
+    labels = [node.text for node in page.visible(".labelled small")]
     assert len(labels) == 2 and all(labels)
 
     open_tab(page, "Cloze")
