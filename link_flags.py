@@ -22,8 +22,8 @@ def define_alignment() -> None:
         "align_threshold", 0.0, "Word links: link all pairs of words with at least this attention "
         "weight; 0: link each target word to the source word with the largest weight.",
     )  # fmt: skip
-    flags.DEFINE_list(
-        "reverse_workdir", [], "Word links: folder of a run of the reverse direction, whose links "
+    flags.DEFINE_string(
+        "reverse_workdir", "", "Word links: folder of a run of the reverse direction, whose links "
         "are combined with those of --workdir; several, separated by commas, form an ensemble. "
         "--checkpoint also applies to these runs.",
     )  # fmt: skip
@@ -47,6 +47,7 @@ _ALIGNMENT_FLAGS = (
 def alignment_settings() -> "LinkSettings":
     """Check and return the values of the flags of word links."""
     from evaluation.alignment import LinkSettings
+    from training.finding import find_workdirs
 
     values: Any = [flags.FLAGS[name].value for name in _ALIGNMENT_FLAGS]
     weights, threshold, reverse, reverse_weights, method = values
@@ -54,7 +55,8 @@ def alignment_settings() -> "LinkSettings":
     if idle and not reverse:
         verb = "have" if len(idle) > 1 else "has"
         raise UserError(f"{' and '.join(idle)} {verb} no effect: add --reverse_workdir")
-    settings = LinkSettings(weights, threshold, tuple(reverse), reverse_weights, method)
+    runs = tuple(map(str, find_workdirs(reverse, "--reverse_workdir")))
+    settings = LinkSettings(weights, threshold, runs, reverse_weights, method)
     settings.check()
     return settings
 

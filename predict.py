@@ -37,10 +37,11 @@ if TYPE_CHECKING:  # importing JAX is slow, so functions import these modules
     from evaluation.alignment import LinkSettings
     from evaluation.streams import Destination
 
-_WORKDIR = flags.DEFINE_list(
+_WORKDIR = flags.DEFINE_string(
     "workdir",
-    [],
-    "Folder of a run that train.py created. Translation: or several, separated by commas.",
+    "",
+    "Folder of a run that train.py created. Translation: or several, separated by commas, or a "
+    "pattern such as 'runs/a/seed*'.",
 )
 _CHECKPOINT = flags.DEFINE_list(
     "checkpoint",
@@ -95,18 +96,22 @@ def main() -> None:
     # Ctrl-C is handled before these modules are imported, because importing JAX takes seconds.
     from training.devices import make_mesh
 
-    config = _check_runs()
+    workdirs, config = _check_runs()
     _check_files()
     if config.task == "translation":
         settings, align = _check_translation(config)
-        _translate(make_mesh(), settings, align)
+        _translate(workdirs, make_mesh(), settings, align)
     else:
         _check_prediction(config)
-        _predict(make_mesh())
+        _predict(workdirs, make_mesh())
 
 
-def _check_runs() -> Config:
-    """Return the config of the first run; raise UserError if the runs cannot be combined."""
+def _check_runs() -> tuple[list[Path], Config]:
+    """Return the folders of the runs, and the config of the first one.
+
+    Raise UserError if the runs cannot be combined.
+    """
+    from training.finding import find_workdirs
     from training.workdir import load_config
 
     if not _WORKDIR.value:
@@ -115,15 +120,16 @@ def _check_runs() -> Config:
         raise UserError(
             "--checkpoint is empty: use best, last, average or the number of a training step"
         )
-    configs = [load_config(Path(workdir)) for workdir in _WORKDIR.value]
+    workdirs = find_workdirs(_WORKDIR.value, "--workdir")
+    configs = [load_config(workdir) for workdir in workdirs]
     if len(configs) * len(_CHECKPOINT.value) > 1:
-        for workdir, config in zip(_WORKDIR.value, configs, strict=True):
+        for workdir, config in zip(workdirs, configs, strict=True):
             if config.task != "translation":
                 raise UserError(
                     f"{workdir} is a {config.task} run, but only translation runs can form an "
                     "ensemble: name one run and one checkpoint"
                 )
-    return configs[0]
+    return workdirs, configs[0]
 
 
 def _check_files() -> None:
@@ -182,24 +188,26 @@ def _check_prediction(config: Config) -> None:
         )
 
 
-def _predict(mesh: "Mesh") -> None:
+def _predict(workdirs: list[Path], mesh: "Mesh") -> None:
     """Predict labels for the inputs of standard input."""
     from evaluation.inputs import InputPredictor
     from evaluation.streams import LabelStream, converse
     from training.restore import restore_runs
 
-    (run,) = restore_runs(_WORKDIR.value, mesh, _CHECKPOINT.value)
+    (run,) = restore_runs(workdirs, mesh, _CHECKPOINT.value)
     _make_pictures_folder()
     predictor = InputPredictor(run.task, run.params, mesh)
     stream = LabelStream(predictor, _destination())
     if sys.stdin.isatty():
         several = predictor.corpus.ends_at_blank_line
-        converse(stream.answer, f"Predicting{_with_runs()}", predictor.corpus.typed, several)
+        converse(stream.answer, f"Predicting with {_names(workdirs)}", predictor.corpus.typed, several)
     else:
         stream.predict_all(sys.stdin.buffer)
 
 
-def _translate(mesh: "Mesh", settings: Config, align: "LinkSettings") -> None:
+def _translate(
+    workdirs: list[Path], mesh: "Mesh", settings: Config, align: "LinkSettings"
+) -> None:
     """Translate or score the sentences of standard input."""
     from decoding.translator import Translator
     from evaluation.links import make_aligner
@@ -208,7 +216,7 @@ def _translate(mesh: "Mesh", settings: Config, align: "LinkSettings") -> None:
     from training.restore import restore_runs
 
     dictionary = _read_dictionary(_DICTIONARY.value)
-    runs = restore_runs(_WORKDIR.value, mesh, _CHECKPOINT.value)
+    runs = restore_runs(workdirs, mesh, _CHECKPOINT.value)
     params = [run.params for run in runs]
     translator = Translator([run.task for run in runs], mesh, settings, dictionary)
     if _PICTURES.value and not translator.attention_names(params):
@@ -222,13 +230,13 @@ def _translate(mesh: "Mesh", settings: Config, align: "LinkSettings") -> None:
     if _SCORE.value:
         stream.score_all(sys.stdin.buffer, Path(_SCORE.value))
     elif sys.stdin.isatty():
-        converse(stream.answer, f"Translating{_with_runs()}", "one sentence per line")
+        converse(stream.answer, f"Translating with {_names(workdirs)}", "one sentence per line")
     else:
         stream.translate_all(sys.stdin.buffer)
 
 
-def _with_runs() -> str:
-    return f" with {', '.join(_WORKDIR.value)}"
+def _names(workdirs: list[Path]) -> str:
+    return ", ".join(map(str, workdirs))
 
 
 def _destination() -> "Destination":
@@ -242,7 +250,7 @@ def _read_dictionary(name: str) -> dict[str, str]:
     if not name:
         return {}
     with reading(Path(name), "set --dictionary to a readable UTF-8 file"):
-        lines = Path(name).read_text("utf-8-sig").splitlines()
+        lines = Path(name).read_text("utf-8-sig").split("\n")
     pairs = [line.split("\t") for line in lines if line.strip()]
     if any(len(pair) != 2 for pair in pairs):
         raise UserError(

@@ -92,7 +92,8 @@ def _grow_diag_final_and(forward: set[Link], reverse: set[Link]) -> set[Link]:
         growing = False
         for (s, t), (ds, dt) in itertools.product(sorted(links), _NEIGHBORS):
             link = s + ds, t + dt
-            if link in union - links and not (link[0] in sources and link[1] in targets):
+            both_linked = link[0] in sources and link[1] in targets
+            if link in union and link not in links and not both_linked:
                 add(link)
                 growing = True
     for link in (*sorted(forward), *sorted(reverse)):

@@ -123,6 +123,8 @@ def converse(
         if lines and not (several and line):
             answer(lines, number)
             lines, number = [], number + 1
+    if lines:  # Ctrl-D instead of a blank line
+        answer(lines, number)
 
 
 def read_blocks(items: Iterable[T]) -> Iterator[list[T]]:

@@ -75,8 +75,8 @@ class TranslationStream:
         """Print log p of the translations in a file, and write their word links."""
         task, counts = self._translator.tasks[0], [0, 0]
         advice = "set --score to a file with one translation per line"
-        with reading(path, advice), path.open("rb") as given, open_output(self._to.alignments) as f:
-            translations = map(clean, decoded_lines(given, str(path)))
+        translations = map(clean, _lines_of(path, advice))
+        with open_output(self._to.alignments) as f:
             sides = read_blocks(_sentences(lines)), read_blocks(translations)
             for block in itertools.zip_longest(*sides, fillvalue=[]):
                 counts = [count + len(part) for count, part in zip(counts, block, strict=True)]
@@ -121,6 +121,12 @@ class TranslationStream:
     def _link(self, file: TextIO, bitexts: list[Bitext]) -> None:
         assert self._aligner is not None
         file.writelines(format_links(links) + "\n" for links in self._aligner.links(bitexts))
+
+
+def _lines_of(path: Path, advice: str) -> Iterator[str]:
+    """Yield the lines of a file; only errors of reading it are reported as such."""
+    with reading(path, advice), path.open("rb") as file:
+        yield from decoded_lines(file, str(path))
 
 
 def _sentences(lines: Iterable[bytes]) -> Iterator[str]:

@@ -157,7 +157,7 @@ class PredictionRun(LabRun):
 
 def _inner_lines(text: str) -> list[str]:
     """Return the lines of a text without the blank lines at its ends."""
-    lines = text.splitlines()
+    lines = text.split("\n")
     full = [i for i, line in enumerate(lines) if line.strip()]
     return lines[full[0] : full[-1] + 1] if full else []
 

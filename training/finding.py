@@ -1,6 +1,7 @@
 """Find the folders of runs that a flag lists, by their names or with patterns."""
 
 import logging
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -67,12 +68,16 @@ def _some(names: Sequence[str]) -> str:
 
 def _workdirs(entry: str, flag: str) -> list[Path]:
     """Return the folders of runs that an entry names; [] if there are none."""
-    path = Path(entry)
-    if (path / "config.json").exists():
-        return [path]
+    if _is_run(Path(entry)):
+        return [Path(entry)]
     if not _is_pattern(entry):
         return []
-    return sorted(folder for folder in _matches(entry, flag) if (folder / "config.json").exists())
+    return sorted(filter(_is_run, _matches(entry, flag)))
+
+
+def _is_run(folder: Path) -> bool:
+    # Unlike Path.exists, os.path.exists returns False for a name that is too long.
+    return os.path.exists(folder / "config.json")
 
 
 def _is_pattern(entry: str) -> bool:

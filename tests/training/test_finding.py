@@ -36,6 +36,7 @@ def test_runs_are_listed_by_folders_and_patterns(runs, tmp_path):
     ("text", "fact"),
     [
         ("{run},{folder}/nothing", "{folder}/nothing is not the folder of a run"),
+        ("{folder}/wrong" + ",a name of 20 letters" * 300, "{folder}/wrong is not the folder"),
         ("{folder}/*/seed7", "the pattern .*/seed7 matches no file or folder: correct it"),
         ("{folder}/d*", "matches {folder}/dot, but no run, because .* one level deeper, as in"),
         ("{run}/*", "config.json, .*/log.jsonl, .*/run.json, …, but no run"),
