@@ -10,6 +10,7 @@ run.draw(result)
 
 import contextlib
 import importlib.util
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -167,14 +168,17 @@ class Run:
         """Return the translator for decode settings, with the functions that it has compiled."""
         self._check(method, "translation")
         from configs.check import changed_decode
-        from decoding.translator import Translator
+        from decoding.translator import NUMBERS, Translator
 
         settings = changed_decode(self.config, decode)
-        key = settings.to_json()
-        if key not in self._translators:
+        numbers = {name: settings[name] for name in NUMBERS}
+        # Settings that differ only in numbers share a translator if both sample or neither does.
+        sampled = {"sampled": settings.temperature > 0}
+        kind = json.dumps({**settings, **dict.fromkeys(NUMBERS), **sampled})
+        if kind not in self._translators:
             tasks = [run.task for run in self._runs]
-            self._translators[key] = Translator(tasks, self._mesh, settings)
-        return self._translators[key]
+            self._translators[kind] = Translator(tasks, self._mesh, settings)
+        return self._translators[kind].with_numbers(**numbers)
 
     def _check(self, method: str, *tasks: str) -> None:
         if self.task not in tasks:

@@ -200,14 +200,14 @@ def _predict(workdirs: list[Path], mesh: "Mesh") -> None:
     stream = LabelStream(predictor, _destination())
     if sys.stdin.isatty():
         several = predictor.corpus.ends_at_blank_line
-        converse(stream.answer, f"Predicting with {_names(workdirs)}", predictor.corpus.typed, several)
+        converse(
+            stream.answer, f"Predicting with {_names(workdirs)}", predictor.corpus.typed, several
+        )
     else:
         stream.predict_all(sys.stdin.buffer)
 
 
-def _translate(
-    workdirs: list[Path], mesh: "Mesh", settings: Config, align: "LinkSettings"
-) -> None:
+def _translate(workdirs: list[Path], mesh: "Mesh", settings: Config, align: "LinkSettings") -> None:
     """Translate or score the sentences of standard input."""
     from decoding.translator import Translator
     from evaluation.links import make_aligner

@@ -60,12 +60,13 @@ def compared_examples(
     entries = []
     for i, example in enumerate(first.examples):
         shown = [_shown_of(run, i) for run in runs]
-        predictions = [run.examples[i].prediction if run.examples else None for run in runs]
+        scored = [run.examples[i] if run.examples else None for run in runs]
+        predictions = [x.prediction if x else None for x in scored]
         entries.append(
             {
                 "number": i + 1, "text": example.text, "reference": " | ".join(example.references),
                 "predictions": predictions, "shown": shown,
-                "correct": [prediction in example.references for prediction in predictions],
+                "correct": [bool(x and x.correct) for x in scored],
                 "disagreement": _mean_distance(predictions, pairs, distance),
                 "attention": _mean_distance(shown, pairs, _attention_distance(translation)),
                 "length": max((len(x.source) for x in shown if x), default=len(example.text)),

@@ -3,6 +3,7 @@
 Texts are batched by length into a few shapes, because every shape needs a compilation.
 """
 
+import copy
 import functools
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,9 @@ from models.scan import hoist
 from tasks.task import Params
 from tasks.translation import Translation
 from training.devices import abstract, compile_all, compiled, fetched, put
+
+# Settings that are arguments of the compiled search, so that other values need no compilation.
+NUMBERS = {"alpha": np.float32, "temperature": np.float32, "seed": np.uint32}
 
 
 class Hypothesis(NamedTuple):
@@ -61,10 +65,25 @@ class Translator:
         self.tasks, self.mesh, self.settings = tasks, mesh, settings
         self.source, self.target = tasks[0].source, tasks[0].target
         self.dictionary = dictionary or {}
-        # self.decode(params, batch, attention=...) returns the batch and its hypotheses (_search).
-        self.decode = compiled(mesh, self._search, static_argnames="attention")
+        self.numbers = _numbers(**{name: settings[name] for name in NUMBERS})
+        self._decode = compiled(mesh, self._search, static_argnames="attention")
         self._score = compiled(mesh, self._forced)
         self._attention = compiled(mesh, self._forced_attention, static_argnames="name")
+
+    def with_numbers(self, **changes: float) -> "Translator":
+        """Return a translator with other values of NUMBERS, which shares the compiled functions.
+
+        The search samples if the temperature in `settings` is positive, whatever its new value.
+        """
+        other = copy.copy(self)
+        other.numbers = self.numbers | _numbers(**changes)
+        return other
+
+    def decode(
+        self, params: list[Params], batch: dict[str, Array], attention: bool = False
+    ) -> tuple[dict[str, Array], Hypotheses]:
+        """Return a batch with its hypotheses, as arrays on the devices; see `_search`."""
+        return self._decode(params, batch, self.numbers, attention=attention)
 
     def translate(
         self,
@@ -95,7 +114,8 @@ class Translator:
         weights = attention or self.settings.replace_unknown
         batches = [batch | {"number": batch["index"] + first} for batch in self._batches(ids)]
         shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
-        compile_all(self.decode, [(params, shape) for shape in shapes.values()], attention=weights)
+        calls = [(params, shape, self.numbers) for shape in shapes.values()]
+        compile_all(self._decode, calls, attention=weights)
         yield from fetched(
             (self.decode(params, put(batch, self.mesh), attention=weights) for batch in batches),
             ahead=1,
@@ -225,17 +245,16 @@ class Translator:
         self,
         params: list[Params],
         batch: dict[str, Array],
-        attention: bool = False,
-        numbers: Mapping[str, Array] | None = None,
+        numbers: Mapping[str, Array],
+        attention: bool,
     ) -> tuple[dict[str, Array], Hypotheses]:
         """Decode a batch by beam search, sampling or greedy search, as `settings` specify.
 
         If the batch has an entry "prefix", the hypotheses begin with these tokens, which <pad>
-        follows. `numbers` replace the settings alpha and temperature, without a compilation for
-        each value. If temperature is 0 in `settings`, no number makes the search sample.
+        follows. `numbers` are the values of the settings in NUMBERS.
         """
         source, sampled = batch["source"], self.settings.temperature > 0
-        settings = types.SimpleNamespace(**{**self.settings, **(numbers or {})})
+        settings = types.SimpleNamespace(**{**self.settings, **numbers})
         # The source length excludes </s>, so padding rows, which have no </s>, have length −1.
         source_length = (source != PAD).sum(axis=1) - 1
         length = int(source.shape[1] * settings.max_ratio + settings.max_extra)
@@ -302,6 +321,11 @@ class Translator:
                 weights if attention else None,
             ))  # fmt: skip
         return hypotheses
+
+
+def _numbers(**values: float) -> dict[str, np.ndarray]:
+    """Return settings in NUMBERS as arrays."""
+    return {name: np.asarray(x, NUMBERS[name]) for name, x in values.items()}
 
 
 def _check_vocabularies(tasks: Sequence[Translation]) -> None:

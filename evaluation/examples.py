@@ -27,6 +27,12 @@ class ScoredExample(NamedTuple):
     # of a set of examples depends only on the sums of these numbers; see evaluation/bootstrap.py.
     statistics: Mapping[str, Sequence[float]]
 
+    @property
+    def correct(self) -> bool:
+        """Whether the prediction counts as right in the exact match or the accuracy."""
+        right, count = self.statistics.get("exact") or self.statistics.get("accuracy") or (0, 1)
+        return right == count
+
 
 def write_examples(folder: Path, examples: Iterable[ScoredExample]) -> None:
     """Write examples.jsonl to a report; an earlier file is deleted if there are no examples."""

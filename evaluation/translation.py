@@ -22,6 +22,7 @@ from evaluation.evaluator import (
     Attentions,
     Evaluator,
     Translated,
+    references,
     sample,
     score,
     translate_split,
@@ -49,6 +50,7 @@ from evaluation.results import Wanted, announce
 from evaluation.scores import (
     edit_rate,
     exact_match,
+    exact_matches,
     signatures,
     token_error_rate,
     tokenized_bleu,
@@ -90,7 +92,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     if wanted.faithfulness:
         check_translation(task, params)
     aligner = _aligner(evaluator.translator, [params], wanted)
-    number, beam = len(task.pairs(wanted.split)), evaluator.translator.settings.beam
+    number, beam = len(references(task, wanted.split)), evaluator.translator.settings.beam
     announce(f"translating {number:,} sentences (beam={beam})")
     translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
     announce("computing losses, attention statistics and the report")
@@ -316,13 +318,16 @@ def _sentences(
             target = entries[i]["tokens"]
             entries[i]["focus"] = focus_token(named["attention"], tokens[i], target)
     rest = zip(tokens, entries, strict=True)
+    matches = exact_matches(
+        [t.best.text for t in translated], [t.references for t in translated], task.lowercase
+    )
     sentences = []
-    for t in translated:
+    for t, correct in zip(translated, matches, strict=True):
         some = list(itertools.islice(rest, len(t.hypotheses)))
         sentences.append(
             {
                 "text": task.source.surface(t.pair.source),
-                "reference": " | ".join(t.references), "correct": t.best.text in t.references,
+                "reference": " | ".join(t.references), "correct": correct,
                 "source": some[0][0], "hypotheses": [entry for _, entry in some],
             }
         )  # fmt: skip

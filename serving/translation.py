@@ -164,14 +164,14 @@ class TranslationRun(LabRun):
             "source": source, "prefix": _row(prefix, width),
             "index": np.zeros(1, np.int32), "number": np.array([settings.draw], np.int32),
         }  # fmt: skip
-        translator = self._translator(settings)
         # With an exponent of 0, the penalty "gnmt" is 1, so that it needs no program of its own.
         alpha = 0.0 if settings.length_penalty == "none" else settings.alpha
-        numbers = {"alpha": alpha, "temperature": settings.temperature or 1.0}
-        _, decoded = jax.device_get(translator.decode(
-            [self._params], put(batch, self.mesh), attention=True,
-            numbers=self._scalars(numbers),
-        ))  # fmt: skip
+        translator = self._translator(settings).with_numbers(
+            alpha=alpha, temperature=settings.temperature
+        )
+        _, decoded = jax.device_get(
+            translator.decode([self._params], put(batch, self.mesh), attention=True)
+        )
         found = translator.hypotheses("", len(ids) - 1, decoded, 0, attention=True)
         best = self._inspection(ids, found[0].ids.tolist())
         return {"prefix": len(prefix), "hypotheses": [_plain(h) for h in found], "best": best}

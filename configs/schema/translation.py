@@ -152,7 +152,7 @@ DECODE: Fields = {
         above=0,
         most=1,
     ),
-    "seed": Field(0, "Random seed of sampling.", least=0),
+    "seed": Field(0, "Random seed of sampling.", least=0, most=2**32 - 1),
     "replace_unknown": Field(
         False,
         "Replace each `<unk>` in the output by the source word with the largest attention weight "

@@ -14,6 +14,7 @@ from comparing.scores import cost_table, faithfulness_table, score_table
 from comparing.systems import group_runs
 from errors import UserError
 from evaluation.bootstrap import format_p, mean_score, mean_statistics, paired_bootstrap_p
+from evaluation.examples import ScoredExample
 from evaluation.page import read_page_content
 from tests.comparing.runs import GOLD, SOURCES, WRONG, write_report, write_run
 
@@ -211,6 +212,13 @@ def test_a_prediction_is_correct_if_it_equals_a_whole_reference(tmp_path):
     assert [[run["correct"] for run in x["runs"]] for x in examples] == [
         [True, False], [True, True], [True, True],
     ]  # fmt: skip
+
+
+def test_a_prediction_in_lower_case_is_correct_if_the_score_ignores_the_case():
+    scored = {"exact": [1.0, 1.0], "bleu": [2.0] * 10}
+    assert ScoredExample("Hund", ["A Dog"], "a dog", scored).correct
+    assert not ScoredExample("Hund", ["A Dog"], "a dog", scored | {"exact": [0.0, 1.0]}).correct
+    assert not ScoredExample("a b", ["x y"], "x x", {"accuracy": [1.0, 2.0]}).correct
 
 
 HUGE = 10**400  # does not fit a float

@@ -131,7 +131,7 @@ def test_numbers_need_no_compilation_and_few_translators_are_kept(translations):
     keys = [key for key in run._translators if key[0] == 1]
     assert len(keys) == 2  # greedy search with any alpha, and sampling
     for key in keys:
-        assert run._translators[key].decode._cache_size() == 1
+        assert run._translators[key]._decode._cache_size() == 1
     for beam in range(1, MOST_TRANSLATORS + 3):
         run._translator(Body({}).search({**run._defaults(), "beam": beam}, ["none"]))
     assert len(run._translators) == MOST_TRANSLATORS
@@ -205,7 +205,7 @@ def test_warm_ups_compile_what_requests_use(translations, predictions):
     assert len(predictions["columns"].warm_ups()[0]()["steps"]) == 8
     run = translations["a"]
     run.warm_ups()[0](), run.warm_ups()[1]()
-    functions = run._inspect, run._next, run._translators[1, "gnmt", False].decode
+    functions = run._inspect, run._next, run._translators[1, "gnmt", False]._decode
     sizes = [function._cache_size() for function in functions]
     ask(translations, "a", "translate")
     ask(translations, "a", "next")
