@@ -55,13 +55,14 @@ def main() -> None:
         return
     train_run(config, workdir, mesh, overrides)
     # Every process logs this message, but only the first process of a multi-host run shows it.
-    logging.getLogger("alignax").info("Evaluate this run: %s", _eval_command(workdir))
+    split = "test" if config.data.get("splits", {}).get("test", "test") else "valid"
+    logging.getLogger("alignax").info("Evaluate this run: %s", _eval_command(workdir, split))
 
 
-def _eval_command(workdir: Path) -> str:
+def _eval_command(workdir: Path, split: str) -> str:
     """Return the shell command that evaluates the run."""
     eval_program = Path(sys.argv[0]).with_name("eval.py")
-    return shlex.join(["python", str(eval_program), f"--workdir={workdir}", "--split=test"])
+    return shlex.join(["python", str(eval_program), f"--workdir={workdir}", f"--split={split}"])
 
 
 if __name__ == "__main__":

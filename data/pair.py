@@ -7,10 +7,10 @@ class Pair(NamedTuple):
     """A sentence and its translation.
 
     `alignment` is the gold word alignment in Pharaoh notation, or empty if the corpus has none:
-    `2-3` is a sure link and `2?3` a possible link between token 2 of the source and token 3 of the
-    target, counted from 0. `links` are links such as `2-3` for guided
-    alignment (data.links), or empty. `line` is positive only in a test set with several reference
-    files: it is the line number, and pairs with the same number are references of one sentence.
+    `2-3` is a sure link and `2?3` a possible link between source word 2 and target word 3, counted
+    from 0. `links` are links such as `2-3` for guided alignment (data.links), or empty. `line` is
+    positive only in a test set with several reference files: it is the line number, and pairs with
+    the same number are references of one sentence.
     """
 
     source: str

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from data.vocabulary import SPECIALS, SentencePieceVocabulary
+from data.vocabulary import SPECIALS, SentencePieceVocabulary, all_tokens
 
 Draw = Callable[[], np.ndarray]
 
@@ -23,7 +23,7 @@ class Pieces:
     """The subwords of a SentencePiece model; special tokens have no entry in `ids`."""
 
     def __init__(self, vocabulary: SentencePieceVocabulary):
-        self.texts = [vocabulary.token(i) for i in range(len(vocabulary))]
+        self.texts = all_tokens(vocabulary)
         self.scores = [vocabulary.score(i) for i in range(len(vocabulary))]
         self.ids = {text: i for i, text in enumerate(self.texts) if i >= len(SPECIALS)}
         self.longest = max(map(len, self.ids))

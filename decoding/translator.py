@@ -181,8 +181,8 @@ class Translator:
         batches = list(self._pairs(sources, targets))
         shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
         compile_all(function, [(list(params), shape) for shape in shapes.values()], **options)
-        for batch in batches:
-            yield batch, jax.device_get(function(list(params), put(batch, self.mesh), **options))
+        calls = (function(list(params), put(batch, self.mesh), **options) for batch in batches)
+        yield from zip(batches, fetched(calls, ahead=1), strict=True)
 
     def _pairs(
         self, sources: Sequence[str], targets: Sequence[str]

@@ -18,7 +18,7 @@ from data.vocabulary import UNK
 from decoding.groups import batch_rows, length_groups, padded_width
 from evaluation.predictions import Prediction
 from tasks.task import Params
-from training.devices import abstract, compile_all, compiled, put
+from training.devices import abstract, compile_all, compiled, fetched, put
 
 BATCH = 64  # inputs that are predicted together
 # The field and the text that contain the words of an example, by task.
@@ -68,17 +68,20 @@ class InputPredictor:
         examples = [corpus.make_input(value, place) for value, place in inputs]
         encoded = [corpus.encode_input(e, vocabularies, self.counts) for e in examples]
         results = [LabelledInput({})] * len(inputs)
-        for members, batch in self._batches([e and e[0] for e in encoded], attention):
-            predicted, weights = jax.device_get(
-                self._run(self._params, put(batch, self.mesh), attention=attention)
-            )
+        batches = list(self._batches([e and e[0] for e in encoded], attention))
+        calls = (
+            self._run(self._params, put(batch, self.mesh), attention=attention)
+            for _, batch in batches
+        )
+        found = zip(batches, fetched(calls, ahead=1), strict=True)
+        for (members, _), (predicted, weights) in found:
             for row, i in enumerate(members):
                 fields, text = encoded[i] or ({}, {})
                 unknown, words = _unknown(self.task.config.task, fields, text)
                 # Rows are copied, so that the arrays of the batch can be freed.
                 p = {name: values[row].copy() for name, values in {**predicted, **weights}.items()}
-                found = self._describe(self.task, fields, text, p)
-                results[i] = found._replace(unknown=unknown, words=words)
+                described = self._describe(self.task, fields, text, p)
+                results[i] = described._replace(unknown=unknown, words=words)
         return results
 
     def _batches(

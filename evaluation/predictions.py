@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 
 from data.batches import Batches
 from tasks.task import Params, Task
-from training.devices import abstract, compile_all, compiled, fetched, put
+from training.devices import abstract, compile_all, compiled, dispatched, put
 from training.loop import Evaluate, Evaluation, means
 
 Prediction = dict[str, Any]  # a model's outputs for one example: arrays and scalars by name
@@ -62,7 +62,7 @@ class Predictor:
         found: dict[int, Prediction] = {}
         compile_for_split(self._run, params, self.task, split, self.mesh, attended > 0)
         batches = split_batches(self.task, split, self.mesh)
-        results = fetched((self._run(params, x, attended > 0) for x in batches), ahead=1)
+        results = dispatched((self._run(params, x, attended > 0) for x in batches), ahead=1)
         sums = [_collect(result, found, attended) for result in results]
         return mean_losses(sums), [found[i] for i in range(len(found))]
 
@@ -70,8 +70,15 @@ class Predictor:
 def _collect(
     result: BatchResult, found: dict[int, Prediction], attended: int
 ) -> dict[str, np.ndarray]:
-    """Add the predictions of a batch to `found`; return the loss sums of the batch."""
-    index, sums, predicted, weights = result
+    """Add the predictions of a batch to `found`; return the loss sums of the batch.
+
+    The attention weights of a large split are large, so only those of batches with one of the first
+    `attended` examples are transferred from the devices.
+    """
+    *others, weights = result
+    index, sums, predicted = jax.device_get(others)
+    if np.any((index >= 0) & (index < attended)):
+        weights = jax.device_get(weights)
     for row, i in enumerate(index.tolist()):
         if i >= 0:
             found[i] = {name: values[row] for name, values in predicted.items()}

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.base import Config
-from data.vocabulary import BOS, EOS, SPECIALS, UNK, Vocabulary
+from data.vocabulary import BOS, EOS, SPECIALS, UNK, all_tokens
 from errors import UserError
 from exporting.description import (
     copy_program,
@@ -62,8 +62,8 @@ class CTranslate2Format(ExportFormat):
     def write(self, run: RestoredRun, folder: Path) -> None:
         task = run.task
         spec = _make_spec(task.config.model, run.params)
-        spec.register_source_vocabulary(_tokens(task.source))
-        spec.register_target_vocabulary(_tokens(task.target))
+        spec.register_source_vocabulary(all_tokens(task.source))
+        spec.register_target_vocabulary(all_tokens(task.target))
         spec.config.unk_token = SPECIALS[UNK]
         spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[BOS]
         spec.config.eos_token, spec.config.add_source_eos = SPECIALS[EOS], True
@@ -79,10 +79,6 @@ class CTranslate2Format(ExportFormat):
 
         shown = pprint.pformat(options(description["decode"], 10), sort_dicts=False)
         write_readme(run, folder, CTRANSLATE2_README.format(options=shown))
-
-
-def _tokens(vocabulary: Vocabulary) -> list[str]:
-    return [vocabulary.token(i) for i in range(len(vocabulary))]
 
 
 def _make_spec(model: Config, params: dict[str, Any]) -> Any:

@@ -63,9 +63,7 @@ class Alignment(nn.Module):
         """Build the alignment from `config.model.attention`."""
         return cls(score, attention.key_value == "split", **fields)
 
-    def source(
-        self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
-    ) -> Source:
+    def source(self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"]) -> Source:
         """Compute the attention keys and values of a batch once, before decoding."""
         keys, values = jnp.split(states, 2, axis=-1) if self.key_value else (states, states)
         return Source(self.score.keys(keys), values, mask)

@@ -71,9 +71,7 @@ class PlainDecoder(nn.Module):
         """Width of the features that the output layer reads."""
         return self.stack.features
 
-    def source(
-        self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
-    ) -> Source | None:
+    def source(self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"]) -> Source | None:
         """Return the attention keys and values of the encoder states; None without attention."""
         return None
 
@@ -176,10 +174,8 @@ class BahdanauDecoder(PlainDecoder):
     def output_width(self) -> int:
         return self.readout.features
 
-    def source(
-        self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
-    ) -> Source:
-        return self.attention.source(states, mask, deterministic)
+    def source(self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"]) -> Source:
+        return self.attention.source(states, mask)
 
     def step(
         self,
@@ -309,10 +305,8 @@ class LuongDecoder(PlainDecoder):
         width = self.attention.score.key_width  # values are as wide as the states for keys
         self.W_c = Combine(width, stack.features, self.combine_init, stack.dtype)
 
-    def source(
-        self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"], deterministic: bool
-    ) -> Source:
-        source = self.attention.source(states, mask, deterministic)
+    def source(self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"]) -> Source:
+        source = self.attention.source(states, mask)
         return dataclasses.replace(source, values=self.W_c.project_values(source.values))
 
     def start(self, memory: RecurrentMemory) -> RecurrentState:

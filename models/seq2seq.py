@@ -33,7 +33,7 @@ class Seq2Seq(nn.Module):
     ) -> RecurrentMemory:
         """Encode source sentences."""
         states, carries = self.encoder(source, mask, deterministic)
-        attended = self.decoder.source(states, mask, deterministic)
+        attended = self.decoder.source(states, mask)
         return RecurrentMemory(self.bridge(carries), carries[-1][-1], attended)
 
     def decode(

@@ -1,13 +1,11 @@
 """Score the runs of a paper's table and read their reports. Runs with a report are not scored."""
 
 import contextlib
-import ctypes
 import io
 import logging
 import multiprocessing
 import os
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -33,7 +31,7 @@ from papers.plan import Plan, with_decoding
 from papers.table import Row
 from reading import read_json, read_text, reading
 from sweeping.devices import Share, machine_shares
-from sweeping.launch import PR_SET_PDEATHSIG
+from sweeping.launch import tie
 from sweeping.log import best_metrics, read_complete_log
 from training.devices import make_mesh
 from training.workdir import is_done
@@ -125,11 +123,7 @@ def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
     absl.logging.set_verbosity(absl.logging.FATAL)
     cores, environment = shares.get()
     os.environ.update(environment)
-    if sys.platform == "linux":
-        os.sched_setaffinity(0, cores)
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            sys.exit(1)
+    tie(parent, cores, signal.SIGKILL)
 
 
 def _name(plan: Plan, row: Row, number: int) -> str:

@@ -10,6 +10,7 @@ import sys
 
 from absl import app, flags
 
+from errors import UserError
 from papers.registry import find_targets
 from papers.results import committed
 
@@ -30,5 +31,12 @@ def report(strict: bool) -> int:
     return int(bool(found) and strict)
 
 
+def main(_: list[str]) -> None:
+    try:
+        sys.exit(report(_STRICT.value))
+    except UserError as error:
+        sys.exit(f"error: {error}")
+
+
 if __name__ == "__main__":
-    app.run(lambda _: sys.exit(report(_STRICT.value)))
+    app.run(main)

@@ -84,4 +84,6 @@ def _gpus() -> list[str]:
     if not shutil.which("nvidia-smi"):
         return []
     found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
-    return [str(i) for i, _ in enumerate(found.stdout.splitlines())]
+    # Other lines describe MIG instances and errors.
+    listed = [line for line in found.stdout.splitlines() if line.startswith("GPU ")]
+    return [str(i) for i, _ in enumerate(listed)]

@@ -11,19 +11,29 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
-PR_SET_PDEATHSIG = 1  # prctl option (sys/prctl.h): the signal to get when the parent dies
+_PR_SET_PDEATHSIG = 1  # prctl option (sys/prctl.h): the signal to get when the parent dies
+
+
+def tie(parent: int, cores: Sequence[int], number: signal.Signals) -> None:
+    """Restrict this process to the given cores; let it get a signal when its parent dies.
+
+    Without cores, it keeps all of them. This function does nothing on systems other than Linux.
+    """
+    if sys.platform != "linux":
+        return
+    if cores:
+        os.sched_setaffinity(0, cores)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # the parent died before prctl, so no signal will come
+        sys.exit(128 + number)
 
 
 def main() -> None:
-    """Restrict this process to the given cores, then replace it by the given program."""
+    """Tie this process to its parent, then replace it by the given program."""
     parent, cores, *command = sys.argv[1:]
-    if sys.platform == "linux":
-        if cores:
-            os.sched_setaffinity(0, map(int, cores.split(",")))
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != int(parent):  # the parent died before prctl, so no signal will come
-            sys.exit(128 + signal.SIGTERM)
+    tie(int(parent), [int(core) for core in cores.split(",") if core], signal.SIGTERM)
     os.execv(sys.executable, [sys.executable, *command])
 
 

@@ -76,8 +76,10 @@ class Checkpoints:
         verbosity = absl.logging.get_verbosity()
         if read_only:  # hide Orbax's warning about options of read-only folders
             absl.logging.set_verbosity(absl.logging.ERROR)
-        self._manager = self._open(options)
-        absl.logging.set_verbosity(verbosity)
+        try:
+            self._manager = self._open(options)
+        finally:
+            absl.logging.set_verbosity(verbosity)
 
     def _open(self, options: ocp.CheckpointManagerOptions) -> ocp.CheckpointManager:
         """Open the folder with Orbax, which fails if metadata of a checkpoint have wrong types.

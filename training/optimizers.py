@@ -84,3 +84,8 @@ def make_optimizer(settings: Config, schedule: optax.Schedule) -> optax.Gradient
 def applied_rate(settings: Config) -> float:
     """Return the factor by which the training step multiplies the updates of the optimizer."""
     return 1.0 if settings.name == "rprop" else settings.learning_rate
+
+
+def contained_rate(settings: Config) -> float:
+    """Return the learning rate within the optimizer: rprop's initial step size, otherwise 1."""
+    return settings.learning_rate if settings.name == "rprop" else 1.0

@@ -265,6 +265,11 @@ def rules(config: Config) -> Iterator[str]:
             f"config.optimizer.schedule={config.optimizer.schedule} has no effect on rprop, which "
             "adapts its step sizes itself: set config.optimizer.schedule=constant"
         )
+    if config.optimizer.name == "rprop" and config.optimizer.warmup_steps:
+        yield (
+            f"config.optimizer.warmup_steps={config.optimizer.warmup_steps} has no effect on "
+            "rprop, which adapts its step sizes itself: set config.optimizer.warmup_steps=0"
+        )
     if data.vocabularies in ("keep", "extend") and not train.init_from:
         yield (
             f"config.data.vocabularies={data.vocabularies} needs another run: set "

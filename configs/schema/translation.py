@@ -169,6 +169,13 @@ def _rules(config: Config) -> Iterator[str]:
             "config.decode.coverage and decode.replace_unknown need a model with attention: set "
             "coverage=0 and replace_unknown=False"
         )
+    if not has_attention and config.train.doubly_stochastic:
+        yield "config.train.doubly_stochastic needs a model with attention: set it to 0"
+    if config.data.alignment and config.data.corpus not in ("text", "tsv"):
+        yield (
+            f"config.data.alignment={config.data.alignment!r} needs sentence pairs in files: set "
+            "config.data.corpus to text or tsv, or data.alignment to an empty string"
+        )
     yield from _guided_rules(config, has_attention)
     yield from _sampling_rules(config.data)
     if not decode.max_ratio + decode.max_extra >= 1:

@@ -28,7 +28,7 @@ PAIRS = list(itertools.product(SCORES, [name for name in ALIGNMENTS if name != "
 
 
 def attend(module, query, memory, mask, target_positions):
-    return module(query, module.source(memory, mask, True), target_positions)
+    return module(query, module.source(memory, mask), target_positions)
 
 
 @functools.cache
@@ -170,7 +170,7 @@ def test_the_mean_of_hard_attention_samples_is_the_soft_context():
     repeated = [jnp.repeat(x, 20_000, axis=0) for x in (query, memory, mask, positions)]
 
     def sample(module, query, memory, mask, positions):
-        return module(query, module.source(memory, mask, False), positions, False)
+        return module(query, module.source(memory, mask), positions, False)
 
     rngs = {"sample": jax.random.key(0)}
     (contexts, alpha), sown = module.apply(

@@ -179,6 +179,18 @@ def test_only_visible_gpus_are_used(monkeypatch):
     assert devices._gpus() == []
 
 
+def test_lines_of_nvidia_smi_that_are_no_gpus_are_not_counted(monkeypatch, tmp_path):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for output, gpus in {
+        "GPU 0: NVIDIA A100 (UUID: GPU-1)\n  MIG 3g.20gb     Device  0: (UUID: MIG-1)": ["0"],
+        "NVIDIA-SMI has failed because it could not communicate with the driver.": [],
+    }.items():
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\necho '{output}'\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+        assert devices._gpus() == gpus
+
+
 def test_a_run_waits_until_its_folder_is_unlocked(make_study, tmp_path, monkeypatch, caplog):
     """The training process of a killed sweep may still be saving a checkpoint in the folder."""
     folder = tmp_path / "runs" / "D=1" / "seed0"
