@@ -29,9 +29,21 @@ def first_line(error: BaseException) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return "did you mean ...? " with the known names that are similar to `name`, or ""."""
-    close = difflib.get_close_matches(name, [*known], cutoff=0.7)
-    return f"did you mean {' or '.join(close)}? " if close else ""
+    """Return "did you mean ...? " with the known names that are similar to `name`, or "".
+
+    Similar names of dotted fields are those whose last part is `name`, or has its letters as the
+    initials of its words, such as optimizer.learning_rate for lr. Otherwise, spelling decides.
+    """
+    known = [*known]
+    lasts = {full: full.rpartition(".")[2] for full in known}
+    close = [full for full, last in lasts.items() if name in (last, _initials(last))]
+    close = close or difflib.get_close_matches(name, known, cutoff=0.7)
+    return f"did you mean {' or '.join(close[:3])}? " if close else ""
+
+
+def _initials(name: str) -> str:
+    words = name.split("_")
+    return "".join(word[:1] for word in words) if len(words) > 1 else ""
 
 
 def require_packages(user: str, *names: str) -> None:

@@ -18,6 +18,7 @@ if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
 
     leave_on_interrupt(status=130)
 
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,6 +152,11 @@ def _make_pictures_folder() -> None:
         return
     try:
         Path(_PICTURES.value).mkdir(parents=True, exist_ok=True)
+        if any(Path(_PICTURES.value).glob("*.png")):
+            logging.getLogger("alignax").warning(
+                "--pictures=%s already contains pictures: those of inputs that are not drawn again "
+                "are kept", _PICTURES.value,
+            )  # fmt: skip
     except OSError as error:
         raise UserError(
             f"cannot create the folder --pictures={_PICTURES.value}: {error.strerror}"

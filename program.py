@@ -20,9 +20,9 @@ from ml_collections import config_flags
 from configs.base import Config, base_config
 from configs.check import changed_decode, check, check_path
 from configs.load import load_config_file
-from errors import Stopped, UserError, first_line
+from errors import Stopped, UserError, first_line, suggest
 from terminal import CleanFormatter, clean_lines, protect_stdout
-from training.workdir import check_name
+from training.workdir import check_name, flat
 
 # Compiled programs are cached between runs, separately for each kind of machine.
 COMPILATIONS = Path("cache") / f"xla-{platform.machine()}"
@@ -286,10 +286,22 @@ def _parse_flags(argv: list[str]) -> list[str]:
             sys.exit(0)
     except UserError as error:
         _fail(str(error))
+    except flags.UnrecognizedFlagError as error:
+        close = suggest(error.flagname, _flag_names())
+        _fail(f"unknown command line flag --{error.flagname}: {close}see --help")
     except flags.Error as error:
         _fail(_plain_types(str(error).removeprefix("flag ")))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         _fail(f"a --config override has an invalid value: {first_line(error)}")
+
+
+def _flag_names() -> list[str]:
+    """Return the names of all flags, including those of the fields of the config."""
+    names = list(flags.FLAGS)
+    for name in ("config", "decode"):
+        value = flags.FLAGS[name].value if name in names else None
+        names += [f"{name}.{field}" for field in flat(value)] if value else []
+    return names
 
 
 def _plain_types(message: str) -> str:

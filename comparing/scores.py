@@ -172,7 +172,7 @@ def cost_table(systems: Sequence[System], unit: str) -> dict[str, Any]:
     `unit` is the plural name of the units that the loss is averaged over, such as "tokens".
     """
     head = [
-        "System", "Seeds", "Parameters", "Training steps", f"Training {unit}", "Minutes",
+        "System", "Seed numbers", "Parameters", "Training steps", f"Training {unit}", "Minutes",
         f"{unit.capitalize()} per second", "Operations (TFLOP)", "Device", "Commit",
     ]  # fmt: skip
     return {"head": head, "rows": [_cost(system) for system in systems]}

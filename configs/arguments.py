@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from errors import UserError
+from errors import UserError, suggest
 
 
 def parse(text: str | None, **legal: Iterable[str]) -> dict[str, str]:
@@ -17,8 +17,8 @@ def parse(text: str | None, **legal: Iterable[str]) -> dict[str, str]:
         name, equals, value = item.partition("=")
         if name not in choices or not equals:
             raise UserError(
-                f"config argument {item!r} is unknown: write name=value, where name is one of "
-                f"{', '.join(choices)}"
+                f"config argument {item!r} is unknown: {suggest(name, choices)}write name=value, "
+                f"where name is one of {', '.join(choices)}"
             )
         if name in given:
             raise UserError(

@@ -45,6 +45,12 @@ def load_config_file(file: str, arguments: str = "") -> Config:
 
 def _read(file: str) -> dict[str, Any]:
     if not Path(file).is_file():
+        start, comma, rest = file.partition(",")
+        if comma and Path(start).is_file():
+            raise UserError(
+                f"config file {file} does not exist: write a colon between the file and its "
+                f"arguments, as in {start}:{rest}"
+            )
         present = sorted(path.name for path in Path(__file__).parent.glob("*[0-9].py"))
         raise UserError(
             f"config file {file} does not exist: correct its path, or use one of the files in "

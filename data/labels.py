@@ -25,7 +25,7 @@ class Labels:
     def learn(cls, labels: Iterable[str]) -> Self:
         """Collect all labels, and log the most frequent labels to reveal a wrong label column."""
         counts = collections.Counter(labels)
-        shown = ", ".join(f"{name} ({count:,})" for name, count in counts.most_common(12))
+        shown = ", ".join(f"{name[:40]} ({count:,})" for name, count in counts.most_common(12))
         more = f", and {len(counts) - 12} more" if len(counts) > 12 else ""
         logger.info("labels: %s", shown + more)
         return cls(sorted(counts))
@@ -58,9 +58,11 @@ class Labels:
     def encode(self, name: str, place: str) -> int:
         """Return the id of a label; `place` is its file and line, for the error message."""
         if name not in self._ids:
-            known = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
+            known = ", ".join(x[:40] for x in self.names[:6]) + (
+                ", …" if len(self.names) > 6 else ""
+            )
             raise UserError(
-                f"{place}: the label {name!r} is not one of the labels of this run ({known}): "
+                f"{place}: the label {name[:80]!r} is not one of the labels of this run ({known}): "
                 "correct the label, or train a run whose training split contains it (held-out "
                 "examples do not count; instead of data.vocabularies=keep, set extend)"
             )

@@ -13,12 +13,21 @@ LIKELY = 0.5  # in text, notes with at least this probability are listed
 
 
 def hypothesis_record(
-    line: int, rank: int, source: Sequence[str], hypothesis: Hypothesis, attention: bool
+    line: int,
+    rank: int,
+    source: Sequence[str],
+    unknown: Sequence[str],
+    hypothesis: Hypothesis,
+    attention: bool,
 ) -> str:
-    """Return the JSON line of a hypothesis; `source` contains the tokens of the input line."""
+    """Return the JSON line of a hypothesis.
+
+    `source` contains the tokens of the input line, and `unknown` those outside the vocabulary.
+    """
     record: dict[str, Any] = {
         "line": line, "rank": rank, "score": hypothesis.score, "log_p": hypothesis.log_p,
         "text": hypothesis.text, "source": [*source, "</s>"], "target": hypothesis.tokens,
+        "unknown": list(unknown),
     }  # fmt: skip
     if attention:
         weights = hypothesis.attention

@@ -42,7 +42,7 @@ class TranslationStream:
 
     def translate_all(self, lines: Iterable[bytes]) -> None:
         """Translate all lines of a stream, and print the translations in input order."""
-        first, task = 0, self._translator.tasks[0]
+        first, strange, task = 0, 0, self._translator.tasks[0]
         with (
             open_output(self._to.attention) as record,
             open_output(self._to.alignments) as links,
@@ -55,21 +55,25 @@ class TranslationStream:
                     bar.update()
                 for i, text in enumerate(block):
                     self._write(first + i, text, found[i], record)
+                    strange += bool(self._unknown(text))
                 if links:
                     shown = [(text, h) for i, text in enumerate(block) for h in found[i]]
                     self._link(links, [hypothesis_bitext(task, *pair) for pair in shown])
                 sys.stdout.flush()
                 first += len(block)
+        if strange:
+            sys.stderr.write(
+                "sentences with tokens outside the vocabulary, whose translations are unreliable: "
+                f"{strange:,} of {first:,}\n"
+            )
 
     def answer(self, lines: list[str], number: int) -> None:
         """Print the translations of a sentence that was typed, and its unknown tokens."""
-        text, vocabulary = clean(lines[0]), self._translator.source
+        text = clean(lines[0])
         for _, hypotheses in self._hypotheses([text], number):
             self._write(number, text, hypotheses)
             sys.stdout.flush()
-            tokens = vocabulary.tokens(text)
-            known = zip(tokens, vocabulary.ids(tokens), strict=True)
-            tell_unknown(token for token, i in known if i == UNK)
+            tell_unknown(self._unknown(text))
 
     def score_all(self, lines: Iterable[bytes], path: Path) -> None:
         """Print log p of the translations in a file, and write their word links."""
@@ -93,6 +97,12 @@ class TranslationStream:
                     pairs = zip(*block, strict=True)
                     self._link(f, [bitext(task, *pair) for pair in pairs])
 
+    def _unknown(self, text: str) -> list[str]:
+        """Return the tokens of a sentence that are not in the vocabulary."""
+        tokens = self._translator.source.tokens(text)
+        known = zip(tokens, self._translator.source.ids(tokens), strict=True)
+        return [token for token, i in known if i == UNK]
+
     def _hypotheses(self, texts: list[str], first: int) -> Iterator[tuple[int, list[Hypothesis]]]:
         attention = self._to.needs_attention
         return self._translator.translate(self._params, texts, attention, first)
@@ -101,17 +111,18 @@ class TranslationStream:
         self, number: int, text: str, hypotheses: list[Hypothesis], record: TextIO | None = None
     ) -> None:
         """Print the hypotheses of a sentence, write them to `record`, and draw the best one."""
-        source = self._translator.source.tokens(text)
+        source, unknown = self._translator.source.tokens(text), self._unknown(text)
         numbered = self._to.output == "tsv" or self._translator.settings.nbest > 1
         for rank, hypothesis in enumerate(hypotheses):
             if self._to.output == "json":
                 shown = self._to.attention == "-"
-                line = hypothesis_record(number, rank, source, hypothesis, shown)
+                line = hypothesis_record(number, rank, source, unknown, hypothesis, shown)
             else:
                 line = hypothesis_text(number, hypothesis, numbered)
             sys.stdout.write(line)
             if record:
-                record.write(hypothesis_record(number, rank, source, hypothesis, True))
+                line = hypothesis_record(number, rank, source, unknown, hypothesis, True)
+                record.write(line)
         best = hypotheses[0]
         if not self._to.pictures or not best.tokens:  # an empty line has no tokens to draw
             return

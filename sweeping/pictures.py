@@ -11,6 +11,7 @@ import numpy as np
 import optuna
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
+from matplotlib.patheffects import withStroke
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
@@ -71,6 +72,8 @@ def draw(records: Sequence[Record], metric: str, lower_is_better: bool, folder: 
         return
     _history(scores, metric, lower_is_better, folder / "history.png")
     _slices(fields, scores, metric, folder / "slices.png")
+    if len(fields) < 2:  # a single field has nothing to be compared with
+        return
     ranking = (folder / "importance.png", folder / "parallel.png")
     if np.ptp(scores) == 0:  # no field has an effect on the score, so there is nothing to rank
         logger.info(
@@ -114,6 +117,7 @@ def _history(scores: np.ndarray, metric: str, lower_is_better: bool, path: Path)
         axes.scatter(range(1, len(scores) + 1), scores, **DOT, label="complete run")
         axes.step(range(1, len(scores) + 1), best, where="post", color="C1", label="best so far")
         axes.set_xlabel("run")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_ylabel(metric)
         axes.legend(frameon=False)
 
@@ -166,9 +170,7 @@ def _slices(fields: list[Axis], scores: np.ndarray, metric: str, path: Path) -> 
     with canvas(path, (sum(widths) + 0.8, 3.6), dpi=DPI) as figure:
         row = figure.subplots(1, len(fields), width_ratios=widths, sharey=True, squeeze=False)
         for axis, axes in zip(fields, row[0], strict=True):
-            # Jitter keeps runs with equal values and scores visible side by side.
-            jitter = np.random.default_rng(0).uniform(-0.15, 0.15, len(scores)) if axis.ticks else 0
-            axes.scatter(axis.coordinates + jitter, scores, **DOT)
+            axes.scatter(axis.coordinates + _offsets(axis, 0.15), scores, **DOT)
             for tick in range(len(axis.ticks)):
                 mean = scores[axis.coordinates == tick].mean()
                 axes.plot([tick - 0.3, tick + 0.3], [mean, mean], color="C1", lw=2)
@@ -187,9 +189,7 @@ def _parallel(
     columns = [*fields, Axis(metric, [], scores)]
     colors = matplotlib.colormaps["viridis_r" if lower_is_better else "viridis"]
     scale = Normalize(scores.min(), scores.max() if scores.max() > scores.min() else None)
-    # Small offsets keep the lines of runs with equal values apart on categorical axes.
-    offsets = np.linspace(-0.04, 0.04, len(scores))
-    heights = np.stack([_height(axis) + offsets * bool(axis.ticks) for axis in columns], axis=1)
+    heights = np.stack([_height(axis) + _offsets(axis, 0.04) for axis in columns], axis=1)
     order = np.argsort(scores)
     with canvas(path, (1 + 1.6 * len(columns), 4), dpi=DPI) as figure:
         axes = figure.subplots()
@@ -201,14 +201,25 @@ def _parallel(
             marks = [literal(mark) for mark in axis.ticks or ends]
             for i, mark in enumerate(marks):
                 axes.annotate(
-                    mark, (x, i / (len(marks) - 1)), (4, 0), va="center", fontsize=8,
-                    textcoords="offset points", bbox={"fc": "white", "ec": "none", "alpha": 0.8},
+                    mark, (x, i / (len(marks) - 1)), (-4, 0), ha="right", va="center", fontsize=8,
+                    textcoords="offset points",
+                    path_effects=[withStroke(linewidth=3, foreground="white")],
                 )  # fmt: skip
         axes.set_xticks(range(len(columns)), [literal_title(axis.name) for axis in columns])
         axes.set_yticks([])
-        axes.set_xlim(-0.1, len(columns) - 0.75)
+        axes.set_xlim(-0.6, len(columns) - 0.9)
         for side in axes.spines.values():
             side.set_visible(False)
+
+
+def _offsets(axis: Axis, most: float) -> np.ndarray:
+    """Return offsets that show the runs with the same tick side by side; others are 0."""
+    offsets = np.zeros(len(axis.coordinates))
+    for tick in range(len(axis.ticks)):
+        (same,) = np.nonzero(axis.coordinates == tick)
+        if len(same) > 1:
+            offsets[same] = np.linspace(-most, most, len(same))
+    return offsets
 
 
 def _height(axis: Axis) -> np.ndarray:

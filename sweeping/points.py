@@ -24,6 +24,7 @@ from configs.check import check, check_path
 from configs.load import describe, load_config_file, run_file
 from errors import UserError
 from terminal import clean
+from training.workdir import flat
 
 Point = dict[str, bool | int | float | str]
 
@@ -164,9 +165,18 @@ class Base(NamedTuple):
             text = error.args[0] if error.args else error  # str() of a KeyError adds quotes
             message = inspect.cleandoc(str(text)).replace("\n", " ")
             raise UserError(
-                f"the config of the point {label(point)} is invalid: {message}"
+                f"the config of the point {label(point)} is invalid: {message}{self._hint(point)}"
             ) from error
         return config
+
+    def _hint(self, point: Point) -> str:
+        """Name the fields whose last parts a point gives instead of arguments."""
+        config = load_config_file(
+            self.file, ",".join(f"{name}={value}" for name, value in self.arguments.items())
+        )
+        short = [name for name in changes(point) if "." not in name]
+        fields = [x for x in flat(config) for name in short if x.rpartition(".")[2] == name]
+        return f"; fields need their section, as in {fields[0]!r}" if fields else ""
 
     def _arguments(self, point: Point) -> dict[str, Any]:
         given = {name: value for name, value in changes(point).items() if "." not in name}

@@ -140,7 +140,7 @@ class Study:
         before = self._study.user_attrs.get("begun_with", begun_with)
         if before != begun_with:
             raise UserError(
-                f"the sweep {self._name!r} was started with {_differences(before, begun_with)}: "
+                f"this sweep was started with {_differences(before, begun_with)}: "
                 "use another --workdir, or the original flags"
             )
         self._study.set_user_attr("begun_with", begun_with)

@@ -5,7 +5,7 @@ config.json     the resolved config
 signature       the digest of config.json, and its signature by the user who trained the run
 initialized.md  which parameters of another run the run started with (train.init_from)
 run.json        one entry per start or resume: command, overrides, package versions, commit, devices
-status.json     the latest training step, whether the run is complete, and its final checkpoint
+status.json     whether the run is complete; if so, its last training step and final checkpoint
 log.jsonl       scalars by training step, with the time; tensorboard/ contains the same scalars
 checkpoints/    the best and the latest checkpoints
 quarantine/     corrupt checkpoints
@@ -202,7 +202,10 @@ def _check_types(saved: dict[str, Any], defaults: dict[str, Any], prefix: str = 
 
 
 def write_status(workdir: Path, step: int, final: Path | None) -> None:
-    """Write status.json: the training step and, if the run is complete, its final checkpoint."""
+    """Write status.json, at a start at training step `step` or at the end of the run.
+
+    `final` is the final checkpoint if the run is complete.
+    """
     status: dict[str, Any] = {"step": step, "done": final is not None}
     if final is not None:
         status["checkpoint"] = str(final.relative_to(workdir.absolute()))
@@ -233,6 +236,11 @@ def flat(config: Config) -> dict[str, object]:
     return fields
 
 
+_DECODE_ADVICE = (
+    "; eval.py and predict.py take settings of decoding without training, such as --decode.beam=5"
+)
+
+
 def _check_same_config(old: Config, new: Config, workdir: Path) -> None:
     before, after = flat(old), flat(new)
     if _extends(before, after):
@@ -254,6 +262,7 @@ def _check_same_config(old: Config, new: Config, workdir: Path) -> None:
             f"{workdir} holds a run with another config ({'; '.join(differences[:4])}"
             + (f"; and {len(differences) - 4} more" if len(differences) > 4 else "")
             + "): use another --workdir, or the original config"
+            + (_DECODE_ADVICE if any(x.startswith("decode.") for x in differences) else "")
         )
 
 
@@ -285,13 +294,15 @@ def _this_run(overrides: list[str], data: str) -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """Return the git commit, with a + if files are modified; "" outside a git checkout."""
+    """Return the git commit, with a + if tracked files are modified; "" outside a checkout."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(_ROOT), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain") else "")
+        return git("rev-parse", "HEAD") + (
+            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
