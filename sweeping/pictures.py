@@ -12,6 +12,7 @@ import optuna
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
@@ -117,7 +118,7 @@ def _history(scores: np.ndarray, metric: str, lower_is_better: bool, path: Path)
         axes.scatter(range(1, len(scores) + 1), scores, **DOT, label="complete run")
         axes.step(range(1, len(scores) + 1), best, where="post", color="C1", label="best so far")
         axes.set_xlabel("run")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylabel(metric)
         axes.legend(frameon=False)
 
