@@ -54,9 +54,9 @@ class Axis(NamedTuple):
 def draw(records: Sequence[Record], metric: str, lower_is_better: bool, folder: Path) -> None:
     """Plot the scores of the complete runs as PNG files in `folder`.
 
-    Nothing is drawn if the complete runs do not differ in any field. If all scores are equal, there
-    is no plot of importances, and no plot of parallel coordinates. Fields with more than MOST_TICKS
-    categorical values, and fields after the first MOST_FIELDS, are not drawn.
+    Nothing is drawn if the complete runs do not differ in any field. If all scores are equal, or
+    only one field differs, there is no plot of importances or of parallel coordinates. Fields with
+    more than MOST_TICKS categorical values, and fields after the first MOST_FIELDS, are not drawn.
     """
     complete = [record for record in records if record.state == TrialState.COMPLETE]
     scores = np.array([record.score for record in complete], float)
