@@ -10,7 +10,6 @@ run.draw(result)
 
 import contextlib
 import importlib.util
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -85,7 +84,7 @@ class Run:
 
     def __init__(self, runs: "Sequence[RestoredRun]", mesh: Any):
         self._runs, self._mesh = runs, mesh
-        self._translators: dict[str, Translator] = {}
+        self._translators: dict[tuple, Translator] = {}
         self._predictor: Any = None
 
     @property
@@ -174,7 +173,7 @@ class Run:
         numbers = {name: settings[name] for name in NUMBERS}
         # Settings that differ only in numbers share a translator if both sample or neither does.
         sampled = {"sampled": settings.temperature > 0}
-        kind = json.dumps({**settings, **dict.fromkeys(NUMBERS), **sampled})
+        kind = tuple({**settings, **dict.fromkeys(NUMBERS), **sampled}.items())
         if kind not in self._translators:
             tasks = [run.task for run in self._runs]
             self._translators[kind] = Translator(tasks, self._mesh, settings)

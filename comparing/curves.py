@@ -6,7 +6,7 @@ from typing import Any
 
 from comparing.runs import ComparedRun
 from evaluation.metrics import METRICS
-from sweeping.log import Entry, elapsed
+from training.records import Entry, elapsed
 
 MOST_POINTS = 400  # of a curve; longer curves are thinned out
 _KINDS = {"valid": "Validation", "train": "Training"}

@@ -15,10 +15,9 @@ from configs.base import Config
 from errors import UserError
 from evaluation.examples import EXAMPLES_FILE, ScoredExample, read_examples
 from evaluation.page import read_page_content
-from papers.plan import Facts, make_facts, read_starts
 from reading import matching, read_json, reading
-from sweeping.log import Entry, read_complete_log
 from training.finding import find_workdirs
+from training.records import Entry, Facts, make_facts, read_complete_log, read_starts
 from training.workdir import flat, load_config
 
 AGAIN = "score the run again with eval.py"

@@ -11,7 +11,7 @@ from comparing.runs import ComparedRun
 from comparing.systems import System
 from evaluation.bootstrap import EXAMPLE_SCORES, bootstrap_means, bootstrap_p, format_p, welch
 from evaluation.metrics import FAITHFULNESS, Metric, metric_of
-from sweeping.log import best_metrics, operations
+from training.records import best_metrics, operations
 
 
 class ScoreCell(NamedTuple):

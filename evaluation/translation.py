@@ -46,6 +46,7 @@ from evaluation.page import (
     ReportPage,
     write_report_page,
 )
+from evaluation.predictions import evenly
 from evaluation.results import Wanted, announce
 from evaluation.scores import (
     edit_rate,
@@ -79,8 +80,8 @@ def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluatio
     def evaluate(params: Params) -> Evaluation:
         translated = evaluator.translate(params, "valid")
         scores = evaluator.losses(params, "valid") | score(task, translated)
-        shown = translated[:: max(1, len(translated) // max(1, wanted))][:wanted]
-        return Evaluation(scores, [sample(task, t) for t in shown])
+        shown = evenly(len(translated), wanted)
+        return Evaluation(scores, [sample(task, translated[i]) for i in shown])
 
     return evaluate
 
@@ -264,10 +265,9 @@ def _notes(result: dict[str, Any]) -> dict[str, str]:
 
 def _print(task: Translation, translated: list[Translated], result: dict[str, Any]) -> None:
     """Print samples, checkpoints, scores, attention statistics and comparisons."""
-    for t in translated[:: max(1, len(translated) // 5)][:5]:
-        print(
-            "\n".join(f"{name:>22}: {text}" for name, text in sample(task, t).items()), end="\n\n"
-        )
+    for i in evenly(len(translated), 5):
+        lines = (f"{name:>22}: {text}" for name, text in sample(task, translated[i]).items())
+        print("\n".join(lines), end="\n\n")
     steps = ", ".join(map(str, result["checkpoints"]))
     print(f"{'checkpoint':>22}: {steps}, beam {result['decode']['beam']}")
     print_scores(result["scores"], _notes(result))
@@ -318,11 +318,9 @@ def _sentences(
             target = entries[i]["tokens"]
             entries[i]["focus"] = focus_token(named["attention"], tokens[i], target)
     rest = zip(tokens, entries, strict=True)
-    matches = exact_matches(
-        [t.best.text for t in translated], [t.references for t in translated], task.lowercase
-    )
     sentences = []
-    for t, correct in zip(translated, matches, strict=True):
+    for t in translated:
+        (correct,) = exact_matches([t.best.text], [t.references], task.lowercase)
         some = list(itertools.islice(rest, len(t.hypotheses)))
         sentences.append(
             {

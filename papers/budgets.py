@@ -16,7 +16,7 @@ from evaluation.bootstrap import welch
 from papers.plan import Plan
 from papers.table import Row
 from reading import read_json
-from sweeping.log import Entry, operations, read_complete_log
+from training.records import Entry, operations, read_complete_log
 
 BUDGET_KINDS = ("tokens", "operations", "seconds")
 BUDGET_SHARES = (0.25, 0.5, 1.0)  # the budgets, as shares of the first architecture's runs

@@ -10,7 +10,7 @@ from configs.registry import TASKS, resolve
 from markup import code, escape, table
 from papers.figures import FIGURES, mean_curve
 from papers.measures import MEASURES, Report
-from papers.plan import Facts, Plan, facts
+from papers.plan import Plan
 from papers.scoring import Reports, read_left_out
 from papers.significance import significance, values
 from papers.table import Row
@@ -22,6 +22,7 @@ from papers.verdicts import (
     count_verdicts,
     decide_claims,
 )
+from training.records import Facts, facts
 from writing import write_json, write_text
 
 _MOST_COMPARED = 20  # a command that names more models than this is too long to be useful

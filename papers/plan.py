@@ -11,7 +11,7 @@ program.run configures JAX's compilation cache.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +21,6 @@ from configs.datasets import reverse_dataset
 from errors import UserError
 from papers.table import Row, Table
 from papers.verdicts import CONFIDENCE, FEWEST_MODELS
-from reading import read_json, reading
-from sweeping.log import REMOVE, Entry, elapsed, read_complete_log
 from sweeping.points import Base, Point, label
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -225,42 +223,3 @@ class KeptRow(NamedTuple):
     content: Mapping[str, Any]  # the row in results.json
     folder: Path  # folder of the page
     number: int  # position of the row on the page
-
-
-class Facts(NamedTuple):
-    """Facts about a training run: model size, cost, commit and device."""
-
-    parameters: int
-    count: float  # number of loss terms, e.g. target tokens, in all training steps
-    # Total time of training, compilation and evaluation in all attempts. Training steps that were
-    # repeated after an interruption count once.
-    seconds: float
-    commit: str
-    device: str
-
-
-def facts(run: Path) -> Facts:
-    """Read the facts about a run from its log.jsonl and run.json."""
-    lines = read_complete_log(run / "log.jsonl")
-    return make_facts(lines, read_starts(run))
-
-
-def read_starts(run: Path) -> list[dict[str, Any]]:
-    """Return the entries of a run's run.json; the last one must contain a commit and a device."""
-    path = run / "run.json"
-    kind = {"data?": str, "commit": str, "devices": [str]}
-    starts = read_json(path, [kind], REMOVE)
-    with reading(path, REMOVE):
-        if not starts or not starts[-1]["devices"]:
-            raise ValueError("it names no device")
-    return starts
-
-
-def make_facts(lines: Sequence[Entry], starts: Sequence[dict[str, Any]]) -> Facts:
-    """Return the facts in a log and in the entries of run.json; missing ones are 0 or empty."""
-    parameters, count = 0, 0.0
-    for line in lines:
-        parameters, count = line.get("parameters", parameters), line.get("count", count)
-    seconds = elapsed(lines)[-1] if lines else 0.0
-    last = starts[-1] if starts else {"commit": "", "devices": [""]}
-    return Facts(parameters, count, seconds, last["commit"], last["devices"][0])

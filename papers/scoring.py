@@ -32,8 +32,8 @@ from papers.table import Row
 from reading import read_json, read_text, reading
 from sweeping.devices import Share, machine_shares
 from sweeping.launch import tie
-from sweeping.log import best_metrics, read_complete_log
 from training.devices import make_mesh
+from training.records import best_metrics, read_complete_log
 from training.workdir import is_done
 
 Reports = dict[str, dict[int, Report]]  # reports by row name and number; see Plan.rows_to_score

@@ -17,7 +17,7 @@ from errors import UserError
 from papers.budgets import architecture_of
 from papers.plan import Plan
 from reading import read_json
-from sweeping.log import Entry, read_complete_log
+from training.records import Entry, read_complete_log
 from writing import write_json
 
 TIMED = 100  # number of training steps of one round; the first round is not timed

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from configs.base import Config
 from errors import UserError
 from sweeping.devices import Share, train_command, train_environment
-from sweeping.log import read_log
 from sweeping.points import Base, Point
+from training.records import read_log
 
 STEPS = 20  # number of timed training steps, after as many untimed training steps
 TRIAL_MESSAGE = (

@@ -20,9 +20,9 @@ from optuna.trial import Trial, TrialState
 
 from errors import UserError
 from sweeping.devices import Share, train_command, train_environment
-from sweeping.log import REMOVE, Entry, best_metrics, read_log
 from sweeping.points import Point, run_name
 from sweeping.study import Study, best_score
+from training.records import REMOVE, Entry, best_metrics, read_log
 from writing import writing
 
 POLL = 0.5  # seconds between two checks of a run's process, log and stop request

@@ -15,10 +15,11 @@ from evaluation.bootstrap import welch
 from papers import page
 from papers.claims import ranked
 from papers.page import _cost, _facts, claims_section, legend, mean_and_deviation, write_page
-from papers.plan import Plan, facts
+from papers.plan import Plan
 from papers.scoring import read_reports
 from papers.significance import significance
 from papers.table import Row, Table
+from training.records import facts
 
 ROWS = (
     Row("worst", {"cell": "elman"}, {}, {"frame": 9.0}),

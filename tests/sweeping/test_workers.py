@@ -12,12 +12,12 @@ from optuna.trial import TrialState
 from errors import UserError
 from sweeping import devices, workers
 from sweeping.devices import Share, machine_shares
-from sweeping.log import read_log
 from sweeping.points import Base, Sweep
 from sweeping.settings import Settings
 from sweeping.study import Study
 from sweeping.watch import work
 from sweeping.workers import Worker
+from training.records import read_log
 
 BASE = Base("configs/luong2015.py", {}, {})
 # The beginning of each program that replaces train.py in these tests. Such a program writes a log

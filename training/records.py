@@ -1,13 +1,13 @@
-"""Read the lines of a run's log.jsonl, find the best evaluation, and sum up the costs."""
+"""Read log.jsonl and run.json of a run: its best evaluation, its costs, its device and commit."""
 
 import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from errors import UserError
-from reading import DamagedFile, matching, read_bytes, reading
+from reading import DamagedFile, matching, read_bytes, read_json, reading
 
 Entry = dict[str, Any]
 REMOVE = "remove the folder of the run to train it again"
@@ -106,3 +106,42 @@ def operations(lines: Sequence[Entry]) -> float | None:
             total += line["teraflops"] * (line["count"] - before) / line["count_per_second"]
             before, known = line["count"], True
     return total if known else None
+
+
+class Facts(NamedTuple):
+    """Facts about a training run: model size, cost, commit and device."""
+
+    parameters: int
+    count: float  # number of loss terms, e.g. target tokens, in all training steps
+    # Total time of training, compilation and evaluation in all attempts. Training steps that were
+    # repeated after an interruption count once.
+    seconds: float
+    commit: str
+    device: str
+
+
+def facts(run: Path) -> Facts:
+    """Read the facts about a run from its log.jsonl and run.json."""
+    lines = read_complete_log(run / "log.jsonl")
+    return make_facts(lines, read_starts(run))
+
+
+def read_starts(run: Path) -> list[dict[str, Any]]:
+    """Return the entries of a run's run.json; the last one must contain a commit and a device."""
+    path = run / "run.json"
+    kind = {"data?": str, "commit": str, "devices": [str]}
+    starts = read_json(path, [kind], REMOVE)
+    with reading(path, REMOVE):
+        if not starts or not starts[-1]["devices"]:
+            raise ValueError("it names no device")
+    return starts
+
+
+def make_facts(lines: Sequence[Entry], starts: Sequence[dict[str, Any]]) -> Facts:
+    """Return the facts in a log and in the entries of run.json; missing ones are 0 or empty."""
+    parameters, count = 0, 0.0
+    for line in lines:
+        parameters, count = line.get("parameters", parameters), line.get("count", count)
+    seconds = elapsed(lines)[-1] if lines else 0.0
+    last = starts[-1] if starts else {"commit": "", "devices": [""]}
+    return Facts(parameters, count, seconds, last["commit"], last["devices"][0])
