@@ -73,14 +73,14 @@ def draw(records: Sequence[Record], metric: str, lower_is_better: bool, folder: 
         return
     _history(scores, metric, lower_is_better, folder / "history.png")
     _slices(fields, scores, metric, folder / "slices.png")
-    if len(fields) < 2:  # a single field has nothing to be compared with
-        return
     ranking = (folder / "importance.png", folder / "parallel.png")
-    if np.ptp(scores) == 0:  # no field has an effect on the score, so there is nothing to rank
+    equal = np.ptp(scores) == 0
+    if equal:
         logger.info(
             f"{metric} is {scores[0]:.4g} in every complete run, so {ranking[0].name} and "
             f"{ranking[1].name} are not drawn"
         )
+    if equal or len(fields) == 1:  # there is nothing to rank
         for path in ranking:
             path.unlink(missing_ok=True)  # an interrupted sweep may have drawn them before
         return

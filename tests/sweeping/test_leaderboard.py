@@ -121,12 +121,17 @@ def test_fields_with_many_numbers_get_a_numeric_axis(tmp_path):
 
 def test_nothing_is_ranked_if_all_scores_are_equal(tmp_path, caplog):
     """Plots of importances and parallel coordinates of an earlier attempt are deleted."""
-    records = [record({"a.b": i}, 0, TrialState.COMPLETE, float(i)) for i in range(4)]
+    points = [{"a.b": i, "a.c": i % 2} for i in range(4)]
+    records = [record(p, 0, TrialState.COMPLETE, float(p["a.b"])) for p in points]
     draw(records, "exact", False, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 4
     with caplog.at_level(logging.INFO, "alignax"):
         draw([r._replace(score=1.0) for r in records], "exact", False, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["history.png", "slices.png"]
     assert "exact is 1 in every complete run" in caplog.text
+    one_field = [r._replace(point={"a.b": r.point["a.b"]}) for r in records]
+    draw(one_field, "exact", False, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_equal_scores_are_ranked_by_loss_and_all_metrics_are_shown(tmp_path):
