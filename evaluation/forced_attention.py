@@ -102,9 +102,8 @@ class ForcedAttention:
                 target = readable([*task.target.tokens(pair.target), "</s>"])
                 layers = len({name.partition(" head ")[0] for name in heads})
                 path = folder / f"heads-{number}.png"
-                pictures.heat_maps(
-                    heads, layers, source, target, "teacher forcing, reference", path
-                )
+                title = "attention while the decoder reads the reference (teacher forcing)"
+                pictures.heat_maps(heads, layers, source, target, title, path)
 
 
 def readable(tokens: list[str]) -> list[str]:

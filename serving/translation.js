@@ -89,8 +89,8 @@ function showNext(panel, run, part) {
   });
   if (!looks) return;
   add(part, "p", next.candidates[0].posterior
-    ? "Cells: p(source token | candidate), the posterior of the attention, and its maximum."
-    : "Cells: attention weights of the time step after each candidate, and their maximum.", { className: "readout" });
+    ? "Each strip: p(source token | candidate), the posterior of the attention, and the source token with the largest p."
+    : "Each strip: where the model attends after this candidate, and the source token with the largest weight.", { className: "readout" });
 }
 
 function showStrip(run, box, weights) {
