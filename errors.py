@@ -31,12 +31,12 @@ def first_line(error: BaseException) -> str:
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return "did you mean ...? " with the known names that are similar to `name`, or "".
 
-    Similar names of dotted fields are those whose last part is `name`, or has its letters as the
-    initials of its words, such as optimizer.learning_rate for lr. Otherwise, spelling decides.
+    A name is similar if its last part equals `name`, or if the initials of the words of that part
+    do: lr matches optimizer.learning_rate. If there is none, spelling decides.
     """
-    known = [*known]
+    known, wanted = [*known], name.lstrip("-")
     lasts = {full: full.rpartition(".")[2] for full in known}
-    close = [full for full, last in lasts.items() if name in (last, _initials(last))]
+    close = [full for full, last in lasts.items() if wanted in (last, _initials(last))]
     close = close or difflib.get_close_matches(name, known, cutoff=0.7)
     return f"did you mean {' or '.join(close[:3])}? " if close else ""
 

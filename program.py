@@ -85,7 +85,10 @@ def define_decode() -> None:
     for word in sys.argv[1:]:
         name = word.lstrip("-").partition("=")[0]
         if name.startswith("decode.") and name[7:] not in decode:
-            _fail(f"--{name}: decode has no field {name[7:]!r}; use one of {', '.join(decode)}")
+            close = suggest(name[7:], decode)
+            _fail(
+                f"--{name}: decode has no field {name[7:]!r}: {close}use one of {', '.join(decode)}"
+            )
     config_flags.DEFINE_config_dict(
         "decode",
         decode,
@@ -287,8 +290,8 @@ def _parse_flags(argv: list[str]) -> list[str]:
     except UserError as error:
         _fail(str(error))
     except flags.UnrecognizedFlagError as error:
-        close = suggest(error.flagname, _flag_names())
-        _fail(f"unknown command line flag --{error.flagname}: {close}see --help")
+        name = f"--{error.flagname}"
+        _fail(f"unknown command line flag {name}: {suggest(name, _flag_names())}see --help")
     except flags.Error as error:
         _fail(_plain_types(str(error).removeprefix("flag ")))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -301,7 +304,7 @@ def _flag_names() -> list[str]:
     for name in ("config", "decode"):
         value = flags.FLAGS[name].value if name in names else None
         names += [f"{name}.{field}" for field in flat(value)] if value else []
-    return names
+    return [f"--{name}" for name in dict.fromkeys(names)]
 
 
 def _plain_types(message: str) -> str:

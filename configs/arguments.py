@@ -15,7 +15,9 @@ def parse(text: str | None, **legal: Iterable[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for item in filter(None, (text or "").split(",")):
         name, equals, value = item.partition("=")
-        if name not in choices or not equals:
+        if name in choices and not equals:
+            raise UserError(f"config argument {name} has no value: write {name}=VALUE")
+        if name not in choices:
             raise UserError(
                 f"config argument {item!r} is unknown: {suggest(name, choices)}write name=value, "
                 f"where name is one of {', '.join(choices)}"

@@ -14,6 +14,11 @@ logger = logging.getLogger("alignax")
 LABEL_SETTINGS = {"kind": "labels"}  # the settings of labels in `Corpus.vocabulary_settings`
 
 
+def _short(name: str) -> str:
+    """Return a label as messages show it; a wrong column may have whole sentences."""
+    return name if len(name) <= 40 else f"{name[:39]}…"
+
+
 class Labels:
     """A mapping from labels to ids, saved as one label per line."""
 
@@ -25,7 +30,7 @@ class Labels:
     def learn(cls, labels: Iterable[str]) -> Self:
         """Collect all labels, and log the most frequent labels to reveal a wrong label column."""
         counts = collections.Counter(labels)
-        shown = ", ".join(f"{name[:40]} ({count:,})" for name, count in counts.most_common(12))
+        shown = ", ".join(f"{_short(name)} ({count:,})" for name, count in counts.most_common(12))
         more = f", and {len(counts) - 12} more" if len(counts) > 12 else ""
         logger.info("labels: %s", shown + more)
         return cls(sorted(counts))
@@ -58,12 +63,12 @@ class Labels:
     def encode(self, name: str, place: str) -> int:
         """Return the id of a label; `place` is its file and line, for the error message."""
         if name not in self._ids:
-            known = ", ".join(x[:40] for x in self.names[:6]) + (
+            known = ", ".join(_short(x) for x in self.names[:6]) + (
                 ", …" if len(self.names) > 6 else ""
             )
             raise UserError(
-                f"{place}: the label {name[:80]!r} is not one of the labels of this run ({known}): "
-                "correct the label, or train a run whose training split contains it (held-out "
-                "examples do not count; instead of data.vocabularies=keep, set extend)"
+                f"{place}: the label {_short(name)!r} is not one of the labels of this run "
+                f"({known}): correct the label, or train a run whose training split contains it "
+                "(held-out examples do not count; instead of data.vocabularies=keep, set extend)"
             )
         return self._ids[name]

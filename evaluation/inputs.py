@@ -4,7 +4,7 @@ Inputs are batched by length into a few shapes, because every shape needs a comp
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -68,7 +68,7 @@ class InputPredictor:
         examples = [corpus.make_input(value, place) for value, place in inputs]
         encoded = [corpus.encode_input(e, vocabularies, self.counts) for e in examples]
         results = [LabelledInput({})] * len(inputs)
-        batches = list(self._batches([e and e[0] for e in encoded], attention))
+        batches = self._batches([e and e[0] for e in encoded], attention)
         calls = (
             self._run(self._params, put(batch, self.mesh), attention=attention)
             for _, batch in batches
@@ -86,8 +86,8 @@ class InputPredictor:
 
     def _batches(
         self, examples: list[Mapping[str, Any] | None], attention: bool
-    ) -> Iterator[tuple[list[int], Batch]]:
-        """Yield the indices and the batch of inputs of similar lengths."""
+    ) -> list[tuple[list[int], Batch]]:
+        """Return batches of inputs of similar lengths, each with the indices of its inputs."""
         fields = self.task.prepared.fields
         lengths = [axis_lengths(fields, e) if e else [0] for e in examples]
         batches = []
@@ -102,7 +102,7 @@ class InputPredictor:
         by_shape = {tuple(x.shape for x in batch.values()): batch for _, batch in batches}
         calls = [(self._params, abstract(batch, self.mesh)) for batch in by_shape.values()]
         compile_all(self._run, calls, attention=attention)
-        yield from batches
+        return batches
 
     def _shape(self, rows: int, lengths: tuple[int, ...]) -> tuple[int, ...]:
         """Return the smallest compiled shape that is at most twice as large, else a new one."""

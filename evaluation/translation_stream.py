@@ -54,8 +54,7 @@ class TranslationStream:
                     found[i] = hypotheses
                     bar.update()
                 for i, text in enumerate(block):
-                    self._write(first + i, text, found[i], record)
-                    strange += bool(self._unknown(text))
+                    strange += bool(self._write(first + i, text, found[i], record))
                 if links:
                     shown = [(text, h) for i, text in enumerate(block) for h in found[i]]
                     self._link(links, [hypothesis_bitext(task, *pair) for pair in shown])
@@ -71,9 +70,9 @@ class TranslationStream:
         """Print the translations of a sentence that was typed, and its unknown tokens."""
         text = clean(lines[0])
         for _, hypotheses in self._hypotheses([text], number):
-            self._write(number, text, hypotheses)
+            unknown = self._write(number, text, hypotheses)
             sys.stdout.flush()
-            tell_unknown(self._unknown(text))
+            tell_unknown(unknown)
 
     def score_all(self, lines: Iterable[bytes], path: Path) -> None:
         """Print log p of the translations in a file, and write their word links."""
@@ -97,21 +96,20 @@ class TranslationStream:
                     pairs = zip(*block, strict=True)
                     self._link(f, [bitext(task, *pair) for pair in pairs])
 
-    def _unknown(self, text: str) -> list[str]:
-        """Return the tokens of a sentence that are not in the vocabulary."""
-        tokens = self._translator.source.tokens(text)
-        known = zip(tokens, self._translator.source.ids(tokens), strict=True)
-        return [token for token, i in known if i == UNK]
-
     def _hypotheses(self, texts: list[str], first: int) -> Iterator[tuple[int, list[Hypothesis]]]:
         attention = self._to.needs_attention
         return self._translator.translate(self._params, texts, attention, first)
 
     def _write(
         self, number: int, text: str, hypotheses: list[Hypothesis], record: TextIO | None = None
-    ) -> None:
-        """Print the hypotheses of a sentence, write them to `record`, and draw the best one."""
-        source, unknown = self._translator.source.tokens(text), self._unknown(text)
+    ) -> list[str]:
+        """Print the hypotheses of a sentence, write them to `record`, and draw the best one.
+
+        Return the tokens of the sentence that are not in the vocabulary.
+        """
+        source = self._translator.source.tokens(text)
+        known = zip(source, self._translator.source.ids(source), strict=True)
+        unknown = [token for token, i in known if i == UNK]
         numbered = self._to.output == "tsv" or self._translator.settings.nbest > 1
         for rank, hypothesis in enumerate(hypotheses):
             if self._to.output == "json":
@@ -123,10 +121,13 @@ class TranslationStream:
             if record:
                 line = hypothesis_record(number, rank, source, unknown, hypothesis, True)
                 record.write(line)
-        best = hypotheses[0]
-        if not self._to.pictures or not best.tokens:  # an empty line has no tokens to draw
-            return
-        if draw_hypothesis(source, best, self._to.picture(number)) is None:
+        if self._to.pictures:
+            self._draw(number, source, hypotheses[0])
+        return unknown
+
+    def _draw(self, number: int, source: list[str], best: Hypothesis) -> None:
+        """Draw a hypothesis; an empty line has no tokens to draw."""
+        if best.tokens and draw_hypothesis(source, best, self._to.picture(number)) is None:
             raise UserError(NOTHING_TO_DRAW)
 
     def _link(self, file: TextIO, bitexts: list[Bitext]) -> None:

@@ -31,7 +31,7 @@ from papers.plan import Plan, with_decoding
 from papers.table import Row
 from reading import read_json, read_text, reading
 from sweeping.devices import Share, machine_shares
-from sweeping.launch import tie
+from sweeping.launch import tie_to_parent
 from training.devices import make_mesh
 from training.records import best_metrics, read_complete_log
 from training.workdir import is_done
@@ -123,7 +123,7 @@ def _take_share(shares: "multiprocessing.Queue[Share]", parent: int) -> None:
     absl.logging.set_verbosity(absl.logging.FATAL)
     cores, environment = shares.get()
     os.environ.update(environment)
-    tie(parent, cores, signal.SIGKILL)
+    tie_to_parent(parent, cores, signal.SIGKILL)
 
 
 def _name(plan: Plan, row: Row, number: int) -> str:

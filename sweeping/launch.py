@@ -16,8 +16,8 @@ from collections.abc import Sequence
 _PR_SET_PDEATHSIG = 1  # prctl option (sys/prctl.h): the signal to get when the parent dies
 
 
-def tie(parent: int, cores: Sequence[int], number: signal.Signals) -> None:
-    """Restrict this process to the given cores; let it get a signal when its parent dies.
+def tie_to_parent(parent: int, cores: Sequence[int], death_signal: signal.Signals) -> None:
+    """Restrict this process to the given cores; let it get `death_signal` when its parent dies.
 
     Without cores, it keeps all of them. This function does nothing on systems other than Linux.
     """
@@ -25,15 +25,15 @@ def tie(parent: int, cores: Sequence[int], number: signal.Signals) -> None:
         return
     if cores:
         os.sched_setaffinity(0, cores)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, death_signal)
     if os.getppid() != parent:  # the parent died before prctl, so no signal will come
-        sys.exit(128 + number)
+        sys.exit(128 + death_signal)
 
 
 def main() -> None:
     """Tie this process to its parent, then replace it by the given program."""
     parent, cores, *command = sys.argv[1:]
-    tie(int(parent), [int(core) for core in cores.split(",") if core], signal.SIGTERM)
+    tie_to_parent(int(parent), [int(core) for core in cores.split(",") if core], signal.SIGTERM)
     os.execv(sys.executable, [sys.executable, *command])
 
 

@@ -15,7 +15,7 @@ point is the label of the point.
 
 import inspect
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,6 +134,11 @@ def _check_field(config: Config, name: str, value: Any) -> None:
 _TYPES = {bool: "True or False", int: "an integer", float: "a number", str: "a string"}
 
 
+def _joined(arguments: Mapping[str, Any]) -> str:
+    """Return arguments as they follow the colon in --config."""
+    return ",".join(f"{name}={value}" for name, value in arguments.items())
+
+
 class Base(NamedTuple):
     """The base config of a sweep, which its points modify."""
 
@@ -143,7 +148,7 @@ class Base(NamedTuple):
 
     def flags(self, point: Point, seed: int) -> list[str]:
         """Return the flags of train.py for a point and a seed."""
-        arguments = ",".join(f"{name}={value}" for name, value in self._arguments(point).items())
+        arguments = _joined(self._arguments(point))
         file = f"{self.file}:{arguments}" if arguments else self.file
         fields = {**self._changed_fields(point), "seed": seed}
         return [
@@ -153,7 +158,7 @@ class Base(NamedTuple):
 
     def config(self, point: Point, seed: int) -> Config:
         """Return the validated config of a point and a seed."""
-        arguments = ",".join(f"{name}={value}" for name, value in self._arguments(point).items())
+        arguments = _joined(self._arguments(point))
         try:
             config = load_config_file(self.file, arguments)
             fields = {**self._changed_fields(point), "seed": seed}
@@ -164,19 +169,20 @@ class Base(NamedTuple):
         except (UserError, KeyError, AttributeError, TypeError, ValueError) as error:
             text = error.args[0] if error.args else error  # str() of a KeyError adds quotes
             message = inspect.cleandoc(str(text)).replace("\n", " ")
+            message += self._hint(point, message)
             raise UserError(
-                f"the config of the point {label(point)} is invalid: {message}{self._hint(point)}"
+                f"the config of the point {label(point)} is invalid: {message}"
             ) from error
         return config
 
-    def _hint(self, point: Point) -> str:
-        """Name the fields whose last parts a point gives instead of arguments."""
-        config = load_config_file(
-            self.file, ",".join(f"{name}={value}" for name, value in self.arguments.items())
-        )
-        short = [name for name in changes(point) if "." not in name]
-        fields = [x for x in flat(config) for name in short if x.rpartition(".")[2] == name]
-        return f"; fields need their section, as in {fields[0]!r}" if fields else ""
+    def _hint(self, point: Point, message: str) -> str:
+        """Name the field that an unknown argument of a point stands for, or return ""."""
+        for name, value in changes(point).items():
+            if message.startswith(f"config argument {f'{name}={value}'!r} is unknown"):
+                base = load_config_file(self.file, _joined(self.arguments))
+                fields = [field for field in flat(base) if field.rpartition(".")[2] == name]
+                return f"; the field of the config is {fields[0]!r}" if fields else ""
+        return ""
 
     def _arguments(self, point: Point) -> dict[str, Any]:
         given = {name: value for name, value in changes(point).items() if "." not in name}

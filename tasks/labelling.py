@@ -1,4 +1,4 @@
-"""Sequence labeling: predict a label for every time step of a sequence.
+"""Sequence labelling: predict a label for every time step of a sequence.
 
 A label is a number, a class or a set of notes, depending on the corpus.
 """
@@ -19,7 +19,7 @@ from tasks.task import Params, Predicted, Task
 
 
 class Labelling(Task):
-    """Labeling task: the corpus of sequences and the tagger that `config` describes."""
+    """Labelling task: the corpus of sequences and the tagger that `config` describes."""
 
     corpus = LabellingCorpus
     counted = "time steps"

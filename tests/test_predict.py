@@ -27,15 +27,17 @@ def predict(workdir, *flags, text):
 def test_lines_are_translated_in_input_order(trained_run, tmp_path):
     _, workdir, _ = trained_run
     # The byte order mark at the start is not part of the first sentence.
-    text = b"\xef\xbb\xbfMay 3, 2020\n\nMonday, January 30, 2023, 4:21 PM\n\xff bad\n4:21 PM\n"
+    text = b"\xef\xbb\xbfMay 3, 2020\n\nMonday, zebra 30, 2023, 4:21 PM\n\xff bad\n4:21 PM\n"
     files = f"--attention={tmp_path}/a.jsonl", f"--pictures={tmp_path}/pictures"
     done = predict(workdir, *files, f"--alignments={tmp_path}/links", text=text)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 5 and lines[1] == lines[3] == ""
     assert "line 4 is not UTF-8" in done.stderr
+    assert "tokens outside the vocabulary, whose translations are unreliable: 1 of 5" in done.stderr
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert [record["line"] for record in records] == [0, 1, 2, 3, 4]
+    assert [record["unknown"] for record in records] == [[], [], ["zebra"], [], []]
     assert np.shape(records[0]["attention"]) == (len(records[0]["target"]), 8)
     drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert drawn == {f"{r['line']}.png" for r in records if r["target"]}

@@ -21,6 +21,8 @@ def find_workdirs(text: str, flag: str) -> list[Path]:
     named more than once is used once, and a warning says so.
     """
     parts = [part for part in text.split(",") if part]
+    if text and not parts:
+        raise UserError(f"{flag}={text} names no run: list folders that train.py created")
     found: dict[Path, Path] = {}
     repeated: list[str] = []
     first = 0
@@ -30,7 +32,7 @@ def find_workdirs(text: str, flag: str) -> list[Path]:
             if folders:
                 break
         else:
-            raise _no_run(parts[first], flag)
+            raise _no_run(parts[first:], flag)
         for folder in folders:
             if found.setdefault(folder.resolve(), folder) is not folder:
                 repeated.append(str(folder))
@@ -40,12 +42,14 @@ def find_workdirs(text: str, flag: str) -> list[Path]:
     return list(found.values())
 
 
-def _no_run(entry: str, flag: str) -> UserError:
-    """Return the error for an entry that names no run."""
+def _no_run(parts: Sequence[str], flag: str) -> UserError:
+    """Return the error for an entry that names no run; it may contain several parts of the list."""
+    entry, whole = parts[0], ",".join(parts)
     if not _is_pattern(entry):
+        longer = f" (nor is a longer part of {whole[:200]})" if len(parts) > 1 else ""
         return UserError(
-            f"{flag}: {entry} is not the folder of a run, because it has no config.json: list "
-            "folders that train.py created, separated by commas"
+            f"{flag}: {entry} is not the folder of a run, because it has no config.json{longer}: "
+            "list folders that train.py created, separated by commas"
         )
     matches = sorted(map(str, _matches(entry, flag)))
     if not matches:

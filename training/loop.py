@@ -35,7 +35,7 @@ from training.divergence import (
 from training.flops import peak_rate
 from training.hosts import first, together
 from training.logs import Log
-from training.optimizers import contained_rate, make_optimizer, make_schedule
+from training.optimizers import make_optimizer, make_schedule, optimizer_rate
 from training.state import Params, Progress, TrainState
 from training.step import (
     CompiledStep,
@@ -280,7 +280,7 @@ class Trainer:
         share = rate / (peak_rate(self.mesh.devices.flat[0]) * self.mesh.size)
         self.progress = self.progress._replace(count=self.progress.count + count)
         extra = {
-            "learning_rate": float(counters.learning_rate) * contained_rate(self.config.optimizer),
+            "learning_rate": float(counters.learning_rate) * optimizer_rate(self.config.optimizer),
             "skipped": int(counters.skipped),
             "count": self.progress.count,
             "count_per_second": speed,

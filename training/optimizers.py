@@ -86,6 +86,6 @@ def applied_rate(settings: Config) -> float:
     return 1.0 if settings.name == "rprop" else settings.learning_rate
 
 
-def contained_rate(settings: Config) -> float:
+def optimizer_rate(settings: Config) -> float:
     """Return the learning rate within the optimizer: rprop's initial step size, otherwise 1."""
     return settings.learning_rate if settings.name == "rprop" else 1.0

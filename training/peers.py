@@ -25,7 +25,7 @@ CONNECT_SECONDS = 300  # limit for all processes to start and to connect
 HEARTBEAT_SECONDS = 100  # JAX ends a run if a process has sent no heartbeat for this time
 NOTICE_SECONDS = 10  # interval between two lines about a process that is late
 BEAT_SECONDS = 3  # interval between the signs of life of `Beats`
-_OWN_ERROR_SECONDS = 5  # time for the main thread to print its error; abort() waits 6 seconds
+_OWN_ERROR_SECONDS = 3  # time for the main thread to print its error; abort() waits 6 seconds
 
 _FATAL = "Terminating process because the JAX distributed service detected fatal errors"
 _BLOCK = 2**16  # bytes after which output is printed before it pauses

@@ -152,7 +152,7 @@ DECODE: Fields = {
         above=0,
         most=1,
     ),
-    "seed": Field(0, "Random seed of sampling.", least=0, most=2**32 - 1),
+    "seed": Field(0, "Random seed of sampling.", least=0),
     "replace_unknown": Field(
         False,
         "Replace each `<unk>` in the output by the source word with the largest attention weight "
@@ -170,7 +170,10 @@ def _rules(config: Config) -> Iterator[str]:
             "coverage=0 and replace_unknown=False"
         )
     if not has_attention and config.train.doubly_stochastic:
-        yield "config.train.doubly_stochastic needs a model with attention: set it to 0"
+        yield (
+            f"config.train.doubly_stochastic={config.train.doubly_stochastic} needs a model with "
+            "attention: set it to 0"
+        )
     if config.data.alignment and config.data.corpus not in ("text", "tsv"):
         yield (
             f"config.data.alignment={config.data.alignment!r} needs sentence pairs in files: set "

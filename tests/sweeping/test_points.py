@@ -136,6 +136,7 @@ WRONG = {
     "score": ("dots", "score=dots is unknown: use one of general, dot"),
     "model.attention.D": ("x", "model.attention.D is 'x', but must be an integer"),
     "train.steps": (0, "train"),
+    "D": (3, "the field of the config is 'model.attention.D'"),
 }
 
 

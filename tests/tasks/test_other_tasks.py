@@ -1,4 +1,4 @@
-"""Losses and predictions of the labeling, classification and cloze tasks."""
+"""Losses and predictions of the labelling, classification and cloze tasks."""
 
 import jax
 import jax.numpy as jnp

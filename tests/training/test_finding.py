@@ -29,7 +29,7 @@ def test_runs_are_listed_by_folders_and_patterns(runs, tmp_path):
     ]  # fmt: skip
     assert find(f"{tmp_path}/*/seed0") == [runs[3], runs[0]]
     assert len(find(f"{tmp_path}/**/seed*")) == 5
-    assert find(",") == []
+    assert find("") == []
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,8 @@ def test_runs_are_listed_by_folders_and_patterns(runs, tmp_path):
     [
         ("{run},{folder}/nothing", "{folder}/nothing is not the folder of a run"),
         ("{folder}/wrong" + ",a name of 20 letters" * 300, "{folder}/wrong is not the folder"),
+        ("{folder}/wrong,b/seed0", r"wrong is not .* \(nor is a longer part of .*wrong,b/seed0\)"),
+        (",", "names no run"),
         ("{folder}/*/seed7", "the pattern .*/seed7 matches no file or folder: correct it"),
         ("{folder}/d*", "matches {folder}/dot, but no run, because .* one level deeper, as in"),
         ("{run}/*", "config.json, .*/log.jsonl, .*/run.json, …, but no run"),
@@ -45,7 +47,7 @@ def test_runs_are_listed_by_folders_and_patterns(runs, tmp_path):
 )
 def test_an_entry_that_names_no_run_is_an_error(runs, tmp_path, text, fact):
     names = {"run": str(runs[0]), "folder": str(tmp_path)}
-    with pytest.raises(UserError, match="--runs: .*" + fact.format(**names)):
+    with pytest.raises(UserError, match="--runs.*" + fact.format(**names)):
         find(text.format(**names))
 
 

@@ -190,6 +190,14 @@ def test_the_plateau_schedule_lowers_the_learning_rate(tmp_path, mesh):
     np.testing.assert_allclose([rates[0], rates[-1]], [0.05, 0.025])
 
 
+def test_the_logged_learning_rate_of_rprop_is_its_initial_step_size(tmp_path, mesh):
+    config = toy_config(steps=5)
+    config.optimizer.update({"name": "rprop", "learning_rate": 0.03})
+    train(Line(), constant_evaluation(1.0), config, tmp_path, mesh)
+    rates = [line["learning_rate"] for line in log_of(tmp_path, "train")]
+    np.testing.assert_allclose(rates, 0.03)
+
+
 def test_a_nan_score_is_never_the_best(tmp_path, mesh):
     config = toy_config(steps=30, patience=3)
     losses = (np.nan, 3.0, 2.0, 1.0, 2.0, 2.0)
