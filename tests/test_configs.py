@@ -428,7 +428,7 @@ def test_arguments_are_parsed_and_checked():
         "score=dott": ["score=dott", "general, dot"],
         "score=dot,score=general": ["score", "twice"],
         "scor=dot": ["'scor=dot'", "score, size"],
-        "score": ["'score'", "name=value"],
+        "score": ["score has no value", "score=VALUE"],
     }.items():
         with pytest.raises(UserError) as caught:
             parse(text, **legal)
