@@ -85,10 +85,8 @@ def define_decode() -> None:
     for word in sys.argv[1:]:
         name = word.lstrip("-").partition("=")[0]
         if name.startswith("decode.") and name[7:] not in decode:
-            close = suggest(name[7:], decode)
-            _fail(
-                f"--{name}: decode has no field {name[7:]!r}: {close}use one of {', '.join(decode)}"
-            )
+            advice = f"{suggest(name[7:], decode)}use one of {', '.join(decode)}"
+            _fail(f"--{name}: decode has no field {name[7:]!r}: {advice}")
     config_flags.DEFINE_config_dict(
         "decode",
         decode,

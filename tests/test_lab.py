@@ -41,7 +41,7 @@ def test_mistakes_on_the_command_line(trained_run, tmp_path):
     workdir = str(trained_run[1])
     for flags, fact in (
         ([], "--runs is missing"),
-        (["--runs=,"], "--runs is missing"),
+        (["--runs=,"], "names no run"),
         ([f"--runs={tmp_path}"], "list folders that train.py created"),
         ([f"--runs={tmp_path}/*"], "matches no file or folder"),
         ([f"--runs={workdir}", "--port=70000"], "port"),
