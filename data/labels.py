@@ -63,9 +63,8 @@ class Labels:
     def encode(self, name: str, place: str) -> int:
         """Return the id of a label; `place` is its file and line, for the error message."""
         if name not in self._ids:
-            known = ", ".join(_short(x) for x in self.names[:6]) + (
-                ", …" if len(self.names) > 6 else ""
-            )
+            more = ", …" if len(self.names) > 6 else ""
+            known = ", ".join(map(_short, self.names[:6])) + more
             raise UserError(
                 f"{place}: the label {_short(name)!r} is not one of the labels of this run "
                 f"({known}): correct the label, or train a run whose training split contains it "
