@@ -144,10 +144,23 @@ def attend(
     missing = values.shape[-1] - keys.shape[-1]
     if missing:
         query, keys = (jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, missing))) for x in (query, keys))
-    return jax.nn.dot_product_attention(
+    implementation, t = _implementation(query, keys), query.shape[1]
+    if implementation == "cudnn":
+        # With cuDNN, JAX 0.11 and earlier cannot differentiate attention over odd numbers of
+        # positions.
+        if lengths is None and keys.shape[1] % 2:
+            lengths = jnp.full(keys.shape[:1], keys.shape[1])
+        query, keys, values = map(_padded_to_even, (query, keys, values))
+    context = jax.nn.dot_product_attention(
         query, keys, values, scale=scale, is_causal=causal, key_value_seq_lengths=lengths,
-        implementation=_implementation(query, keys),
+        implementation=implementation,
     )  # fmt: skip
+    return context[:, :t]
+
+
+def _padded_to_even(x: Float[Array, "b s h k"]) -> Float[Array, "b p h k"]:
+    """Append a position of zeros if the number of positions is odd."""
+    return jnp.pad(x, ((0, 0), (0, x.shape[1] % 2), (0, 0), (0, 0)))
 
 
 def _implementation(query: Array, keys: Array) -> Literal["cudnn", "xla"]:

@@ -326,6 +326,35 @@ def test_padding_rows_attend_to_one_position(monkeypatch):
     np.testing.assert_array_equal(lengths[0], [1, 3])
 
 
+@pytest.mark.parametrize("lengths", [None, jnp.array([67, 3])])
+@pytest.mark.parametrize(("t", "causal"), [(65, False), (67, True)])
+def test_odd_numbers_of_positions_are_padded_for_cudnn(monkeypatch, lengths, t, causal):
+    """The padding changes neither the context nor the gradients."""
+    made = np.random.default_rng(0).normal(size=(3, 2, 67, 2, 8)).astype(np.float32)
+    query, keys, values = jnp.array(made[0, :, :t]), jnp.array(made[1]), jnp.array(made[2])
+    shapes = []
+
+    def without_cudnn(*inputs, implementation, **settings):
+        shapes.extend(x.shape[1] for x in inputs)
+        return attention(*inputs, implementation="xla", **settings)
+
+    def context(*inputs):
+        return multihead.attend(*inputs, lengths, causal)
+
+    def gradients():
+        weights = jnp.arange(t, dtype=jnp.float32)[None, :, None, None]
+        return jax.grad(lambda *inputs: (weights * context(*inputs)).sum(), (0, 1, 2))
+
+    inputs = query, keys, values
+    expected = context(*inputs), gradients()(*inputs)
+    attention = jax.nn.dot_product_attention
+    monkeypatch.setattr(jax.nn, "dot_product_attention", without_cudnn)
+    monkeypatch.setattr(multihead, "_implementation", lambda query, keys: "cudnn")
+    found = context(*inputs), gradients()(*inputs)
+    assert not any(length % 2 for length in shapes)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-4), found, expected)
+
+
 def test_flash_attention_is_used_for_long_bfloat16_sequences_on_nvidia_gpus(monkeypatch):
     long, short = jnp.zeros((1, 64, 2, 32), jnp.bfloat16), jnp.zeros((1, 63, 2, 32), jnp.bfloat16)
     monkeypatch.setattr(multihead, "_has_flash", lambda: True)
