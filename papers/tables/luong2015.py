@@ -170,7 +170,7 @@ def _aligner(
     return Row(name, arguments, {**_SMALL_TEXT, **BIDIRECTIONAL, **changes}, figures)
 
 
-def _marginal(name: str, links: Mapping[str, str] = MappingProxyType({})) -> Row:
+def _marginal(name: str, **links: str) -> Row:
     # The cost of marginal attention grows with the product of source and target length.
     shorter = {"data.max_length": 50}
     row = _aligner(name, changes=shorter, align="marginal", score="dot", feed="no")
@@ -229,9 +229,8 @@ TABLE6 = Table(
         Row("Mino 2017, split", {"keys": "split"}, _SMALL_TEXT | BIDIRECTIONAL, config="mino2017"),
         _transformer("Transformer, last layer"),
         _marginal("marginal (dot)"),
-        _marginal("marginal (dot), posterior", {"weights": "posterior"}),
-        _marginal("marginal (dot), posterior, both directions",
-                  {"weights": "posterior", **_BOTH}),
+        _marginal("marginal (dot), posterior", weights="posterior"),
+        _marginal("marginal (dot), posterior, both directions", weights="posterior", **_BOTH),
         _last(_aligner("global (general), guided", changes=_GUIDED, score="general")),
         _last(_transformer("Transformer, guided head", **_GUIDED, **{"model.attention_head": 0})),
     ),

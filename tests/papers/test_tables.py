@@ -1,5 +1,6 @@
 """Tests of papers/tables: all tables are found, and every row has a valid config."""
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,11 @@ def test_every_row_has_a_valid_config_for_every_corpus_and_size(target):
 def test_rows_that_need_scoring_are_not_read_from_logs(row):
     with pytest.raises(ValueError, match="training logs do not have the results of these rows: a"):
         Table("T", "a paper", "luong2015", ("bleu",), (row,), ("dates",), 1.0, from_logs=True)
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+def test_workers_can_receive_every_table(target):
+    assert pickle.loads(pickle.dumps(TARGETS[target])) == TARGETS[target]
 
 
 @pytest.mark.parametrize("target", ["luong2015.table4", "toshniwal2016.cmudict"])
