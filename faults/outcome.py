@@ -67,7 +67,7 @@ def train_result(workdir: Path, step: int) -> Any:
     folder = workdir / "checkpoints" / str(step)
     try:
         record = json.loads((folder / "record/metadata").read_bytes())
-        return record["progress"], record["checksum"], _arrays(folder / "state")
+        return record["progress"], record["checksums"], _arrays(folder / "state")
     except Exception as error:  # whatever the error is, the run has no readable result
         return f"unreadable: {type(error).__name__}: {error}"
 

@@ -1,6 +1,8 @@
 """Checkpoints of a run, written and read by Orbax."""
 
+import dataclasses
 import errno
+import functools
 import itertools
 import logging
 import os
@@ -11,11 +13,8 @@ from typing import Any, TypeVar, cast
 import absl.logging
 import jax
 import jax.numpy as jnp
-import optax
 import orbax.checkpoint as ocp
-from jax import Array
 from jax.sharding import Mesh
-from jaxtyping import Key
 from orbax.checkpoint import checkpoint_managers as policies
 
 from configs.base import Config
@@ -23,12 +22,12 @@ from errors import UserError, first_line
 from training.checksums import checksum, seal, structure
 from training.devices import replicated
 from training.hosts import all_agree, first, lost_process, together
-from training.optimizers import make_optimizer
-from training.state import Params, Progress, TrainState, create_state
+from training.state import Params, Progress, TrainState
 from training.workdir import check_name
 
 logger = logging.getLogger("alignax")
 T = TypeVar("T")
+Fields = dict[str, Any]  # fields of a train state by name
 
 
 class CorruptCheckpoint(UserError):
@@ -45,9 +44,9 @@ class Checkpoints:
     """Saves and restores the checkpoints in the folder `checkpoints` of a workdir.
 
     A checkpoint has two items: the train state (arrays) and a record (JSON). The record contains
-    the run's progress, a checksum and a structure digest of the state, and a digest of the record
-    itself (its seal). Orbax commits a checkpoint by renaming its folder, so a killed run leaves no
-    partial checkpoint; the digests detect files that change later.
+    the run's progress, a checksum and a structure digest of each field of the state, and a digest
+    of the record itself (its seal). Orbax commits a checkpoint by renaming its folder, so a killed
+    run leaves no partial checkpoint; the digests detect files that change later.
     """
 
     def __init__(self, workdir: Path, keep: int = 1, every: int = 1, read_only: bool = False):
@@ -114,10 +113,11 @@ class Checkpoints:
     def save(self, state: TrainState, progress: Progress) -> None:
         """Start to save a checkpoint; a background thread writes its files."""
         self._policy.best_step = progress.best_step
+        fields = _fields(state)
         record = {
             "progress": progress._asdict(),
-            "structure": structure(state),
-            "checksum": checksum(state),
+            "structures": _each(structure, fields),
+            "checksums": _each(checksum, fields),
         }
         record["seal"] = seal(record)
         # Copy the state, because the next training step donates it while a thread still saves it.
@@ -142,21 +142,25 @@ class Checkpoints:
 
     def restore(self, like: TrainState, step: int) -> tuple[TrainState, Progress]:
         """Restore the checkpoint of `step`, with the shapes and shardings of `like`."""
+        fields, progress = self._restore_fields(_fields(like), step)
+        return TrainState(**fields), progress
+
+    def _restore_fields(self, like: Fields, step: int) -> tuple[Fields, Progress]:
+        """Restore only the fields in `like` of the train state, and read no other arrays."""
         record = self._read(step, lambda: self._record(step))
-        if record["structure"] != structure(like):
+        if not _each(structure, like).items() <= record.get("structures", {}).items():
             raise UserError(
                 f"{self._describe(step)} does not fit this model, because another version of this "
                 "program wrote it: use the commit that run.json in the same workdir records"
             )
-        # A partial restore ignores empty dictionaries, which older versions had in the state. The
-        # structure digest above covers all arrays.
         restore_args = ocp.checkpoint_utils.construct_restore_args(like)
         item = ocp.args.PyTreeRestore(like, restore_args, partial_restore=True)
         args = ocp.args.Composite(state=item)
-        state = self._read(step, lambda: self._manager.restore(step, args=args)["state"])
-        # All hosts compute the checksum together, so every host must have read the state first.
-        self._read(step, lambda: _expect(checksum(state) == record["checksum"]))
-        return state, Progress(**record["progress"])
+        fields = self._read(step, lambda: self._manager.restore(step, args=args)["state"])
+        # All hosts compute checksums together, so every host must have read the fields first.
+        expected = record["checksums"].items()
+        self._read(step, lambda: _expect(_each(checksum, fields).items() <= expected))
+        return fields, Progress(**record["progress"])
 
     def restore_latest(self, like: TrainState) -> tuple[TrainState, Progress] | None:
         """Restore the newest intact checkpoint; return None if no checkpoint was ever saved.
@@ -279,26 +283,18 @@ class Checkpoints:
 
     def restore_params(self, task: Any, config: Config, mesh: Mesh, steps: Sequence[int]) -> Params:
         """Restore the parameters used for evaluation, averaged over the checkpoints of `steps`."""
-        optimizer = make_optimizer(config.optimizer, optax.constant_schedule(0.0))
-
-        def state(key: Key[Array, ""]) -> TrainState:
-            return create_state(task.init(key), optimizer, bool(config.train.ema))
-
-        shapes = jax.eval_shape(state, jax.random.key(0))
+        field, whole = "ema" if config.train.ema else "params", replicated(mesh)
+        shapes = jax.eval_shape(task.init, jax.random.key(0))
         like = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(mesh)), shapes
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=whole), shapes
         )
         try:
-            return self._mean(like, steps)
+            trees = (self._restore_fields({field: like}, step)[0][field] for step in steps)
+            total = functools.reduce(lambda *two: jax.tree.map(jnp.add, *two), trees)
         except CorruptCheckpoint as error:
             raise UserError(
                 f"{error}: choose another checkpoint, or resume training to replace this one"
             ) from error
-
-    def _mean(self, like: TrainState, steps: Sequence[int]) -> Params:
-        total = self.restore(like, steps[0])[0].eval_params
-        for step in steps[1:]:
-            total = jax.tree.map(jnp.add, total, self.restore(like, step)[0].eval_params)
         return jax.tree.map(lambda x: x / len(steps), total) if steps[1:] else total
 
     def close(self) -> None:
@@ -341,6 +337,14 @@ class Preserve(policies.PreservationPolicy):
         latest = steps[-2:]  # keep two checkpoints, because the latest may be corrupt
         wanted = {self.best_step, *latest, *evaluated[-self._keep :]}
         return [step in wanted for step in steps]
+
+
+def _fields(state: TrainState) -> Fields:
+    return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+
+
+def _each(function: Callable[[Any], T], fields: Fields) -> dict[str, T]:
+    return {name: function(tree) for name, tree in fields.items()}
 
 
 def _summary(error: Exception) -> str:

@@ -101,10 +101,26 @@ def test_a_workdir_without_checkpoints_is_refused(tmp_path):
         Checkpoints(tmp_path, read_only=True)
 
 
-def test_parameters_are_restored_without_the_optimizer_state(saved, mesh):
+def test_parameters_are_restored_without_the_optimizer_state(saved, mesh, monkeypatch):
+    """Only the parameters are read and compared with their checksum."""
+    checked = []
+    monkeypatch.setattr(
+        "training.checkpoints.checksum", lambda tree: checked.append(tree) or checksum(tree)
+    )
     config = toy_config()
     params = Checkpoints(saved, read_only=True).restore_params(Line(), config, mesh, [5])
     assert params["w"] == 5
+    assert checked == [params]
+
+
+def test_the_averaged_parameters_are_restored_if_the_run_has_them(tmp_path, mesh):
+    state = state_at(1, w=1)
+    state = state.replace(ema=state.params | {"w": jnp.float32(0.5)})
+    with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
+        checkpoints.save(state, Progress())
+    checkpoints = Checkpoints(tmp_path, read_only=True)
+    params = checkpoints.restore_params(Line(), toy_config(ema=0.9), mesh, [1])
+    assert params["w"] == 0.5
 
 
 def test_an_average_excludes_checkpoints_saved_at_a_signal(tmp_path):
@@ -333,15 +349,6 @@ def test_a_checkpoint_of_another_model_is_not_reported_as_corrupt(saved):
         Checkpoints(saved, keep=2).restore_latest(other)
     assert not isinstance(caught.value, CorruptCheckpoint)
     assert list(committed(saved)) == [2, 4, 5]
-
-
-def test_a_checkpoint_with_an_empty_dictionary_of_an_older_version_is_restored(tmp_path):
-    older = state_at(3, w=3)
-    older = older.replace(params=older.params | {"averages": {}})
-    with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
-        checkpoints.save(older, Progress())
-    state, _ = restored(tmp_path, 3)
-    assert state.params == {"b": 1, "w": 3}
 
 
 def test_a_device_error_is_not_reported_as_a_corrupt_checkpoint(saved, monkeypatch):
