@@ -60,7 +60,7 @@ _OUTPUT = flags.DEFINE_enum(
 _SCORE = flags.DEFINE_string(
     "score",
     "",
-    "Translation: file of translations, one per line of the input: print their log probabilities "
+    "Translation: file of translations, one per line of the input: print their log-probabilities "
     "instead of translating.",
 )
 _ATTENTION = flags.DEFINE_string(
@@ -164,7 +164,7 @@ def _make_pictures_folder() -> None:
 
 
 def _check_translation(config: Config) -> "tuple[Config, LinkSettings]":
-    """Check the flags of translation; return the settings of decoding and of word links."""
+    """Check the flags of translation; return the decode settings and those of word links."""
     settings = program.decode_settings(config)
     if _DICTIONARY.value and not settings.replace_unknown:
         raise UserError("--dictionary has no effect: add --decode.replace_unknown=True")

@@ -46,7 +46,7 @@ SIZES = {  # by kind of device: layers, features, batch size and dtype of the tr
 }
 LENGTH = {"cpu": 20, "gpu": 50}
 VOCABULARY_SIZE = 8000  # where it does not vary
-ALIGNED = 32  # batch size where types of attention are compared
+ALIGNED = 32  # batch size where attention types are compared
 VOCABULARIES = {"cpu": (1000, 4000, 16_000, 64_000), "gpu": (4000, 16_000, 64_000, 256_000)}
 BATCHES = {"cpu": (1, 4, 16, 64), "gpu": (8, 32, 128, 512)}
 BEAMS = (1, 2, 5, 10, 20)

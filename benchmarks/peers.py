@@ -1,4 +1,4 @@
-"""Prepare the PyTorch models of the benchmarks with each setup of PyTorch."""
+"""Prepare the PyTorch models of the benchmarks with each PyTorch setup."""
 
 # pyright: reportMissingImports=false
 

@@ -61,7 +61,7 @@ feed-forward features. The dropout rate is .1.
 
 The growth of time and memory is measured with Luong's model: on CPUs with 1 × 128 units, 32
 sentences of 20 tokens and float32, on GPUs with 2 × 512 units, 128 sentences of 50 tokens (64 in
-beam search) and bfloat16. The vocabulary has 8,000 tokens. Where types of attention are compared,
+beam search) and bfloat16. The vocabulary has 8,000 tokens. Where attention types are compared,
 batches have 32 sentences, the vocabulary has 1,000 tokens, and D is 10.
 """
 
@@ -76,7 +76,7 @@ def _short(value: float) -> str:
 
 
 def _fastest(row: dict[str, Any], name: str) -> tuple[str, float] | None:
-    """Return the name and the speed of the fastest setup of PyTorch, if any was measured.
+    """Return the name and the speed of the fastest PyTorch setup, if any was measured.
 
     The name is followed by the setups that failed, whose speed is None.
     """
@@ -90,13 +90,13 @@ def _fastest(row: dict[str, Any], name: str) -> tuple[str, float] | None:
 
 
 def _ratio(row: dict[str, Any], name: str) -> float | None:
-    """Return the speed of Alignax divided by that of the fastest setup of PyTorch."""
+    """Return the speed of Alignax divided by that of the fastest PyTorch setup."""
     fastest = _fastest(row, name)
     return row[name] / fastest[1] if fastest else None
 
 
 def _comparison(row: dict[str, Any], name: str) -> list[str]:
-    """Return the cells of a comparison: Alignax, PyTorch, ratio and setup of PyTorch."""
+    """Return the cells of a comparison: Alignax, PyTorch, ratio and PyTorch setup."""
     fastest = _fastest(row, name)
     if not fastest:
         return [_number(row, name), "–", "–", "–"]
@@ -115,7 +115,8 @@ def training(rows: dict[str, dict[str, Any]]) -> str:
             name, _number(row, "parameters", ".1f", 1e-6) + " M",
             *_comparison(row, "tokens_per_second"), _number(row, "milliseconds", ",.1f"),
             _short(row["teraflops"]),
-            f"{row['teraflops'] / row['matrix_teraflops']:.0%}", _number(row, "gigabytes", ".2f"),
+            f"{100 * row['teraflops'] / row['matrix_teraflops']:.0f} %",
+            _number(row, "gigabytes", ".2f"),
         ]
         for name, row in rows.items()
     ))  # fmt: skip
@@ -144,7 +145,7 @@ def whole(rows: dict[str, dict[str, Any]]) -> str:
     return table(head, (
         [
             name, _number(row, "tokens_per_second"), _number(row, "bare_tokens_per_second"),
-            f"{row['tokens_per_second'] / row['bare_tokens_per_second']:.0%}",
+            f"{100 * row['tokens_per_second'] / row['bare_tokens_per_second']:.0f} %",
             _number(row, "steps"), _number(row, "seconds"), _number(row, "test_sentences"),
             _number(row, "test_seconds", ".2f"),
         ]
@@ -283,7 +284,7 @@ def summary(machines: list[dict[str, Any]]) -> str:
         parts = filter(None, (_range("trains", trained), _range("decodes", decoded)))
         if text := " and ".join(parts):
             lines.append(
-                f"- {results['device']}: Alignax {text} as fast as the fastest setup of PyTorch."
+                f"- {results['device']}: Alignax {text} as fast as the fastest PyTorch setup."
             )
     return "\n".join(lines)
 

@@ -60,7 +60,7 @@ options.define("only", "out", "subjects")
 
 WIDTHS = {"greedy": 1, "beam": BEAM}
 OURS = "Alignax"
-# Times by setup (OURS or a setup of PyTorch) and function. A setup that failed has no functions.
+# Times by setup (OURS or a PyTorch setup) and function. A setup that failed has no functions.
 Times = dict[str, dict[str, Timed]]
 
 
@@ -100,7 +100,7 @@ def prepare_decoding(subject: Subject) -> dict[str, Prepared]:
 
 
 def prepare(part: str, kind: str, model: str, dropout: bool, setup: Any) -> dict[str, Prepared]:
-    """Prepare a part of the benchmark for one model: in Alignax, or with a setup of PyTorch."""
+    """Prepare a part of the benchmark for one model: in Alignax, or with a PyTorch setup."""
     subject = SUBJECTS[kind][model]
     subject = subject if dropout else subject.without_dropout()
     if setup is None:
@@ -113,7 +113,7 @@ def prepare(part: str, kind: str, model: str, dropout: bool, setup: Any) -> dict
 
 
 def speeds_of_setups(times: Times, name: str, amount: int) -> dict[str, float | None]:
-    """Return `amount` per second for each setup of PyTorch; None for a setup that failed."""
+    """Return `amount` per second for each PyTorch setup; None for a setup that failed."""
     return {
         setup: amount / timed[name].seconds if timed else None
         for setup, timed in times.items()
@@ -122,7 +122,7 @@ def speeds_of_setups(times: Times, name: str, amount: int) -> dict[str, float | 
 
 
 def training_row(times: Times, tokens: int, rate: float) -> dict[str, Any]:
-    """Return the results of a training step: those of Alignax, and of all setups of PyTorch."""
+    """Return the results of a training step: those of Alignax, and of all PyTorch setups."""
     seconds, facts = times[OURS]["step"]
     speed = facts["flops"] / seconds
     return {
@@ -137,7 +137,7 @@ def training_row(times: Times, tokens: int, rate: float) -> dict[str, Any]:
 
 
 def decoding_row(times: Times, sentences: int) -> dict[str, Any]:
-    """Return the results of decoding: those of Alignax, and of all setups of PyTorch."""
+    """Return the results of decoding: those of Alignax, and of all PyTorch setups."""
     row: dict[str, Any] = {}
     for name in WIDTHS:
         row[f"{name}_per_second"] = sentences / times[OURS][name].seconds
@@ -235,7 +235,7 @@ def run_configs(gpu: bool) -> dict[str, tuple[Config, int]]:
 
 
 def torch_setups(part: str) -> dict[str, Any]:
-    """Return the setups of PyTorch by their names; none if PyTorch is not installed."""
+    """Return the PyTorch setups by their names; none if PyTorch is not installed."""
     if not HAS_TORCH:
         return {}
     from benchmarks import peers

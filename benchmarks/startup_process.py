@@ -62,7 +62,7 @@ class Clock:
         return before
 
     def timed(self, function: Callable, phase: str) -> Callable:
-        """Return the function as one whose calls in the main thread belong to a phase."""
+        """Wrap a function so that its time in the main thread is added to a phase."""
 
         @functools.wraps(function)
         def call(*arguments: Any, **options: Any) -> Any:

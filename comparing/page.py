@@ -53,9 +53,8 @@ def write_comparison(folders: Sequence[Path], split: str, sentences: int, path: 
 def _repetitions(systems: Sequence[System]) -> list[str]:
     """Return messages about seeds that were trained more than once with the same config."""
     return [
-        f"{system.name} has the config of {system.repeats}, and seeds that it has, too "
-        f"({system.seeds}): a seed that was trained twice is not two seeds, so these runs are a "
-        "system of their own"
+        f"{system.name} repeats seeds of {system.repeats} ({system.seeds}) with the same config, "
+        "so its runs are shown as a separate system, not as further seeds"
         for system in systems
         if system.repeats
     ]

@@ -4,7 +4,7 @@ const MOST_SYSTEM_COLUMNS = 6;  // of the table of scores
 
 const TESTS = {
   "": "Below a score is its difference from that of the chosen system, with its two-sided p-value.",
-  bootstrap: "p is that of a paired bootstrap over the examples (1,000 samples).",
+  bootstrap: "p is that of a paired bootstrap over the examples (1,000 resamples).",
   t: "(t) marks the p-values of Welch's t-test over seeds.",
 };
 

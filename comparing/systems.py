@@ -145,7 +145,7 @@ def _common_start(texts: Sequence[str]) -> str:
 def differences(systems: Sequence[System]) -> list[Difference]:
     """Return the fields in which the systems differ, except the seed and the places of files.
 
-    Fields of the decoding settings are followed by those that their reports used, if these differ
+    Fields of the decode settings are followed by those that their reports used, if these differ
     from the configs, and by the kind of checkpoint. The content of the corpus is the last field.
     """
     names = dict.fromkeys(name for system in systems for name in system.runs[0].fields)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from configs.base import Config
-from data.catalogue import read_catalogue
+from data.catalog import read_catalog
 from data.corpus import Encoded
 from data.files import find, lines, only_file
 from data.inputs import STREAM, Input, LabelledCorpus, decoded_lines
@@ -74,7 +74,7 @@ def _texts_of_columns(path: Path, label: int, text: int) -> Iterator[Text]:
 
 def _tfds(data: Config, split: str) -> Iterator[Text]:
     features = {"label": data.label, "text": data.text}
-    for number, example in enumerate(read_catalogue(data, split, features)):
+    for number, example in enumerate(read_catalog(data, split, features)):
         label, text = example[data.label], example[data.text]
         place = f"{data.name}, {split} example {number}"
         if not isinstance(text, bytes):

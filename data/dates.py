@@ -59,8 +59,8 @@ def examples(
     whole, _, length = split.partition("_")
     if whole not in SPLITS or split not in (whole, f"{whole}_short", f"{whole}_long"):
         raise ValueError(
-            f"unknown split '{split}' of the dates corpus: use {', '.join(SPLITS)}, or one of them "
-            "with _short or _long, such as test_long"
+            f"unknown split '{split}' of the corpus of dates: use {', '.join(SPLITS)}, or one of "
+            "them with _short or _long, such as test_long"
         )
     for code in (source, target):
         _locale(code)
@@ -90,8 +90,8 @@ def _of_length(pairs: Iterator[tuple[Pair, int]], length: str, codes: Codes) -> 
         others += 1
         if others == _PATIENCE:
             raise ValueError(
-                f"the dates corpus has no {length} pairs in {' and '.join(codes)} (long pairs have "
-                f"more than {SHORT} tokens on a side): choose other languages or splits"
+                f"the corpus of dates has no {length} pairs in {' and '.join(codes)} (long pairs "
+                f"have more than {SHORT} tokens on a side): choose other languages or splits"
             )
 
 
@@ -101,7 +101,8 @@ def _locale(code: str) -> Locale:
         return Locale.parse(code.replace("-", "_"))
     except (UnknownLocaleError, ValueError):
         raise ValueError(
-            f"unknown CLDR locale '{code}' for the dates corpus: use a code such as en, de or fr_CA"
+            f"unknown CLDR locale '{code}' for the corpus of dates: use a code such as en, de or "
+            "fr_CA"
         ) from None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.base import Config
-from data.catalogue import read_catalogue
+from data.catalog import read_catalog
 from data.corpus import Corpus, Encoded
 from data.files import find, lines, split_files
 from data.links import Surfaces, add_gold, add_links, token_links, words_of_tokens
@@ -120,7 +120,7 @@ def _tsv_pairs(path: Path, remedy: str) -> Iterator[Pair]:
 
 
 def _tfds(data: Config, split: str) -> Iterator[Pair]:
-    for example in read_catalogue(data, split, {"source": data.source, "target": data.target}):
+    for example in read_catalog(data, split, {"source": data.source, "target": data.target}):
         texts = (example[language].decode() for language in (data.source, data.target))
         yield Pair(*(text.replace("\n", " ").strip() for text in texts))
 

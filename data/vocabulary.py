@@ -269,7 +269,7 @@ class SentencePieceVocabulary:
         return self._processor.id_to_piece(int(index))
 
     def score(self, index: int) -> float:
-        """Return the log probability of a token (unigram) or the negative rank of a merge (bpe)."""
+        """Return the log-probability of a token (unigram) or the negative rank of a merge (bpe)."""
         return self._processor.get_score(int(index))
 
 

@@ -3,7 +3,7 @@
 The search keeps the decode.nbest finished hypotheses with the best scores. It ends for a sentence
 when no active hypothesis can still enter them, or at the maximum length of the sentence, where
 active hypotheses count as finished. A growing hypothesis can improve its score, because the length
-penalty grows with the length and the coverage term grows with the coverage. The search therefore
+penalty grows with the length and the coverage penalty grows with the coverage. The search therefore
 compares the worst of the nbest scores with an upper bound of the scores that active hypotheses can
 reach (`upper_bound`). This early stop is exact: the result is that of a search to the maximum
 length. For a length penalty, the bound is as tight as possible, because all further tokens of a
@@ -32,7 +32,7 @@ class Hypotheses(NamedTuple):
 
     tokens: Int[Array, "b k t"]  # generated tokens, with </s> if it was generated, then <pad>
     score: Float[Array, "b k"]  # log_p with the length and coverage penalties of `settings`
-    log_p: Float[Array, "b k"]  # log probability of the tokens, without penalties
+    log_p: Float[Array, "b k"]  # log-probability of the tokens, without penalties
     attention: Float[Array, "b k t s"] | None
 
 
@@ -245,8 +245,8 @@ def upper_bound(
     """Return an upper bound of the scores that hypotheses with this log p can reach by growing.
 
     log p is at most 0 and only decreases. The length penalty, by which it is divided, is largest at
-    `max_length`, because decode.alpha is not negative. The coverage term is at most 0, its value if
-    every source position has received a total attention weight of 1 or more.
+    `max_length`, because decode.alpha is not negative. The coverage penalty is at most 0, which is
+    its value if every source position has received a total attention weight of 1 or more.
     """
     longest = jnp.maximum(max_length, 1)  # padding rows have max_length 0
     return log_p / LENGTH_PENALTIES[settings.length_penalty](longest, settings.alpha)

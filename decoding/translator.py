@@ -42,7 +42,7 @@ class Hypothesis(NamedTuple):
     ids: np.ndarray  # token ids in the target vocabulary
     tokens: list[str]  # tokens of the ids; decode.replace_unknown replaces <unk>
     score: float  # log_p with the length and coverage penalties
-    log_p: float  # log probability of the tokens, without penalties
+    log_p: float  # log-probability of the tokens, without penalties
     attention: np.ndarray | None  # [target tokens, source tokens], both with </s>
 
 

@@ -37,7 +37,7 @@ class Explained(NamedTuple):
 class Explainer:
     """Base class of the models of tasks, as evaluation/faithfulness.py uses them.
 
-    `s` counts the source tokens, those of a document through all of its sentences.
+    The positions of axis `s` are source tokens; those of a document include all of its sentences.
     """
 
     fields: ArrayFields  # the arrays of a batch

@@ -69,8 +69,8 @@ class LabelStream:
             sys.stderr.write(f"{corpus.unit} {corpus.counted['cut']}: {cut:,} of {first:,}\n")
         if strange:
             sys.stderr.write(
-                f"{corpus.unit} without a word of the vocabulary, whose predictions are "
-                f"unreliable: {strange:,} of {first:,}\n"
+                f"{corpus.unit} in which no word is in the vocabulary (their predictions are "
+                f"unreliable): {strange:,} of {first:,}\n"
             )
 
     def answer(self, lines: list[str], number: int) -> None:

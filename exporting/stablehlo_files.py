@@ -114,7 +114,7 @@ class _Structure:
     def step(
         self, weights: Weights, memory: Arrays, state: Arrays, tokens: Int[Array, " b"]
     ) -> tuple[Float[Array, "b v"], Arrays]:
-        """Return the log probability of each next token, and the next state."""
+        """Return the log-probability of each next token, and the next state."""
         params = traverse_util.unflatten_dict(weights, sep=".")
         logits, following, _ = self._model.apply(
             {"params": params},

@@ -15,8 +15,8 @@ def check_decidable(plan: Plan, most_seeds: int) -> None:
         raise UserError(f"{plan.target} has no claims: leave --decide out")
     if not 2 <= plan.seeds <= most_seeds:
         raise UserError(
-            f"--decide needs at least two seeds, and at most --most_seeds={most_seeds}: --seeds="
-            f"{plan.seeds} is not between them"
+            f"--decide starts with --seeds={plan.seeds}, which must be at least 2 and at most "
+            f"--most_seeds={most_seeds}: change one of them"
         )
 
 

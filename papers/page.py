@@ -162,7 +162,7 @@ def _cost(row: Row, runs: Sequence[Facts]) -> list[str]:
 
 
 def _decoding(plan: Plan, reports: Reports, row: Row) -> str:
-    """Describe the decoding settings of a row, which are the same for all seeds; "" if none."""
+    """Describe the decode settings of a row, which are the same for all seeds; "" if none."""
     if row.name in plan.kept:
         return plan.kept[row.name].content["decoding"]
     for report in reports.get(row.name, {}).values():

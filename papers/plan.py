@@ -211,7 +211,7 @@ def make_plan(
 
 
 def with_decoding(config: Config, row: Row) -> Config:
-    """Set the decoding settings of a row in a config, and return the config."""
+    """Set the decode settings of a row in a config, and return the config."""
     if "decode" in config:
         config.decode.update(dict(row.decode))
     return config

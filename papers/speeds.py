@@ -45,9 +45,9 @@ def measure_speeds(plan: Plan, timed: int = TIMED) -> tuple[str, dict[str, float
         device = _device()
         if known and known["device"] != device:
             raise UserError(
-                f"{path} has times of {known['device']}, but not of {name}: write the page on such "
-                "a device, or remove the file, and leave --keep out, to measure all times on "
-                f"{device}"
+                f"{path} has times of {known['device']}, but not of {name}, and this machine has "
+                f"{device}: run the command on {known['device']}, or delete the file and omit "
+                f"--keep to measure all times on {device}"
             )
         print(f"measuring the duration of a training step: {name}", flush=True)
         seconds[name] = step_seconds(plan.config(row), timed)

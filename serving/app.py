@@ -1,9 +1,10 @@
 """The web application of the lab: the page, its JSON interface, and the limits of both.
 
-A page of another site must not use the lab through the browser of its user. Therefore, requests
-must name this server as a number or by a known name (else another site's name could be made to
-point here), the browser must not report another origin, and the body must be declared as JSON,
-which browsers send to another site only with a permission that this server never gives.
+Pages of other sites must not reach the lab through a user's browser. The server therefore checks
+three things: the Host header is an IP address or a known name, because another site's name could
+be made to resolve to this machine (DNS rebinding); the browser reports no other origin; and the
+content type is JSON, which browsers send to another site only with CORS permission, which this
+server never gives.
 """
 
 import asyncio

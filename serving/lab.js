@@ -2,7 +2,7 @@
 // The page contains elements.js, which defines the functions that all pages share, then the other
 // scripts of this folder, and this one at the end (_SCRIPTS of serving/app.py).
 
-const POLL = 500;  // milliseconds between questions what the server compiles
+const POLL = 500;  // milliseconds between requests for the compilation status
 
 // A panel has the fields of its input by name, its `runs`, the present `edit` ({run, changes} or
 // null) and, for translation, `fixed`: the tokens of the prefix ({run, tokens}) if they were chosen

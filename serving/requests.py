@@ -95,10 +95,10 @@ class Body:
         return f"{self._value['run']}, beam {beam:g}" if beam else self._value["run"]
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a field that must be a text."""
+        """Return a field that must be a string."""
         value = self._get(name, default)
         if not isinstance(value, str):
-            raise UserError(f"{name} must be a text: {_got(value)}")
+            raise UserError(f"{name} must be a string: {_got(value)}")
         return value
 
     def number(self, name: str, default: float, least: float, most: float) -> float:
@@ -162,14 +162,14 @@ class Body:
         return Edit(value["run"], {int(key): text for key, text in changes.items()})
 
     def prefix(self) -> Prefix:
-        """Return the field prefix: a text, or {"run": name, "tokens": [...]}."""
+        """Return the field prefix: a string, or {"run": name, "tokens": [...]}."""
         value = self._get("prefix", "")
         if isinstance(value, str):
             return Prefix(value)
         if not isinstance(value, dict) or not isinstance(value.get("run"), str):
-            raise UserError('prefix must be a text, or {"run": "runs/a", "tokens": ["a"]}')
+            raise UserError('prefix must be a string, or {"run": "runs/a", "tokens": ["a"]}')
         if not _is_strings(value.get("tokens")):
-            raise UserError("the tokens of prefix must be a list of texts")
+            raise UserError("the tokens of prefix must be a list of strings")
         _check_names("prefix", value, ("run", "tokens"))
         return Prefix("", value["run"], value["tokens"])
 
@@ -178,7 +178,7 @@ class Body:
         return self.number("temperature", defaults["temperature"], *RANGES["temperature"])
 
     def search(self, defaults: Mapping[str, Any], penalties: Sequence[str]) -> SearchSettings:
-        """Return the settings of decoding; `defaults` are those of the run."""
+        """Return the decode settings; `defaults` are those of the run."""
         found = SearchSettings(
             self.whole("beam", defaults["beam"], *RANGES["beam"]),
             self.choice("length_penalty", defaults["length_penalty"], penalties),
@@ -219,6 +219,6 @@ def _texts(value: Any) -> list[str]:
 
 
 def _got(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
     kind = "missing or null" if value is None else names.get(type(value), "a number")
     return f"it is {kind}"

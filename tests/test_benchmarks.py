@@ -56,7 +56,7 @@ def test_training_and_decoding_are_measured_and_reported(tmp_path, monkeypatch):
     report.main()
     page = (tmp_path / "docs/performance.md").read_text("utf-8")
     assert page.endswith(notes) and "# Old" not in page
-    assert "| a run | 95 | 100 | 95% | 10 | 3 | 7 | 0.50 |" in page
+    assert "| a run | 95 | 100 | 95 % | 10 | 3 | 7 | 0.50 |" in page
     assert "| tiny | " in page and "| 10 | 3 |" in page
     assert (report.FOLDER / "cpu-growth.png").stat().st_size > 1000
 
@@ -242,7 +242,7 @@ def test_the_fastest_setup_of_pytorch_is_reported():
     times = {"Alignax": {"step": Timed(0.5, FACTS)}, "slow": {"step": Timed(3.0, {})}}
     times["fast"] = {"step": Timed(2.0, {})}
     trained = speed.training_row(times, tokens=100, rate=24e9)
-    line = "| x | 7.0 M | 200 | 50 | 4.00 × | fast | 500.0 | 0.012 | 50% | 9.00 |"
+    line = "| x | 7.0 M | 200 | 50 | 4.00 × | fast | 500.0 | 0.012 | 50 % | 9.00 |"
     assert line in report.training({"x": trained})
     times = {
         "Alignax": {"greedy": Timed(1.0, {}), "beam": Timed(2.0, {})},

@@ -197,7 +197,7 @@ def test_texts_are_classified_in_input_order(runs, tmp_path):
     assert shown[4]["tokens"] == ["film"] * 6 and "attention" not in shown[0]
     assert shown[0]["p"] == max(shown[0]["probabilities"].values())
     assert "texts truncated to data.max_length or data.max_sentences: 1 of 5" in done.stderr
-    assert "texts without a word of the vocabulary" in done.stderr
+    assert "texts in which no word is in the vocabulary" in done.stderr
     records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert np.shape(records[0]["attention"]["hops"]) == (2, 4)
     assert {path.name for path in (tmp_path / "pictures").iterdir()} == {"0.png", "2.png", "4.png"}

@@ -124,8 +124,8 @@ class _Waiting:
         late = peers.names([i for i in range(jax.process_count()) if i not in present])
         if seconds > WAIT_HOURS * 3600:
             raise UserError(
-                f"{late} of this run did not get as far as the others within {WAIT_HOURS} hours: "
-                "see its output, and run the same command again on all hosts"
+                f"{late} of this run kept the others waiting for more than {WAIT_HOURS} hours: see "
+                "its output, and run the same command again on all hosts"
             )
         if jax.process_index() == min(present):  # one line suffices
             logger.warning(

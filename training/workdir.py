@@ -237,7 +237,7 @@ def flat(config: Config) -> dict[str, object]:
 
 
 _DECODE_ADVICE = (
-    "; eval.py and predict.py take settings of decoding without training, such as --decode.beam=5"
+    "; eval.py and predict.py take decode settings without training, such as --decode.beam=5"
 )
 
 

@@ -63,8 +63,8 @@ _ATTENTION: Fields = {
     ),
     "positions": Field(
         4,
-        "For hard, in validation and decoding: number of source positions, those with the largest "
-        "weights, whose output distributions are mixed; 1: only the argmax.",
+        "For hard: in validation and decoding, mix the output distributions of this many source "
+        "positions with the largest weights; 1: use only the position with the largest weight.",
         least=1,
     ),
     "key_value": Field(

@@ -62,7 +62,7 @@ def _reranked(decode: dict[str, Any]) -> bool:
 
 
 def _score(decode: dict[str, Any], score: float, length: int) -> float:
-    """Divide the log probability of a hypothesis by the length penalty that it does not have."""
+    """Divide the log-probability of a hypothesis by the length penalty that it does not have."""
     gnmt = decode["length_penalty"] == "gnmt"
     return score / ((5 + length) / 6) ** decode["alpha"] if gnmt else score
 

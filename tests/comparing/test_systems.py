@@ -30,7 +30,7 @@ def test_a_seed_that_was_trained_twice_is_not_two_seeds(runs, tmp_path):
         ("dot", "0, 1, 2", ""), ("again", "0, 1", "dot"), ("a,b", "0, 1", ""),
     ]  # fmt: skip
     (note,) = write_comparison([*runs, *again], "test", 10, tmp_path / "page.html")
-    assert note.startswith("again has the config of dot, and seeds that it has, too (0, 1): a seed")
+    assert note.startswith("again repeats seeds of dot (0, 1) with the same config")
 
 
 def test_runs_that_differ_only_in_the_seed_are_one_system(systems, tmp_path):

@@ -197,7 +197,8 @@ def test_a_frontier_of_two_architectures(tmp_path, monkeypatch):
     plan = Plan("frontier", table, "dates", "tiny", tmp_path / "results", 1, overrides)
     page = reproducing.reproduce(plan, 1, "python reproduce.py frontier")
     text = page.read_text()
-    assert "Results are on the validation split. All measures" in text
+    assert "Results are on the validation split" in text
+    assert "all measures are from the evaluation with the best value" in text
     assert "| p |" not in text
     assert "## Equal budgets" in text and "- Best architecture, of 9 budgets: " in text
     kept = json.loads((page.parent / "budgets.json").read_text())

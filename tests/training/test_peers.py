@@ -217,7 +217,7 @@ def test_late_processes_are_named_until_they_vote(store, caplog, monkeypatch):
 
 def test_waiting_for_a_late_process_ends_at_the_limit(store, monkeypatch):
     monkeypatch.setattr(hosts, "WAIT_HOURS", 0)
-    with pytest.raises(UserError, match="processes 1, 2 of this run did not get as far"):
+    with pytest.raises(UserError, match="processes 1, 2 of this run kept the others waiting"):
         hosts.all_agree(True)
 
 

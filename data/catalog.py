@@ -17,7 +17,7 @@ from errors import UserError, first_line
 _NAME = re.compile(r"\w+(/[\w.+-]+)?(:\d+\.\d+\.\d+)?", re.ASCII)
 
 
-def read_catalogue(data: Config, split: str, features: dict[str, str]) -> Iterator[dict[str, Any]]:
+def read_catalog(data: Config, split: str, features: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Yield the examples of a split of the TFDS dataset `data.name`.
 
     `features` maps names of `config.data` fields, such as "source", to names of TFDS features. The
