@@ -7,6 +7,7 @@ import contextlib
 import functools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from configs.base import Config
@@ -27,15 +28,15 @@ def read_catalog(data: Config, split: str, features: dict[str, str]) -> Iterator
         yield from _examples(data, split, features)
 
 
+def catalog_files(data: Config) -> list[Path]:
+    """Return the files that describe the TFDS dataset: its version, splits, sizes and features."""
+    with _readable(data):
+        folder = Path(_prepared(data).data_path)
+        return [folder / "dataset_info.json", folder / "features.json"]
+
+
 def _examples(data: Config, split: str, features: dict[str, str]) -> Iterator[dict[str, Any]]:
-    builder = _builder(data)
-    try:
-        builder.download_and_prepare()  # a dataset that is already prepared is not changed
-    except OSError as error:
-        raise UserError(
-            f"TFDS could not download {data.name} ({error}): prepare it on a machine with network "
-            "access, copy the TFDS data directory to this machine, and set --config.data.dir to it"
-        ) from None
+    builder = _prepared(data)
     splits = builder.info.splits or {}
     if split not in splits:
         raise UserError(
@@ -66,6 +67,19 @@ def _readable(data: Config) -> Iterator[None]:
             f"{first_line(error)}): correct data.name and data.dir, or delete the folder of the "
             "dataset, and TFDS will prepare it again"
         ) from error
+
+
+def _prepared(data: Config) -> Any:
+    """Return the TFDS builder of the dataset, which is downloaded and prepared if necessary."""
+    builder = _builder(data)
+    try:
+        builder.download_and_prepare()  # a dataset that is already prepared is not changed
+    except OSError as error:
+        raise UserError(
+            f"TFDS could not download {data.name} ({error}): prepare it on a machine with network "
+            "access, copy the TFDS data directory to this machine, and set --config.data.dir to it"
+        ) from None
+    return builder
 
 
 def _builder(data: Config) -> Any:

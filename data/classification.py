@@ -103,7 +103,6 @@ class ClassificationCorpus(LabelledCorpus[Text]):
     """A corpus of texts with one label each."""
 
     readers = CORPORA
-    without_files = ("tfds",)
     unit = "texts"
     typed = "one text per line"
     counted = {"cut": "truncated to data.max_length or data.max_sentences"}

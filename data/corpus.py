@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 import reading
 from configs.base import Config
+from data.catalog import catalog_files
 from data.files import fingerprint, split_files
 from data.manifest import damage, write_manifest
 from data.sampling import SubwordSampler
@@ -57,7 +58,7 @@ class Corpus(abc.ABC, Generic[T]):
     # Maps data.corpus to a reader. A reader takes `data` and the name of a split in the corpus
     # (such as data.splits.train), and yields examples without holding them all in memory.
     readers: Mapping[str, Callable[[Config, str], Iterator[T]]]
-    without_files: tuple[str, ...] = ()  # values of data.corpus that need no files
+    without_files: tuple[str, ...] = ()  # values of data.corpus that are generated, not read
     unit: str  # plural noun for the examples, such as "texts", in the log
     counted: Mapping[str, str] = {}  # names of the counts of `encode`, and their text in the log
 
@@ -115,6 +116,8 @@ class Corpus(abc.ABC, Generic[T]):
 
     def local_files(self) -> list[Path]:
         """Return the files of the corpus, whose content is part of the cache key."""
+        if self.data.corpus == "tfds":
+            return catalog_files(self.data)
         return [] if self.data.corpus in self.without_files else split_files(self.data)
 
     def samplers(self, vocabularies: dict[str, Any]) -> dict[str, SubwordSampler]:

@@ -137,7 +137,7 @@ class TranslationCorpus(Corpus[Pair]):
     """A corpus of sentence pairs."""
 
     readers = CORPORA
-    without_files = ("dates", "tfds")
+    without_files = ("dates",)
     unit = "pairs"
     counted = {
         "empty": "dropped because a side is empty",
@@ -154,8 +154,8 @@ class TranslationCorpus(Corpus[Pair]):
 
     def local_files(self) -> list[Path]:
         data = self.data
-        if data.corpus in self.without_files:
-            return []
+        if data.corpus in (*self.without_files, "tfds"):
+            return super().local_files()
         languages = (data.source, data.target) if data.corpus == "text" else ("",)
         files = split_files(data, languages)
         if data.alignment and data.splits.test:

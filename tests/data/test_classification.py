@@ -170,6 +170,8 @@ for example in prepared.split("test").examples(np.arange(4)):
     text = " | ".join(words.decode(row) for row in example["words"])
     print("READ", text, labels.names[example["label"]])
 print("READ", sorted(len(prepared.split(name)) for name in ("train", "valid", "test")))
+TinyReviews.VERSION = tfds.core.Version("1.1.0")
+print("READ", ClassificationCorpus(data).prepare().folder == prepared.folder)
 data.label = "stars"
 try:
     ClassificationCorpus(data).prepare()
@@ -186,10 +188,11 @@ def test_tfds_is_read_without_tensorflow(tmp_path):
         stdout=subprocess.PIPE, encoding="utf-8", check=True,
     )  # fmt: skip
     lines = [line[5:] for line in result.stdout.splitlines() if line.startswith("READ ")]
-    assert len(lines) == 6 and all(line.endswith(("| gut ! 0", "| gut ! 1")) for line in lines[:4])
+    assert len(lines) == 7 and all(line.endswith(("| gut ! 0", "| gut ! 1")) for line in lines[:4])
     assert sum(json.loads(lines[4])) == 34
+    assert lines[5] == "False"  # another version of a dataset is another corpus
     facts = ("tiny_reviews", "'stars'", "data.label", "label, text")
-    assert all(fact in lines[5] for fact in facts)
+    assert all(fact in lines[6] for fact in facts)
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the corpora are not in {SHARED}")

@@ -264,7 +264,8 @@ DATA_FIELDS = [
 def test_every_field_is_in_the_cache_key_unless_it_is_excluded(
     model: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("data.corpus.split_files", lambda data: [])
+    for function in ("split_files", "catalog_files"):
+        monkeypatch.setattr(f"data.corpus.{function}", lambda data: [])
     corpus, name = CORPORA[model]
     data = base_config(model).data
     data.corpus = name
