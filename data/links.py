@@ -187,7 +187,7 @@ def words_of_tokens(tokens: list[str], words: list[str]) -> list[int]:
     """Return, for each token, the 0-based index of the word in which the token begins.
 
     Tokens and words come from the same text, so they consist of the same characters, except for
-    spaces, subword marks and Unicode's compatibility forms. If a tokenizer changes the number of
+    spaces, subword marks and Unicode normalization. If a tokenizer changes the number of
     characters, character positions are scaled proportionally.
     """
     owners = [i for i, word in enumerate(words) for _ in _bare(word)] or [0]
@@ -198,9 +198,12 @@ def words_of_tokens(tokens: list[str], words: list[str]) -> list[int]:
 
 
 def _bare(token: str) -> str:
-    """Return the characters of a token without subword marks and spaces."""
+    """Return the decomposed characters of a token without subword marks and spaces.
+
+    Decomposition, unlike composition, does not depend on where a text is split into tokens.
+    """
     token = token.removeprefix(JOINER).removeprefix("▁").removesuffix("@@")
-    return "".join(unicodedata.normalize("NFKC", token).split())
+    return "".join(unicodedata.normalize("NFKD", token).split())
 
 
 def token_links(links: str, source_words: list[int], target_words: list[int]) -> np.ndarray:

@@ -105,6 +105,7 @@ def make_evaluate(
     return evaluate
 
 
-def evenly(count: int, wanted: int) -> range:
-    """Return the indices of `wanted` evenly spaced examples out of `count`."""
-    return range(0, count, max(1, count // max(1, wanted)))[:wanted]
+def evenly(count: int, wanted: int) -> list[int]:
+    """Return the indices of at most `wanted` evenly spaced examples out of `count`."""
+    chosen = min(count, wanted)
+    return [i * count // chosen for i in range(chosen)]

@@ -84,21 +84,22 @@ class Worker(threading.Thread):
         folder = self.workdir / "runs" / name / f"seed{facts['seed']}"
         folder.mkdir(parents=True, exist_ok=True)
         before = facts.get("seconds", 0.0)
-        while in_use(folder):  # the trial's previous process may still be saving a checkpoint
-            self.waits_for = f"{name}/{folder.name}"
-            if self.event.wait(POLL):
-                return self.study.finish(trial, TrialState.FAIL, None, {})
-            self.study.heartbeat(trial, before)
-        flags = self.base.flags(facts["point"], facts["seed"])
-        with contextlib.closing(TrialProcess(folder, flags, self.share, self.study, before)) as run:
-            self.current, self.waits_for = run, ""
-            try:
+        try:
+            while in_use(folder):  # the trial's previous process may still be saving a checkpoint
+                self.waits_for = f"{name}/{folder.name}"
+                if self.event.wait(POLL):
+                    return self.study.finish(trial, TrialState.FAIL, None, {})
+                self.study.heartbeat(trial, before)
+            flags = self.base.flags(facts["point"], facts["seed"])
+            share = self.share
+            with contextlib.closing(TrialProcess(folder, flags, share, self.study, before)) as run:
+                self.current, self.waits_for = run, ""
                 state = run.watch(trial, self.event)
                 self.study.finish(trial, state, run.score(state), run.facts())
-            except UpdateFinishedTrialError:
-                pass  # another worker took the trial, for example while this machine was suspended
-            finally:
-                self.current = None
+        except UpdateFinishedTrialError:
+            pass  # another worker took the trial, for example while this machine was suspended
+        finally:
+            self.current, self.waits_for = None, ""
 
 
 def in_use(folder: Path) -> bool:

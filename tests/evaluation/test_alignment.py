@@ -120,6 +120,9 @@ def test_a_mistake_in_the_settings_is_a_user_error(settings, message):
         (["3", "￭.", "März", "2", "￭0"], ["3.", "März", "20"], [0, 0, 1, 2, 2]),
         (list("ab cd"), ["ab", "cd"], [0, 0, 1, 1, 1]),
         (["▁...", "▁ja"], ["…", "ja"], [0, 1]),
+        # Decomposed text split into characters, and a letter that is two characters in lower case.
+        (list("e\u0301e\u0301 ab"), ["e\u0301e\u0301", "ab"], [0, 0, 0, 0, 1, 1, 1]),
+        (["a", "b", "i\u0307i\u0307i\u0307"], ["a", "b", "İİİ"], [0, 1, 2]),
         ([], [], []),
     ],
 )

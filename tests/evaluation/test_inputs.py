@@ -13,10 +13,17 @@ from errors import UserError
 from evaluation.drawing import draw_input
 from evaluation.formats import input_record, input_text
 from evaluation.inputs import InputPredictor
-from evaluation.predictions import Predictor
+from evaluation.predictions import Predictor, evenly
 from tasks.registry import make_task
 from tests.small import random_weights, small_config
 from training.devices import make_mesh
+
+
+def test_examples_are_evenly_spaced():
+    assert evenly(10, 5) == [0, 2, 4, 6, 8]
+    assert evenly(5, 3) == [0, 1, 3]  # not the first three
+    assert evenly(2, 5) == [0, 1] and evenly(3, 0) == evenly(0, 3) == []
+
 
 _SLOW = ("series", "music", "sentence", "reader")  # these tasks share their code with the others
 

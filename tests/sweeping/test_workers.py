@@ -212,6 +212,25 @@ def test_a_run_waits_until_its_folder_is_unlocked(make_study, tmp_path, monkeypa
     assert first.state == TrialState.COMPLETE and holder.closed
 
 
+def test_a_worker_gives_up_a_trial_that_another_worker_took_while_it_waited(make_study, tmp_path):
+    folder = tmp_path / "runs" / "D=1" / "seed0"
+    folder.mkdir(parents=True)
+    study = make_study("write('valid', 10, bleu=1.0)")
+    worker = Worker(study, BASE, tmp_path, Share([], {}), threading.Event())
+    with (folder / "lock").open("a") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        worker.start()
+        while not worker.waits_for:
+            worker.join(0.05)
+        (waiting,) = study._study.get_trials(states=[TrialState.RUNNING])
+        study._storage.set_trial_state_values(waiting._trial_id, TrialState.COMPLETE, [7.0])
+        while worker.waits_for and worker.is_alive():
+            worker.join(0.05)
+    worker.join(60)
+    assert worker.error is None
+    assert [record.score for record in study.records()] == [7.0, 1.0]
+
+
 def test_an_incomplete_line_of_the_log_is_ignored(sweep, tmp_path):
     first, _ = sweep("""
         write("valid", 10, bleu=1.0)
