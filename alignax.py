@@ -199,6 +199,7 @@ def _quiet() -> Iterator[None]:
 
 def _texts(texts: Iterable[str]) -> list[str]:
     from errors import UserError
+    from reading import check_characters
 
     if isinstance(texts, str):
         raise UserError("a single text was given: put it into a list, as in [text]")
@@ -206,6 +207,7 @@ def _texts(texts: Iterable[str]) -> list[str]:
     for number, text in enumerate(found):
         if not isinstance(text, str):
             raise UserError(f"input {number} is of type {type(text).__name__}: give texts (str)")
+        check_characters(text, f"input {number}")
     return found
 
 

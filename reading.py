@@ -138,6 +138,17 @@ def digest(path: Path, remedy: str = RESTORE) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def check_characters(text: str, place: str) -> None:
+    """Raise UserError if a text contains a lone surrogate, which UTF-8 cannot represent."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{place} contains {text[error.start]!r}, one half of a surrogate pair, which is not a "
+            "character: remove it"
+        ) from None
+
+
 def skip_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the lines of a UTF-8 file, without a byte order mark at the start of the first line."""
     rest = iter(lines)

@@ -193,7 +193,7 @@ async def _disconnected(request: Request) -> None:
 
 
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    # A lone surrogate, which JSON can contain as an escape, is not valid in UTF-8.
+    # Error messages can quote a request, whose strings may contain lone surrogates.
     content = to_json(value, compact=True).encode("utf-8", "replace")
     return Response(content, status, headers, "application/json")
 

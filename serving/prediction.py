@@ -131,8 +131,7 @@ class PredictionRun(LabRun):
         value = given
         try:
             if self.config.task == "labelling":
-                # A lone surrogate, which JSON can contain as an escape, is not valid in UTF-8.
-                lines = (f"{unit}\n".encode("utf-8", "replace") for unit in self.units(given))
+                lines = (f"{unit}\n".encode() for unit in self.units(given))
                 values = list(self._corpus.read_inputs(lines))
                 if len(values) != 1:
                     raise UserError("the input has blank lines: type one sequence")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from errors import UserError
+from reading import check_characters
 
 MOST_CHARACTERS = 5000  # of all texts of a request together
 LARGEST_BEAM = 10
@@ -70,12 +71,15 @@ class Body:
     def __init__(self, value: Any):
         if not isinstance(value, dict):
             raise UserError('the body must be a JSON object, such as {"run": "runs/a"}')
-        characters = sum(map(len, _texts(value)))
+        texts = _texts(value)
+        characters = sum(map(len, texts))
         if characters > MOST_CHARACTERS:
             raise UserError(
                 f"the request has {characters:,} characters, more than {MOST_CHARACTERS:,}: "
                 "shorten the text"
             )
+        for text in texts:  # JSON can contain a lone surrogate as an escape
+            check_characters(text, "the request")
         self._value: dict[str, Any] = value
         self._known: dict[str, None] = {}  # names of the fields that have been read, in this order
 

@@ -52,6 +52,7 @@ def test_mistakes_are_user_errors(run, tmp_path):
         lambda: run.translate(["May"], beam="x"): r"beam='x'.*type int",
         lambda: run.translate(["May"], beam=0): r"beam=0",
         lambda: run.translate([None]): r"input 0 is of type NoneType",
+        lambda: run.translate(["May", "\ud83d"]): r"input 1 contains .* half of a surrogate pair",
         lambda: run.score(["ab"]): r"score needs pairs",
         lambda: run.classify(["May"]): r"classify needs a classification run",
         lambda: run.predict([["May"]]): r"predict needs a labelling or cloze run",

@@ -164,8 +164,6 @@ def test_other_tasks_show_distributions_and_what_was_read(predictions):
     assert len(labelled["steps"]) == 2 and labelled["steps"][0][0]["p"] > 0
     for text in (f"{lines}\n\n", f"\n \n{lines}", f"\ufeff\n{lines}\n\x00\n"):
         assert ask(predictions, "columns", "predict", text=text) == labelled
-    surrogate = ask(predictions, "columns", "predict", text="the DT\n\ud800 NN")
-    assert len(surrogate["steps"]) == len(surrogate["units"]) == 2
     assert predictions["columns"].describe()["typed"] == "one word per line (word pos)"
     edit = {"run": "columns", "changes": {"1": "dull"}}
     edited = ask(predictions, "columns", "predict", text=lines, edit=edit)
