@@ -14,6 +14,7 @@ point is the label of the point.
 """
 
 import inspect
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,6 +27,8 @@ from errors import UserError
 from terminal import clean
 from training.workdir import flat
 
+# Characters that the folder of a run must not contain; see training.workdir.check_name.
+_NOT_IN_FOLDERS = re.compile(r"[/\\*?\[\]\ud800-\udfff]")
 Point = dict[str, bool | int | float | str]
 
 
@@ -97,11 +100,17 @@ def changes(point: Point) -> Point:
 
 
 def label(point: Point) -> str:
-    """Return the label of a point, which is used in tables and folder names."""
+    """Return the label of a point, which is used in tables and as a folder name."""
     short = short_names(list(changes(point)))
     parts = [f"{short[name]}={value}" for name, value in changes(point).items()]
-    text = clean(str(point.get("name") or ",".join(parts) or "default")).replace("/", "-")
-    return text if len(text) <= 120 else f"{text[:110]}-{zlib.crc32(text.encode()):08x}"
+    text = clean(str(point.get("name") or ",".join(parts) or "default"))
+    text = _NOT_IN_FOLDERS.sub("-", text)
+    if text in (".", ".."):
+        text = text.replace(".", "-")
+    code = text.encode()
+    if len(code) <= 120:  # file systems limit the bytes of a name, not its characters
+        return text
+    return f"{code[:110].decode(errors='ignore')}-{zlib.crc32(code):08x}"
 
 
 def run_name(key: str, point: Point) -> str:

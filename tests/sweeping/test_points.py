@@ -16,6 +16,7 @@ from configs.grid import grid
 from errors import UserError
 from sweeping.points import Base, label, load_sweep, short_names
 from tasks.registry import make_model
+from training.workdir import check_name
 
 FILES = sorted(Path("configs/sweeps").glob("*.py"))
 
@@ -99,6 +100,19 @@ def test_a_label_lists_the_changes_of_a_point():
     assert list(short_names(both).values()) == [*both[:2], "dir"]
     long = {f"model.field{i}": "x" * 20 for i in range(9)}
     assert len(label(long)) < 130 and label(long) != label(long | {"model.field8": "y"})
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("D=[1]?*\\", "D=-1----"), ("..", "--"), ("\ud800x", "-x"), ("a" * 120, "a" * 120)],
+    ids=ascii,
+)
+def test_a_label_is_the_name_of_a_folder_for_checkpoints(name, expected, tmp_path):
+    assert label({"name": name}) == expected
+    check_name(tmp_path / label({"name": name}))
+    long = label({"name": "ä" * 200})
+    (tmp_path / f"0123456789,{long}").mkdir()
+    assert long.startswith("ä" * 55 + "-")
 
 
 def test_a_grid_has_every_combination():
