@@ -285,9 +285,17 @@ class Hard(Global):
     def _largest(
         self, alpha: Float[Array, "b t s"], values: Float[Array, "b s k"]
     ) -> Float[Array, "b t *n k"]:
-        """Return the values of the source positions with the largest weights."""
-        # Fewer contexts than source positions tell `output_scores` that they are sorted by weight.
-        count = max(1, min(self.positions, alpha.shape[-1] - 1))
+        """Return the values of the source positions with the largest weights.
+
+        There are as many contexts as source positions only in `Marginal`: this difference tells
+        `mixture_weights` that the contexts are sorted. A source of at most `self.positions`
+        positions therefore gets an additional context, whose weight is 0.
+        """
+        size = alpha.shape[-1]
+        count = self.positions if self.positions < size or self.positions == 1 else size + 1
+        missing = max(0, count - size)
+        alpha = jnp.pad(alpha, ((0, 0), (0, 0), (0, missing)))
+        values = jnp.pad(values, ((0, 0), (0, missing), (0, 0)))
         indices = jax.lax.top_k(alpha, count)[1]
         contexts = jax.vmap(lambda sentence, chosen: sentence[chosen])(values, indices)
         return contexts if count > 1 else contexts[:, :, 0]

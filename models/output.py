@@ -44,12 +44,14 @@ def mixture_weights(
 ) -> Float[Array, "*b n"]:
     """Return the weights of the n parts of a mixture, given the weights of all source positions.
 
-    If n is less than the number of source positions, the features are those of the n positions with
-    the largest weights, in descending order.
+    If n differs from the number of source positions, the features are those of the n positions with
+    the largest weights, in descending order. Those beyond the source have the weight 0.
     """
-    if features.shape[-2] == weights.shape[-1]:
+    parts, positions = features.shape[-2], weights.shape[-1]
+    if parts == positions:
         return weights
-    weights = jax.lax.top_k(weights, features.shape[-2])[0]
+    missing = [(0, 0)] * (weights.ndim - 1) + [(0, max(0, parts - positions))]
+    weights = jax.lax.top_k(jnp.pad(weights, missing), parts)[0]
     return jax.nn.softmax(log_weights(weights))  # divides the weights by their sum
 
 

@@ -17,6 +17,7 @@ from models.attention import (
     masked_softmax,
 )
 from models.initializers import XAVIER
+from models.output import output_scores
 from models.scores import SCORES
 from tests import reference
 from tests.models.test_cells import random_params
@@ -187,6 +188,30 @@ def test_the_mean_of_hard_attention_samples_is_the_soft_context():
     expected_entropy = -np.sum(a[:4] * np.log(a[:4]))
     np.testing.assert_allclose(entropy[0, 0], expected_entropy, rtol=1e-5)
     assert abs(-np.mean(log_p) - expected_entropy) < 0.02
+
+
+def test_the_mixture_of_hard_attention_does_not_depend_on_padding():
+    """It consists of the three positions with the largest weights, or of all positions."""
+    module = build("dot", "hard")[1].clone(positions=3)
+    query, memory, mask, positions = draw(11, [1, 3, 4], [0, 1])
+    kernel = jax.random.normal(jax.random.key(0), (WIDTH, 5))
+
+    @jax.jit
+    def scores(*inputs):
+        contexts, alpha = module.apply({}, *inputs, method=attend)
+        return contexts, alpha, output_scores(contexts, alpha, kernel)
+
+    for row, length in enumerate((1, 3, 4)):
+        p = np.asarray(jax.nn.softmax(memory[row, :length] @ kernel))
+        for width in (length, 6):
+            i = slice(row, row + 1)
+            one = (query[i], memory[i, :width], mask[i, :width], positions[i])
+            contexts, alpha, log_p = map(np.asarray, scores(*one))
+            for t in range(2):
+                chosen = np.argsort(-alpha[0, t, :length])[:3]
+                mixture = alpha[0, t, chosen] @ p[chosen] / alpha[0, t, chosen].sum()
+                np.testing.assert_allclose(log_p[0, t], np.log(mixture), rtol=1e-4)
+                np.testing.assert_allclose(contexts[0, t, 0], memory[row, chosen[0]], rtol=1e-6)
 
 
 def test_equal_keys_and_values_after_a_split_equal_plain_attention():
