@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 
 from configs.base import Config
 from data.tokenizers import JOINER
-from data.vocabulary import EOS, PAD, UNK, all_tokens
+from data.vocabulary import EOS, PAD, UNK
 from decoding.beam import Hypotheses, beam_search, penalized
 from decoding.ensemble import ensemble
 from decoding.forced import force_prefix, log_probability
@@ -332,10 +332,11 @@ def _check_vocabularies(tasks: Sequence[Translation]) -> None:
     first = tasks[0]
     for other in tasks[1:]:
         for side in ("source", "target"):
-            if all_tokens(getattr(first, side)) != all_tokens(getattr(other, side)):
+            if first.tokenization(side) != other.tokenization(side):
                 raise UserError(
-                    f"these runs cannot form an ensemble, because their {side} vocabularies differ:"
-                    " train them on the same corpus with the same vocabulary settings"
+                    f"these runs cannot form an ensemble, because their {side} vocabularies or "
+                    "tokenizers differ: train them on the same corpus with the same vocabulary "
+                    "settings"
                 )
 
 

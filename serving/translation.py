@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from configs.check import changed_decode
 from data.tokenizers import JOINER
-from data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, all_tokens
+from data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from decoding.beam import LENGTH_PENALTIES
 from decoding.forced import log_probability, next_log_p
 from decoding.greedy import mask_invalid
@@ -47,15 +47,7 @@ class TranslationRun(LabRun):
     def __init__(self, name: str, run: RestoredRun, mesh: Mesh):
         super().__init__(name, run, mesh)
         self.source, self.target = run.task.source, run.task.target
-        # Runs with equal vocabularies and tokenizers have the same tokens.
-        data = self.config.data
-        sides = {"source": "source_vocab", "target": "target_vocab"}
-        if data.shared_vocab:
-            sides["target"] = "source_vocab"
-        self.same_tokens = {
-            side: (data[settings].to_json(), all_tokens(getattr(self, side)))
-            for side, settings in sides.items()
-        }
+        self.tokenization = {side: run.task.tokenization(side) for side in ("source", "target")}
         self._translators: collections.OrderedDict[tuple, Translator] = collections.OrderedDict()
         self._inspect = compiled(mesh, self._inspected)
         self._next = compiled(mesh, self._candidates)
@@ -114,7 +106,7 @@ class TranslationRun(LabRun):
                 )
             replace = functools.partial(_replacement, other.source)
             edited, places = edit.apply(other.source.tokens(text), replace)
-            if other.same_tokens["source"] == self.same_tokens["source"]:
+            if other.tokenization["source"] == self.tokenization["source"]:
                 tokens, origin = edited, places
             else:
                 tokens = self.source.tokens(other.source.detokenize(edited))
@@ -135,7 +127,7 @@ class TranslationRun(LabRun):
             raise UserError(
                 f"the run {prefix.run!r:.80} of prefix is no translation run of the lab"
             )
-        if other.same_tokens["target"] == self.same_tokens["target"]:
+        if other.tokenization["target"] == self.tokenization["target"]:
             ids = self.target.ids(tokens)
             for token, i in zip(tokens, ids, strict=True):
                 if i in (PAD, BOS, EOS):

@@ -15,7 +15,7 @@ from data.pair import Pair
 from data.store import axes
 from data.tokenizers import make_tokenizer
 from data.translation import TranslationCorpus
-from data.vocabulary import BOS, PAD, Vocabulary
+from data.vocabulary import BOS, PAD, Vocabulary, all_tokens
 from models.layers import unroll_layers
 from tasks.losses import (
     cross_entropy,
@@ -50,6 +50,14 @@ class Translation(Task):
     def build(self, config: Config) -> None:
         self.source, self.target = (self.prepared.vocabularies[n] for n in ("source", "target"))
         self.model = self._make_model(config)
+
+    def tokenization(self, side: str) -> tuple[dict[str, Any], list[str]]:
+        """Return what determines the tokens and ids of a text: vocabulary settings and tokens.
+
+        `side` is "source" or "target".
+        """
+        settings = self.corpus(self.config.data).vocabulary_settings()
+        return settings.get(side, settings["source"]), all_tokens(getattr(self, side))
 
     def _make_model(self, config: Config) -> Any:
         sizes = len(self.source), len(self.target)

@@ -110,7 +110,7 @@ def test_an_edit_removes_and_replaces_source_tokens(translations):
 
 
 def test_a_run_with_other_tokens_reads_the_edited_text(translations, monkeypatch):
-    monkeypatch.setattr(translations[HOSTILE], "same_tokens", {"source": "", "target": ""})
+    monkeypatch.setattr(translations[HOSTILE], "tokenization", {"source": "", "target": ""})
     edit = {"run": "a", "changes": {"0": "June"}}
     prefix = {"run": "a", "tokens": ["3", "￭."]}
     found = ask(translations, HOSTILE, "translate", edit=edit, prefix=prefix)
