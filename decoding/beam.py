@@ -36,14 +36,30 @@ class Hypotheses(NamedTuple):
     attention: Float[Array, "b k t s"] | None
 
 
+class _Beam(NamedTuple):
+    """Hypotheses during the search.
+
+    Attention weights are not copied from parents to children. Each hypothesis only keeps the beam
+    slots in which its attention weights were computed, and the sum of these weights if the coverage
+    penalty needs it.
+    """
+
+    tokens: Int[Array, "b k t"]
+    score: Float[Array, "b k"]
+    log_p: Float[Array, "b k"]
+    slots: Int[Array, "b k t"] | None
+    coverage: Float[Array, "b k s"] | None  # sum of the attention weights of all time steps
+
+
 class _Search(NamedTuple):
     """State of the search between two time steps."""
 
     t: Int[Array, ""]
     state: Any  # model state, with one row per active hypothesis
     last: Int[Array, "b k"]  # last token of each active hypothesis
-    active: Hypotheses  # sorted by decreasing log_p; their scores are not used
-    finished: Hypotheses
+    active: _Beam  # sorted by decreasing log_p; their scores are not used
+    finished: _Beam
+    attention: Float[Array, "b k t s"] | None  # weights of every beam slot at every time step
     done: Bool[Array, " b"]  # whether the search of a sentence has ended, so its result is final
 
 
@@ -64,31 +80,22 @@ def beam_search(
     nbest, length_penalty, alpha and coverage are used. The coverage penalty needs `source_mask`.
     """
     width = settings.beam
-    shapes = jax.eval_shape(step, state, jnp.full(batch * width, BOS))
-    attention = None
-    if shapes[2] is not None:
-        attention = jnp.zeros((batch, width, length, shapes[2].shape[-1]))
-    tokens, worst = jnp.full((batch, width, length), PAD), jnp.full((batch, width), -jnp.inf)
-    empty = Hypotheses(tokens, worst, worst, attention)
-    finished = jax.tree.map(lambda x: x[:, : settings.nbest], empty)
-    # Start with one empty hypothesis: `width` identical ones would fill the beam with copies.
-    active = empty._replace(log_p=worst.at[:, 0].set(0))
     shortest = jnp.zeros(batch, int) if min_length is None else min_length
 
-    def is_done(active: Hypotheses, finished: Hypotheses, t: Int[Array, ""]) -> Bool[Array, " b"]:
+    def is_done(active: _Beam, finished: _Beam, t: Int[Array, ""]) -> Bool[Array, " b"]:
         reachable = upper_bound(active.log_p[:, 0], max_length, settings)
         worst = finished.score[:, -1]  # the last score is the lowest, because hypotheses are sorted
         return (worst >= reachable) | (t >= max_length)
 
     def advance(search: _Search) -> _Search:
-        t, active = search.t, search.active
         logits, state, weights = step(search.state, search.last.reshape(-1))
+        t, active, attention = search.t, *_attended(search, weights)
         too_short = jnp.repeat(t < shortest, width)
         parent, token, best = continuations(active.log_p, logits.astype(jnp.float32), too_short)
-        grown = _append(active, parent, token, t, best, weights)
+        grown = _append(active, parent, token, t, best)
         ends = (token == EOS) | (t + 1 >= max_length)[:, None]
         accepted = ends & (jnp.arange(2 * width)[None] < width) & ~search.done[:, None]
-        score = penalized(grown, t + 1, settings, source_mask)
+        score = penalized(best, grown.coverage, t + 1, settings, source_mask)
         candidates = grown._replace(score=jnp.where(accepted, score, -jnp.inf))
         finished = _best(search.finished, candidates)
         active_log_p, slots = jax.lax.top_k(jnp.where(token == EOS, -jnp.inf, best), width)
@@ -96,14 +103,36 @@ def beam_search(
         state = _reorder(state, jnp.take_along_axis(parent, slots, axis=1))
         last = jnp.take_along_axis(token, slots, axis=1)
         done = search.done | is_done(active, finished, t + 1)
-        return _Search(t + 1, state, last, active, finished, done)
+        return _Search(t + 1, state, last, active, finished, attention, done)
 
     def is_running(search: _Search) -> Bool[Array, ""]:
         return (search.t < length) & ~search.done.all()
 
+    search = _start(step, state, batch, max_length, length, settings)
+    end = jax.lax.while_loop(is_running, advance, search)
+    tokens, score, log_p, slots, _ = end.finished
+    return Hypotheses(tokens, score, log_p, _gather_attention(end.attention, slots, tokens))
+
+
+def _start(
+    step: Step, state: Any, batch: int, max_length: Int[Array, " b"], length: int, settings: Config
+) -> _Search:
+    """Return the state of the search before the first time step."""
+    width = settings.beam
+    shapes = jax.eval_shape(step, state, jnp.full(batch * width, BOS))
+    tokens, worst = jnp.full((batch, width, length), PAD), jnp.full((batch, width), -jnp.inf)
+    attention = slots = coverage = None
+    if shapes[2] is not None:
+        attention = jnp.zeros((*tokens.shape, shapes[2].shape[-1]))
+        slots = jnp.zeros_like(tokens)
+        coverage = attention[:, :, 0] if settings.coverage else None
+    empty = _Beam(tokens, worst, worst, slots, coverage)
+    finished = jax.tree.map(lambda x: x[:, : settings.nbest], empty)
+    # Start with one empty hypothesis: `width` identical ones would fill the beam with copies.
+    active = empty._replace(log_p=worst.at[:, 0].set(0))
     begin = jnp.full((batch, width), BOS)
-    search = _Search(jnp.zeros((), int), state, begin, active, finished, max_length <= 0)
-    return jax.lax.while_loop(is_running, advance, search).finished
+    t, done = jnp.zeros((), int), max_length <= 0
+    return _Search(t, state, begin, active, finished, attention, done)
 
 
 def continuations(
@@ -172,7 +201,7 @@ def _search_blocks(
     return values, jnp.take_along_axis(index, places, axis=1)
 
 
-def _take(hypotheses: Hypotheses, slots: Int[Array, "b n"]) -> Hypotheses:
+def _take(hypotheses: _Beam, slots: Int[Array, "b n"]) -> _Beam:
     """Gather the hypotheses of the given beam slots."""
     return jax.tree.map(lambda x: jax.vmap(lambda row, i: row[i])(x, slots), hypotheses)
 
@@ -195,45 +224,70 @@ def _reorder(state: Any, parents: Int[Array, "b k"]) -> Any:
     return jax.tree.map(reorder, state, is_leaf=lambda part: hasattr(part, "reorder"))
 
 
+def _attended(
+    search: _Search, weights: Float[Array, "r s"] | None
+) -> tuple[_Beam, Float[Array, "b k t s"] | None]:
+    """Add the attention weights of a time step to the active hypotheses and to the record."""
+    active, attention = search.active, search.attention
+    if weights is None:
+        return active, attention
+    weights = weights.reshape(*active.score.shape, -1)
+    attention = jax.lax.dynamic_update_index_in_dim(attention, weights, search.t, axis=2)
+    if active.coverage is not None:
+        active = active._replace(coverage=active.coverage + weights)
+    return active, attention
+
+
 def _append(
-    active: Hypotheses,
+    active: _Beam,
     parent: Int[Array, "b n"],
     token: Int[Array, "b n"],
     t: Int[Array, ""],
     log_p: Float[Array, "b n"],
-    weights: Float[Array, "r s"] | None,
-) -> Hypotheses:
-    """Append tokens, and the attention weights of their time step, to the parent hypotheses."""
-    update = jax.lax.dynamic_update_index_in_dim
-    parents, attention = _take(active, parent), None
-    if weights is not None:
-        weights = weights.reshape(*active.score.shape, -1)
-        weights = jax.vmap(lambda row, i: row[i])(weights, parent)
-        attention = update(parents.attention, weights, t, axis=2)
-    return Hypotheses(update(parents.tokens, token, t, axis=2), log_p, log_p, attention)
+) -> _Beam:
+    """Append tokens, and the beam slots of their attention weights, to the parent hypotheses."""
+    grown = _take(active, parent)
+    tokens, slots = (
+        None if x is None else jax.lax.dynamic_update_index_in_dim(x, new, t, axis=2)
+        for x, new in ((grown.tokens, token), (grown.slots, parent))
+    )
+    return grown._replace(tokens=tokens, slots=slots, score=log_p, log_p=log_p)
 
 
-def _best(first: Hypotheses, second: Hypotheses) -> Hypotheses:
+def _best(first: _Beam, second: _Beam) -> _Beam:
     """Merge two sets of hypotheses; keep those with the best scores, up to the size of `first`."""
     both = jax.tree.map(lambda x, y: jnp.concatenate([x, y], axis=1), first, second)
     return _take(both, jax.lax.top_k(both.score, first.score.shape[1])[1])
 
 
+def _gather_attention(
+    attention: Float[Array, "b k t s"] | None,
+    slots: Int[Array, "b n t"] | None,
+    tokens: Int[Array, "b n t"],
+) -> Float[Array, "b n t s"] | None:
+    """Return the attention weights of each hypothesis, which are zero after its last token."""
+    if attention is None:
+        return None
+    t = jnp.arange(tokens.shape[-1])[None]
+    weights = jax.vmap(lambda weights, slots: weights[slots, t])(attention, slots)
+    return jnp.where((tokens != PAD)[..., None], weights, 0)
+
+
 def penalized(
-    hypotheses: Hypotheses,
+    log_p: Float[Array, "b n"],
+    coverage: Float[Array, "b n s"] | None,
     length: Int[Array, ""] | Int[Array, "b n"],
     settings: Config,
     source_mask: Bool[Array, "b s"] | None,
 ) -> Float[Array, "b n"]:
     """Return the score log p / lp(length) + β Σ_s log min(Σ_t α_ts, 1) (Wu 2016 eq. 14).
 
-    lp is the length penalty, β is decode.coverage, and α_ts are the attention weights of target
-    position t over source positions s.
+    lp is the length penalty, β is decode.coverage, and `coverage` is the sum of the attention
+    weights α_ts over the target positions t.
     """
-    score = hypotheses.log_p / LENGTH_PENALTIES[settings.length_penalty](length, settings.alpha)
+    score = log_p / LENGTH_PENALTIES[settings.length_penalty](length, settings.alpha)
     if settings.coverage:
-        assert hypotheses.attention is not None and source_mask is not None
-        coverage = hypotheses.attention.sum(axis=2)
+        assert coverage is not None and source_mask is not None
         penalty = jnp.log(jnp.clip(coverage, 1e-6, 1))
         score += settings.coverage * jnp.sum(penalty, axis=-1, where=source_mask[:, None])
     return score

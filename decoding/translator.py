@@ -277,10 +277,11 @@ class Translator:
         tokens, log_p, weights = greedy(
             step, state, len(source), max_length, length, min_length, choose
         )
-        hypotheses = jax.tree.map(lambda x: x[:, None], Hypotheses(tokens, log_p, log_p, weights))
-        lengths = (hypotheses.tokens != PAD).sum(axis=-1)
-        score = penalized(hypotheses, jnp.maximum(lengths, 1), settings, source != PAD)
-        return batch, hypotheses._replace(score=score)
+        lengths = jnp.maximum((tokens != PAD).sum(axis=1), 1)
+        coverage = None if weights is None else weights.sum(axis=1)[:, None]
+        score = penalized(log_p[:, None], coverage, lengths[:, None], settings, source != PAD)
+        one = jax.tree.map(lambda x: x[:, None], (tokens, log_p, weights))
+        return batch, Hypotheses(one[0], score, *one[1:])
 
     def _start(
         self, params: list[Params], source: Int[Array, "b s"], length: int, attention: bool
