@@ -1,5 +1,27 @@
 """Groups of inputs with similar lengths, whose batches have few different shapes."""
 
+import math
+from collections.abc import Sequence
+
+
+class CompiledShapes:
+    """The batch shapes for which a function is compiled."""
+
+    def __init__(self) -> None:
+        self._shapes: set[tuple[int, ...]] = set()
+
+    def fit(self, *wanted: int) -> Sequence[int]:
+        """Return the smallest compiled shape that is at most twice as large, else a new one."""
+        for shape in sorted(self._shapes, key=math.prod):
+            fits = all(n <= m for n, m in zip(wanted, shape, strict=True))
+            if fits and math.prod(shape) <= 2 * math.prod(wanted):
+                return shape
+        self._shapes.add(wanted)
+        return wanted
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
 
 def length_groups(lengths: list[int], batch: int) -> list[tuple[int, list[int]]]:
     """Group inputs by padded width; inputs of length 0 are in no group.

@@ -3,6 +3,7 @@
 Texts are batched by length into a few shapes, because every shape needs a compilation.
 """
 
+import collections
 import copy
 import functools
 import types
@@ -23,7 +24,7 @@ from decoding.beam import Hypotheses, beam_search, penalized
 from decoding.ensemble import ensemble
 from decoding.forced import force_prefix, log_probability
 from decoding.greedy import Step, greedy, most_probable
-from decoding.groups import batch_rows, length_groups
+from decoding.groups import CompiledShapes, batch_rows, length_groups
 from decoding.sampling import make_sampler
 from errors import UserError
 from models.scan import hoist
@@ -69,6 +70,8 @@ class Translator:
         self._decode = compiled(mesh, self._search, static_argnames="attention")
         self._score = compiled(mesh, self._forced)
         self._attention = compiled(mesh, self._forced_attention, static_argnames="name")
+        # The shapes for which each of these functions is compiled, by its static arguments.
+        self._shapes: dict[Any, CompiledShapes] = collections.defaultdict(CompiledShapes)
 
     def with_numbers(self, **changes: float) -> "Translator":
         """Return a translator with other values of NUMBERS, which shares the compiled functions.
@@ -112,7 +115,10 @@ class Translator:
     ) -> Iterator[tuple[dict[str, np.ndarray], Hypotheses]]:
         """Yield each batch with its hypotheses while the device decodes the next batch."""
         weights = attention or self.settings.replace_unknown
-        batches = [batch | {"number": batch["index"] + first} for batch in self._batches(ids)]
+        batches = [
+            batch | {"number": batch["index"] + first}
+            for batch in self._batches(ids, self._shapes["decode", weights])
+        ]
         shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
         calls = [(params, shape, self.numbers) for shape in shapes.values()]
         compile_all(self._decode, calls, attention=weights)
@@ -178,14 +184,14 @@ class Translator:
         **options: Any,
     ) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
         """Yield each batch of sentence pairs with the result of a compiled function."""
-        batches = list(self._pairs(sources, targets))
+        batches = list(self._pairs(sources, targets, self._shapes[function, *options.values()]))
         shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
         compile_all(function, [(list(params), shape) for shape in shapes.values()], **options)
         calls = (function(list(params), put(batch, self.mesh), **options) for batch in batches)
         yield from zip(batches, fetched(calls, ahead=1), strict=True)
 
     def _pairs(
-        self, sources: Sequence[str], targets: Sequence[str]
+        self, sources: Sequence[str], targets: Sequence[str], compiled_shapes: CompiledShapes
     ) -> Iterator[dict[str, np.ndarray]]:
         """Yield batches of sources and targets, both padded to the same width."""
         sides = [
@@ -194,7 +200,7 @@ class Translator:
         ]
         longest = [max(len(x), len(y)) for x, y in zip(*sides, strict=True)]
         for width, members in length_groups(longest, self.settings.batch):
-            rows = self._rows(len(members))
+            rows, width = compiled_shapes.fit(self._rows(len(members)), width)
             for first in range(0, len(members), rows):
                 batch: dict[str, np.ndarray] = {"index": np.full(rows, -1, np.int32)}
                 chunk = members[first : first + rows]
@@ -224,12 +230,14 @@ class Translator:
         named = [task.attentions(p, batch["source"], batch["target"]) for task, p in members]
         return jnp.mean(jnp.stack([weights[name] for weights in named if weights]), axis=0)
 
-    def _batches(self, ids: list[list[int]]) -> Iterator[dict[str, np.ndarray]]:
+    def _batches(
+        self, ids: list[list[int]], compiled_shapes: CompiledShapes
+    ) -> Iterator[dict[str, np.ndarray]]:
         """Yield batches with few different widths; each batch has only the rows of this host."""
         host, hosts = jax.process_index(), jax.process_count()
         lengths = [len(tokens) + 1 if tokens else 0 for tokens in ids]  # with </s>
         for width, members in length_groups(lengths, self.settings.batch):
-            rows = self._rows(len(members))
+            rows, width = compiled_shapes.fit(self._rows(len(members)), width)
             for first in range(0, len(members), rows):
                 batch = {
                     "source": np.full((rows, width), PAD, np.int32),

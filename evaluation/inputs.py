@@ -15,7 +15,7 @@ from data.batches import Batch, pad_examples
 from data.inputs import Input, LabelledCorpus
 from data.store import axis_lengths
 from data.vocabulary import UNK
-from decoding.groups import batch_rows, length_groups, padded_width
+from decoding.groups import CompiledShapes, batch_rows, length_groups, padded_width
 from evaluation.predictions import Prediction
 from tasks.task import Params
 from training.devices import abstract, compile_all, compiled, fetched, put
@@ -54,7 +54,7 @@ class InputPredictor:
         self.counts = dict.fromkeys(self.corpus.counted, 0)
         self._describe = _DESCRIPTIONS[task.config.task]
         self._run = compiled(mesh, self._predict, static_argnames="attention")
-        self._shapes: set[tuple[int, ...]] = set()  # rows and lengths of the compiled batches
+        self._shapes = CompiledShapes()
 
     def _predict(
         self, params: Params, batch: dict[str, jax.Array], attention: bool
@@ -93,8 +93,8 @@ class InputPredictor:
         batches = []
         for width, group in length_groups([n[0] for n in lengths], BATCH):
             others = np.array([lengths[i] for i in group]).max(axis=0)[1:]
-            wanted = (width, *(padded_width(int(n)) for n in others))
-            rows, *shape = self._shape(batch_rows(len(group), self.mesh.size, BATCH), wanted)
+            rows = batch_rows(len(group), self.mesh.size, BATCH)
+            rows, *shape = self._shapes.fit(rows, width, *(padded_width(int(n)) for n in others))
             for first in range(0, len(group), rows):
                 members = group[first : first + rows]
                 chosen: Any = [examples[i] for i in members]
@@ -103,16 +103,6 @@ class InputPredictor:
         calls = [(self._params, abstract(batch, self.mesh)) for batch in by_shape.values()]
         compile_all(self._run, calls, attention=attention)
         return batches
-
-    def _shape(self, rows: int, lengths: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the smallest compiled shape that is at most twice as large, else a new one."""
-        wanted = (rows, *lengths)
-        for shape in sorted(self._shapes, key=np.prod):
-            fits = all(n <= m for n, m in zip(wanted, shape, strict=True))
-            if fits and np.prod(shape) <= 2 * np.prod(wanted):
-                return shape
-        self._shapes.add(wanted)
-        return wanted
 
 
 def _unknown(

@@ -78,6 +78,20 @@ def test_an_ensemble_of_one_model_twice_equals_that_model(tiny_task, params, mes
     assert [h.text for (h,) in twice] == [h.text for (h,) in alone[:-1]]
 
 
+def test_a_compiled_shape_is_used_if_it_is_at_most_twice_as_large(
+    tiny_task, params, mesh, searches
+):
+    translator = Translator([tiny_task], mesh, settings(tiny_task))
+    widths = []
+    for words in (30, 12, 2):
+        (batch,) = translator._batches([[5] * words], translator._shapes["decode", False])
+        widths.append(batch["source"].shape[1])
+    assert widths == [32, 32, 8]
+    for text in ("x " * 30, "x " * 12):
+        translator.in_order([params], [text])
+    assert len(searches) == 1
+
+
 def test_an_ensemble_may_combine_different_architectures(tiny_task, transformer_task, params, mesh):
     transformer_params = jax.jit(transformer_task.init)(jax.random.key(2))
     both = Translator([tiny_task, transformer_task], mesh, settings(tiny_task))
