@@ -1,5 +1,6 @@
 """Validation and reports of classification runs: scores, predictions, plots and report.html."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import shorten
@@ -83,11 +84,9 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
 
 def macro_f1(labels: list[str], gold: list[str]) -> float:
     """Return the mean F1 over all class labels that occur in `gold`."""
-    scores = []
-    for name in sorted(set(gold)):
-        hits = sum(o == g == name for o, g in zip(labels, gold, strict=True))
-        scores.append(2 * hits / max(1, labels.count(name) + gold.count(name)))
-    return float(np.mean(scores))
+    hits = Counter(g for o, g in zip(labels, gold, strict=True) if o == g)
+    predicted, true = Counter(labels), Counter(gold)
+    return float(np.mean([2 * hits[name] / (predicted[name] + true[name]) for name in true]))
 
 
 def confusion(labels: list[str], gold: list[str], names: list[str]) -> dict[str, dict[str, int]]:
