@@ -28,7 +28,7 @@ from numpy.typing import DTypeLike
 
 from errors import UserError
 
-FORMAT = 6  # version of the file format; a new version makes all runs prepare their corpus again
+FORMAT = 7  # version of the file format; a new version makes all runs prepare their corpus again
 
 
 class ArrayField(NamedTuple):

@@ -5,7 +5,9 @@ moses also normalizes some characters, and plain returns tokens separated by spa
 """
 
 import functools
+import itertools
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -24,13 +26,28 @@ class Tokenizer(NamedTuple):
     words: Callable[[str], list[str]] = str.split
 
 
-_WORD_OR_SIGN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
-_WORD_DIGIT_OR_SIGN = re.compile(r"[^\W\d]+|\d|[^\w\s]")
+@functools.cache
+def _pattern(word: str, sign: str) -> re.Pattern[str]:
+    """Compile a pattern of words and signs, in which M is the class of all combining marks.
+
+    Python's \\w excludes marks, such as the vowels of Hindi and the points of Hebrew.
+    """
+    points = itertools.chain(range(0x300, 0x20000), range(0xE0100, 0xE01F0))
+    marks = "".join(c for c in map(chr, points) if unicodedata.category(c).startswith("M"))
+    return re.compile(f"{word}|{sign}".replace("M", f"[{marks}]"))
+
+
+_WORD = r"\w(?:\w|M)*"
+_SIGN = r"[^\w\s]M*"
+
+
+def _plain_tokenize(text: str) -> list[str]:
+    return _pattern(f"{_WORD}(?:['’]{_WORD})*", _SIGN).findall(text)
 
 
 def _unicode_tokenize(text: str) -> list[str]:
     tokens, end = [], 0
-    for match in _WORD_DIGIT_OR_SIGN.finditer(text):
+    for match in _pattern(r"(?:[^\W\d]M*)+|\dM*", _SIGN).finditer(text):
         joined = match.start() == end and end > 0
         tokens.append(JOINER * joined + match.group())
         end = match.end()
@@ -75,7 +92,7 @@ TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
     "moses": _moses,
     # Words (such as "don't") and punctuation. This tokenizer is not reversible, so it suits
     # classification but not translation.
-    "plain": lambda language: Tokenizer(_WORD_OR_SIGN.findall, _join),
+    "plain": lambda language: Tokenizer(_plain_tokenize, _join),
     # split and bpe are for corpora that are already tokenized, with spaces between tokens. In bpe,
     # every subword of a word except the last ends in @@.
     "split": lambda language: Tokenizer(str.split, _join),

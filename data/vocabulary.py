@@ -9,6 +9,7 @@ import io
 import itertools
 import logging
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
@@ -55,7 +56,7 @@ class Vocabulary(Protocol):
         ...
 
     def surface(self, text: str) -> str:
-        """Convert a line of the corpus to readable text: join subwords to words."""
+        """Convert a line of the corpus to readable text: normalize it and join subwords."""
         ...
 
     def words(self, text: str) -> list[str]:
@@ -80,6 +81,12 @@ def content(ids: Iterable[int]) -> list[int]:
     """Return the ids before the first </s>, without <pad> and <s>."""
     before_end = itertools.takewhile(lambda i: i != EOS, map(int, ids))
     return [i for i in before_end if i not in (PAD, BOS)]
+
+
+def normalized(text: str, lowercase: bool = False) -> str:
+    """Return a text in the Unicode normalization form NFC, with one character for é."""
+    text = unicodedata.normalize("NFC", text)
+    return text.lower() if lowercase else text
 
 
 class WordVocabulary:
@@ -144,7 +151,7 @@ class WordVocabulary:
         return len(self._words)
 
     def tokens(self, text: str) -> list[str]:
-        return self._tokenizer.tokenize(text.lower() if self._lowercase else text)
+        return self._tokenizer.tokenize(normalized(text, self._lowercase))
 
     def encode(self, text: str) -> list[int]:
         return self.ids(self.tokens(text))
@@ -160,7 +167,7 @@ class WordVocabulary:
         return self._tokenizer.detokenize(written)
 
     def surface(self, text: str) -> str:
-        return self._tokenizer.surface(text)
+        return self._tokenizer.surface(normalized(text))
 
     def words(self, text: str) -> list[str]:
         return self._tokenizer.words(text)
@@ -260,7 +267,7 @@ class SentencePieceVocabulary:
         return self._processor.decode_pieces(tokens)
 
     def surface(self, text: str) -> str:
-        return text
+        return normalized(text)
 
     def words(self, text: str) -> list[str]:
         return make_tokenizer("moses", self._language).words(text)

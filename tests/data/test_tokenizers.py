@@ -1,6 +1,7 @@
 """Tokenizers: tokens of known texts, and detokenization."""
 
 import re
+import unicodedata
 
 import pytest
 from hypothesis import given, settings
@@ -30,7 +31,9 @@ def test_unicode_tokens_are_words_digits_or_punctuation_signs(text: str) -> None
     tokens = [token.removeprefix(JOINER) for token in UNICODE.tokenize(text)]
     assert "".join(tokens) == "".join(text.split())
     for token in tokens:
-        assert re.fullmatch(r"[^\W\d]+|\d|[^\w\s]", token)
+        # Combining marks belong to the character before them.
+        first = token[:1] + "".join(c for c in token[1:] if unicodedata.category(c)[0] != "M")
+        assert re.fullmatch(r"[^\W\d]+|\d|[^\w\s]", first)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,12 @@ def test_unicode_tokens_are_words_digits_or_punctuation_signs(text: str) -> None
         ("don't (ever)", ["don", "￭'", "￭t", "(", "￭ever", "￭)"]),
         ("x42y", ["x", "￭4", "￭2", "￭y"]),
         ("日本2", ["日本", "￭2"]),
+        ("हिन्दी में।", ["हिन्दी", "में", "￭।"]),
+        ("שָׁלוֹם!", ["שָׁלוֹם", "￭!"]),
+        (
+            "e\u0301te\u0301 1\u0301 \u2764\ufe0fa",
+            ["e\u0301te\u0301", "1\u0301", "\u2764\ufe0f", "￭a"],
+        ),
         (" \xa0,a", [",", "￭a"]),  # no joiner before ",", as it is the first token
         ("a\u2028b\xa0 c", ["a", "b", "c"]),
         ("", []),
@@ -47,6 +56,11 @@ def test_unicode_tokens_are_words_digits_or_punctuation_signs(text: str) -> None
 )
 def test_unicode_tokens_of_known_texts(text: str, tokens: list[str]) -> None:
     assert UNICODE.tokenize(text) == tokens
+
+
+def test_plain_words_contain_combining_marks() -> None:
+    tokens = make_tokenizer("plain", "").tokenize("यह हिन्दी है, i\u0307t isn't")
+    assert tokens == ["यह", "हिन्दी", "है", ",", "i\u0307t", "isn't"]
 
 
 def test_a_joiner_at_the_start_is_ignored() -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,16 @@ def test_lowercase_applies_to_learning_and_encoding() -> None:
     assert vocabulary.tokens("DER Hund") == ["der", "hund"]
     assert vocabulary.encode("DER Hund") == [4, 5]
     assert learn("Der der der").encode("Der der DER") == [5, 4, UNK]
+
+
+def test_equal_text_in_another_unicode_form_has_equal_tokens() -> None:
+    vocabulary = learn("le système", tokenizer="moses")
+    composed, decomposed = (unicodedata.normalize(form, "le système") for form in ("NFC", "NFD"))
+    assert composed != decomposed
+    assert vocabulary.encode(decomposed) == vocabulary.encode(composed)
+    assert (
+        vocabulary.surface(decomposed) == composed == vocabulary.decode(vocabulary.encode(composed))
+    )
 
 
 def test_a_word_outside_the_vocabulary_is_unk() -> None:
