@@ -6,10 +6,11 @@ from ml_collections import ConfigDict
 
 from configs.registry import MODELS, TASKS
 from configs.schema import common
+from configs.schema.common import LOWER_IS_BETTER
 from configs.schema.field import Config, Field, Fields, flatten
 from errors import UserError
 
-__all__ = ["Config", "base_config", "choices", "declared_fields"]
+__all__ = ["LOWER_IS_BETTER", "Config", "base_config", "choices", "declared_fields"]
 
 
 def base_config(model: str = "seq2seq") -> Config:

@@ -23,6 +23,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import OperationalError
 
+from configs.base import LOWER_IS_BETTER
 from configs.load import describe
 from errors import UserError
 from reading import matching
@@ -147,8 +148,8 @@ class Study:
 
     @property
     def lower_is_better(self) -> bool:
-        """Whether lower scores are better, which is true only for the loss."""
-        return self.settings.metric == "loss"
+        """Whether lower scores are better."""
+        return self.settings.metric in LOWER_IS_BETTER
 
     @property
     def _staged(self) -> bool:

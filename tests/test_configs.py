@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from configs import reference
 from configs.arguments import parse
-from configs.base import base_config, choices, declared_fields
+from configs.base import LOWER_IS_BETTER, base_config, choices, declared_fields
 from configs.check import check, check_path
 from configs.datasets import DATASETS
 from configs.load import load_config_file
@@ -24,6 +24,7 @@ from data.tokenizers import TOKENIZERS
 from data.vocabulary import VOCABULARIES
 from decoding.beam import LENGTH_PENALTIES
 from errors import UserError
+from evaluation.metrics import METRICS
 from models.attention import ALIGNMENTS
 from models.bridges import BRIDGES
 from models.cells import CELLS
@@ -77,6 +78,12 @@ CORPORA = {
     "classification": classification.CORPORA,
     "cloze": cloze.CORPORA,
 }
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_best_checkpoint_is_selected_in_the_direction_of_the_metric(model):
+    for name in choices(model, "train.eval_metric"):
+        assert METRICS[name].higher_is_better == (name not in LOWER_IS_BETTER), name
 
 
 @pytest.mark.parametrize("model", MODELS)

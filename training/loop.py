@@ -18,7 +18,7 @@ from jax import Array
 from jax.sharding import Mesh
 from jaxtyping import Int, Key
 
-from configs.base import Config
+from configs.base import LOWER_IS_BETTER, Config
 from data.batches import train_iterator
 from errors import Stopped, stop_signals
 from training.checkpoints import Checkpoints
@@ -312,7 +312,7 @@ class Trainer:
         self._check_divergence(number, loss)
         if not math.isfinite(loss):
             self.log.say(validation_warning(number, loss))
-        score = -loss if metric == "loss" else scores[metric]
+        score = -scores[metric] if metric in LOWER_IS_BETTER else scores[metric]
         self.progress = compare(self.progress, number, score, loss)
         self._cut_rate()
         patience, since_best = self.config.train.patience, self.progress.since_best

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from configs.base import LOWER_IS_BETTER
 from errors import UserError
 from reading import DamagedFile, matching, read_bytes, read_json, reading
 
@@ -64,9 +65,9 @@ def read_complete_log(path: Path) -> list[Entry]:
 def best_metrics(lines: Sequence[Entry], metric: str) -> dict[str, float]:
     """Return all finite values of the evaluation with the best value of `metric`.
 
-    Only the loss is better if it is lower. The result is empty if no value of `metric` is finite.
+    The result is empty if no value of `metric` is finite.
     """
-    sign = 1 if metric == "loss" else -1
+    sign = 1 if metric in LOWER_IS_BETTER else -1
     finite = [
         {n: x for n, x in line.items() if n not in ("step", "kind", "time") and _is_finite(x)}
         for line in lines

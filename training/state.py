@@ -36,7 +36,7 @@ class TrainState:
 class Progress(NamedTuple):
     """The best evaluation and other progress of a run, saved with every checkpoint."""
 
-    best_score: float = -math.inf  # highest score so far; the score for the metric "loss" is −loss
+    best_score: float = -math.inf  # highest score; a metric in LOWER_IS_BETTER is negated
     best_loss: float = math.inf  # validation loss at best_step
     best_step: int | None = None  # training step of the best evaluation
     since_best: int = 0  # number of evaluations since best_step

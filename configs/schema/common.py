@@ -240,8 +240,15 @@ MESH: Fields = {
 }
 
 
+# The values of train.eval_metric of which lower values are better.
+LOWER_IS_BETTER = ("loss",)
+
+
 def metric(*names: str) -> Field:
-    """Return the field `train.eval_metric` of a task; the loss is always allowed."""
+    """Return the field `train.eval_metric` of a task; the loss is always allowed.
+
+    If lower values of a metric are better, also add its name to LOWER_IS_BETTER.
+    """
     return Field("loss", "Validation metric that selects the best checkpoint.", ("loss", *names))
 
 

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from configs.base import choices
 from configs.load import load_config_file
 from evaluation import translation
 from evaluation.alignment import LinkSettings
@@ -74,6 +75,8 @@ def test_a_run_from_training_to_report(name, cache, tmp_path, monkeypatch):
     logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     losses = [line["loss"] for line in logged if line["kind"] in ("train", "valid")]
     assert len(losses) == 2 and np.isfinite(losses).all()
+    (valid,) = (line for line in logged if line["kind"] == "valid")
+    assert {*choices(task.config.model.name, "train.eval_metric")} <= valid.keys()
 
     decoded, forced = (
         record_results(monkeypatch, method) for method in ("translate", "attention_of")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from comparing.runs import read_report_examples
+from configs.base import choices
 from configs.registry import TASKS, resolve
 from errors import UserError
 from evaluation.classification import confusion, macro_f1
@@ -68,7 +69,12 @@ def test_a_run_from_corpus_to_page(name, tmp_path, alone):
         alone,
     )
     logged = [json.loads(line) for line in (workdir / "log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in logged if line["kind"] == "valid"] == [2]
+    (valid,) = (line for line in logged if line["kind"] == "valid")
+    assert valid["step"] == 2
+    metrics = set(choices(config.model.name, "train.eval_metric"))
+    if config.task == "labelling":  # its scores depend on the kind of labels
+        metrics &= SCORES[name]
+    assert metrics <= valid.keys()
 
     wanted = Wanted("test", workdir, pictures=1, page=3, checkpoints=[2])
     resolve(TASKS[config.task].evaluation).report(task, state.params, alone, wanted)
