@@ -101,6 +101,12 @@ TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
 }
 
 
+def normalized(text: str, lowercase: bool = False) -> str:
+    """Return a text in the Unicode normalization form NFC, with one character for é."""
+    text = unicodedata.normalize("NFC", text)
+    return text.lower() if lowercase else text
+
+
 @functools.cache
 def make_tokenizer(name: str, language: str) -> Tokenizer:
     """Return the tokenizer `name` for text in `language` (an ISO 639 code that only moses uses)."""

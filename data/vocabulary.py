@@ -9,13 +9,12 @@ import io
 import itertools
 import logging
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 from configs.base import Config
-from data.tokenizers import Tokenizer, make_tokenizer
+from data.tokenizers import Tokenizer, make_tokenizer, normalized
 from errors import UserError, first_line
 from reading import read_bytes, read_lines, reading
 from writing import write_bytes, write_text
@@ -81,12 +80,6 @@ def content(ids: Iterable[int]) -> list[int]:
     """Return the ids before the first </s>, without <pad> and <s>."""
     before_end = itertools.takewhile(lambda i: i != EOS, map(int, ids))
     return [i for i in before_end if i not in (PAD, BOS)]
-
-
-def normalized(text: str, lowercase: bool = False) -> str:
-    """Return a text in the Unicode normalization form NFC, with one character for é."""
-    text = unicodedata.normalize("NFC", text)
-    return text.lower() if lowercase else text
 
 
 class WordVocabulary:
@@ -195,7 +188,7 @@ class SentencePieceVocabulary:
         def lines() -> Iterator[str]:
             try:
                 for text in texts:
-                    yield text.lower() if settings.lowercase else text
+                    yield normalized(text, settings.lowercase)
             except (Exception, KeyboardInterrupt) as error:
                 failures.append(error)
                 raise
@@ -252,10 +245,10 @@ class SentencePieceVocabulary:
         return self._processor.get_piece_size()
 
     def tokens(self, text: str) -> list[str]:
-        return self._processor.encode(text.lower() if self._lowercase else text, out_type=str)
+        return self._processor.encode(normalized(text, self._lowercase), out_type=str)
 
     def encode(self, text: str) -> list[int]:
-        return self._processor.encode(text.lower() if self._lowercase else text)
+        return self._processor.encode(normalized(text, self._lowercase))
 
     def ids(self, tokens: list[str]) -> list[int]:
         return self._processor.piece_to_id(tokens)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from data.tokenizers import make_tokenizer
+from data.tokenizers import make_tokenizer, normalized
 
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")  # their ids are 0, 1, 2 and 3
 
@@ -25,7 +25,7 @@ class ExportedWords:
 
     def tokens(self, text: str) -> list[str]:
         """Split a text into tokens; special tokens in the text become <unk>."""
-        tokens = self._tokenizer.tokenize(text.lower() if self._lowercase else text)
+        tokens = self._tokenizer.tokenize(normalized(text, self._lowercase))
         return ["<unk>" if token in SPECIAL_TOKENS else token for token in tokens]
 
     def ids(self, tokens: list[str]) -> list[int]:
@@ -50,7 +50,7 @@ class ExportedPieces:
 
     def tokens(self, text: str) -> list[str]:
         """Split a text into tokens."""
-        return self._processor.encode(text.lower() if self._lowercase else text, out_type=str)
+        return self._processor.encode(normalized(text, self._lowercase), out_type=str)
 
     def ids(self, tokens: list[str]) -> list[int]:
         """Return the ids of tokens; an unknown token gets the id of <unk>."""

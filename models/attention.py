@@ -68,6 +68,12 @@ class Alignment(nn.Module):
         keys, values = jnp.split(states, 2, axis=-1) if self.key_value else (states, states)
         return Source(self.score.keys(keys), values, mask)
 
+    def normalize(
+        self, scores: Float[Array, "b t s"], mask: Bool[Array, "b #t s"]
+    ) -> Float[Array, "b t s"]:
+        """Return attention weights, which are zero where `mask` is False."""
+        return masked_softmax(scores, mask)
+
     def __call__(
         self,
         query: Float[Array, "b t h"],
@@ -97,7 +103,7 @@ class Global(Alignment):
     ) -> Float[Array, "b t s"]:
         """Return the attention weights over all source positions."""
         positions, mask = jnp.arange(source.mask.shape[1])[None, None], source.mask[:, None]
-        weights = masked_softmax(self.score(query, source.keys, positions), mask)
+        weights = self.normalize(self.score(query, source.keys, positions), mask)
         return replaced(weights, mask, target_positions)
 
     def __call__(
@@ -158,7 +164,7 @@ class Local(Alignment):
         distance = positions - p
         inside = (jnp.abs(distance) <= self.D) & (positions >= 0) & (positions < length)
         keys, values = _gather(source.keys, positions), _gather(source.values, positions)
-        weights = masked_softmax(self.score(query, keys, positions), inside)
+        weights = self.normalize(self.score(query, keys, positions), inside)
         weights = replaced(self.reweight(weights, distance), inside, target_positions)
         context = jnp.einsum("btw,btwk->btk", weights.astype(values.dtype), values)
         return context, _scatter(weights, positions, source.mask.shape[1])

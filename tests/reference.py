@@ -127,8 +127,9 @@ def score(name, w, h, memory):
         whole = np.concatenate([w["W_a_query"]["kernel"], w["W_a_memory"]["kernel"]])
         v = w["v_a"]["kernel"][:, 0]
         return np.array([v @ np.tanh(np.concatenate([h, s]) @ whole) for s in memory])
-    assert name == "location"
-    return (h @ w["W_a"]["kernel"])[: len(memory)]
+    if name == "location":
+        return (h @ w["W_a"]["kernel"])[: len(memory)]
+    raise NotImplementedError(f"write the equation of the score {name} here")
 
 
 def align(settings, w, h, keys, t):
@@ -137,6 +138,8 @@ def align(settings, w, h, keys, t):
     scores = score(settings.score, w.get("score", {}), h, keys)
     if settings.align in ("global", "hard", "marginal"):
         return softmax(scores)
+    if settings.align not in ("local_m", "local_p"):
+        raise NotImplementedError(f"write the equation of the alignment {settings.align} here")
     p = min(t, length - 1) if settings.clamp else t
     if settings.align == "local_p":
         hidden = np.tanh(h @ w["W_p"]["kernel"])

@@ -60,7 +60,7 @@ def test_extensions_need_few_files():
     for edit in edits():
         files.setdefault(edit.section, set()).add(edit.file)
     score, model, table = files.values()
-    assert score == {"models/scores.py", "configs/schema/seq2seq.py"}
+    assert score == {"models/scores.py", "configs/schema/seq2seq.py", "tests/reference.py"}
     assert len(model) == 3 and sum(file.startswith("configs/schema") for file in model) == 1
     assert len(table) == 1
 
@@ -107,20 +107,35 @@ assert (folder / "report" / "report.html").exists()
 """
 
 
+# Tests that read the registries, the declarations and the generated pages.
+AFFECTED = "cosine or need_equal_widths or reference or overview or matrix or one_way or short"
+AFFECTED_FILES = [
+    f"tests/{name}.py"
+    for name in ("models/test_attention", "test_configs", "papers/test_results", "test_structure")
+]
+
+
 @pytest.mark.slow
 def test_examples_give_a_working_score_model_and_table(tmp_path):
     copy = tmp_path / "copy"
-    skipped = shutil.ignore_patterns(".git", ".venv", "docs", "tests", "cache", "runs", "corpora",
-                                     "__pycache__", ".site", "site", "results",
-                                     "sweeps")  # fmt: skip
+    skipped = shutil.ignore_patterns(
+        ".git", ".venv", "cache", "runs", "corpora", "__pycache__", ".site", "site", "results",
+        "sweeps",
+    )  # fmt: skip
     shutil.copytree(ROOT, copy, ignore=lambda folder, names: _top_level(skipped, folder, names))
     for edit in edits():
         apply(edit, copy)
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)],
-        cwd=copy, capture_output=True, text=True, timeout=500, env=ENVIRONMENT,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    for command in (
+        ["-c", SCRIPT, str(tmp_path)],
+        ["-m", "configs.reference"],
+        ["-m", "papers.overview"],
+        ["-m", "pytest", "-q", "-m", "not slow", "-k", AFFECTED, *AFFECTED_FILES],
+    ):
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=copy, capture_output=True, text=True, timeout=500, env=ENVIRONMENT,
+        )  # fmt: skip
+        assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
 
 
 def _top_level(skipped, folder, names):

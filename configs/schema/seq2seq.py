@@ -19,6 +19,9 @@ def _stack(side: str) -> Fields:
     }
 
 
+# Scores that multiply decoder states by keys without a matrix between them.
+EQUAL_WIDTHS = ("dot", "scaled_dot")
+
 _ATTENTION: Fields = {
     "align": Field(
         "global",
@@ -151,7 +154,7 @@ def _attention_rules(config: Config, width: int) -> Iterator[str]:
     if not attends:
         return
     keys = width // (2 if attention.key_value == "split" else 1)
-    if attention.score in ("dot", "scaled_dot") and keys != decoder.features:
+    if attention.score in EQUAL_WIDTHS and keys != decoder.features:
         yield (
             f"config.model.attention.score={attention.score} needs equal widths, but keys have "
             f"{keys} features and decoder states have {decoder.features}: use general or concat"

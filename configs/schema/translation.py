@@ -13,12 +13,14 @@ _SAMPLING = Field(
     "shared_vocab, the two sides still have separate values.",
     least=0,
 )
+# Values of data.corpus whose sentence pairs are in files, so that files of word links fit them.
+FILE_CORPORA = ("text", "tsv")
 _DATA: Fields = {
     "corpus": Field(
         "text",
         "Corpus format: the generated corpus of dates, parallel text files, two-column TSV files, "
         "or a TFDS dataset.",
-        ("dates", "text", "tsv", "tfds"),
+        ("dates", *FILE_CORPORA, "tfds"),
     ),
     "name": Field("", "For tfds: name of the dataset in the TFDS catalog."),
     "files": Field(
@@ -174,10 +176,11 @@ def _rules(config: Config) -> Iterator[str]:
             f"config.train.doubly_stochastic={config.train.doubly_stochastic} needs a model with "
             "attention: set it to 0"
         )
-    if config.data.alignment and config.data.corpus not in ("text", "tsv"):
+    if config.data.alignment and config.data.corpus not in FILE_CORPORA:
         yield (
             f"config.data.alignment={config.data.alignment!r} needs sentence pairs in files: set "
-            "config.data.corpus to text or tsv, or data.alignment to an empty string"
+            f"config.data.corpus to {' or '.join(FILE_CORPORA)}, or data.alignment to an empty "
+            "string"
         )
     yield from _guided_rules(config, has_attention)
     yield from _sampling_rules(config.data)
@@ -225,10 +228,10 @@ def _guided_rules(config: Config, has_attention: bool) -> Iterator[str]:
             f"config.data.links={links!r} has no effect without a loss: set "
             "config.train.guided.weight, for example to 1"
         )
-    if links and config.data.corpus not in ("text", "tsv"):
+    if links and config.data.corpus not in FILE_CORPORA:
         yield (
             f"config.data.links={links!r} needs sentence pairs in files: set config.data.corpus to "
-            "text or tsv, or data.links to an empty string"
+            f"{' or '.join(FILE_CORPORA)}, or data.links to an empty string"
         )
 
 

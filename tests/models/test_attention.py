@@ -1,3 +1,4 @@
+import contextlib
 import functools
 import itertools
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.base import base_config
+from configs.schema.seq2seq import EQUAL_WIDTHS
 from models.attention import (
     ALIGNMENTS,
     Global,
@@ -105,6 +107,25 @@ def check_against_equations(score, align, D, seed, lengths, target_positions, **
 @pytest.mark.parametrize(("score", "align"), PAIRS, ids=str)
 def test_every_score_and_alignment_equal_their_equations(score, align):
     check_against_equations(score, align, 2, 0, lengths=[7, 1, 4], target_positions=[0, 3, 6, 8])
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_scores_without_a_matrix_need_equal_widths(name):
+    model = base_config().model
+    model.decoder.features = 2 * model.encoder.features
+    model.attention.update({"score": name, "align": "global"})
+    module = make_alignment(model, XAVIER, jnp.float32)
+    query, memory = (
+        jnp.zeros((1, 1, model.decoder.features)),
+        jnp.zeros((1, 3, model.encoder.features)),
+    )
+    inputs = query, memory, jnp.ones((1, 3), bool), jnp.zeros((1, 1), int)
+    init = functools.partial(module.init, method=attend)
+    refused = (
+        pytest.raises((ValueError, TypeError)) if name in EQUAL_WIDTHS else contextlib.nullcontext()
+    )
+    with refused:
+        jax.eval_shape(init, jax.random.key(0), *inputs)
 
 
 # Draw few different array shapes, because JAX compiles the model again for each new shape.
