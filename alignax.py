@@ -67,6 +67,12 @@ def load(*workdirs: str | os.PathLike[str], checkpoint: str = "best") -> "Run":
     """
     _check_imports()
     from errors import UserError
+
+    for workdir in workdirs:
+        if not isinstance(workdir, str | os.PathLike):
+            raise UserError(
+                f"load needs paths, as in load('runs/a', 'runs/b'), not {workdir!r:.60}"
+            )
     from training.devices import make_mesh
     from training.restore import restore_runs
 
@@ -145,11 +151,20 @@ class Run:
         """
         from errors import UserError
         from evaluation.drawing import draw_hypothesis, draw_input
+        from evaluation.inputs import LabelledInput
 
         if isinstance(result, TranslatedText):
-            figure = draw_hypothesis(result.source, result.hypotheses[0])
+            empty = not result.tokens
+            figure = None if empty else draw_hypothesis(result.source, result.hypotheses[0])
+        elif isinstance(result, LabelledInput):
+            empty = result.label is None
+            figure = None if empty else draw_input(result)
         else:
-            figure = draw_input(result)
+            raise UserError(
+                f"draw needs a result of translate, classify or predict: {result!r:.60}"
+            )
+        if empty:
+            raise UserError("there is nothing to draw: the input or its translation is empty")
         if figure is None:
             raise UserError(
                 "there is no attention to draw: the model has none, or the call had attention=False"

@@ -14,6 +14,8 @@ if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
 
     leave_on_interrupt(status=130)
 
+import os
+
 from absl import flags
 
 import program
@@ -29,11 +31,11 @@ _CHECKPOINT = flags.DEFINE_string(
 _HOST = flags.DEFINE_string(
     "host",
     "127.0.0.1",
-    "Address to listen at. The default is reachable only from this machine; 0.0.0.0 is reachable "
+    "Address to listen on. The default is reachable only from this machine; 0.0.0.0 is reachable "
     "from the network, and the lab has no passwords.",
 )
 _PORT = flags.DEFINE_integer(
-    "port", 8000, "Port to listen at; 0: any free port.", lower_bound=0, upper_bound=65535
+    "port", 8000, "Port to listen on; 0: any free port.", lower_bound=0, upper_bound=65535
 )
 _ALLOWED_HOSTS = flags.DEFINE_list(
     "allowed_hosts",
@@ -68,6 +70,8 @@ def main() -> None:
 
     limits = ServerLimits(_TIMEOUT.value, _RATE.value, hosts=_ALLOWED_HOSTS.value)
     serve(runs, _HOST.value, _PORT.value, limits)
+    # Exit at once: Python would abort at its end while the worker's thread still runs a model.
+    os._exit(0)
 
 
 if __name__ == "__main__":

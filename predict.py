@@ -257,12 +257,17 @@ def _read_dictionary(name: str) -> dict[str, str]:
         return {}
     with reading(Path(name), "set --dictionary to a readable UTF-8 file"):
         lines = Path(name).read_text("utf-8-sig").split("\n")
-    pairs = [line.split("\t") for line in lines if line.strip()]
-    if any(len(pair) != 2 for pair in pairs):
-        raise UserError(
-            f"{name}: each line of a dictionary must be a source word, a tab and a target word"
-        )
-    return dict(pairs)
+    pairs = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            source, tab, target = line.partition("\t")
+            if not tab or "\t" in target:
+                raise UserError(
+                    f"{name}, line {number}: a line of a dictionary must be a source word, a tab "
+                    "and a target word"
+                )
+            pairs[source] = target
+    return pairs
 
 
 if __name__ == "__main__":

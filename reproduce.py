@@ -262,7 +262,7 @@ def _show_plan(plan: Plan, workers: int) -> None:
     print(
         f"estimated time of one run of {found.steps:,} steps: {duration(found.seconds)}, with one "
         f"evaluation\nestimated time of all runs with --workers={workers}: {whole}, if all runs "
-        "take as long as this one (scoring is not included)"
+        "take as long as this one, which ran alone (scoring is not included)"
     )
 
 

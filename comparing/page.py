@@ -16,6 +16,7 @@ from comparing.scores import (
 )
 from comparing.systems import System, differences, group_runs, run_names
 from configs.registry import TASKS, resolve
+from errors import UserError, suggest
 from evaluation.page import write_html
 from terminal import clean
 
@@ -37,6 +38,14 @@ def write_comparison(folders: Sequence[Path], split: str, sentences: int, path: 
     runs = [load_run(folder, split) for folder in folders]
     check_comparable(runs)
     validation = not any(run.report for run in runs)
+    if validation and split not in ("valid", "test"):
+        known = sorted({path.name for folder in folders for path in folder.glob("eval/*/")})
+        similar = suggest(split, [*known, "valid", "test"])
+        raise UserError(
+            f"no run has a report of {split}: {similar}set --split to one of "
+            f"{', '.join(known) or 'valid and test'}, or score the runs on it with eval.py "
+            f"--test={split}=FILES"
+        )
     if validation:
         runs = [run._replace(report=validation_report(run)) for run in runs]
     systems = group_runs(runs)

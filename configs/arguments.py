@@ -28,7 +28,8 @@ def parse(text: str | None, **legal: Iterable[str]) -> dict[str, str]:
             )
         if value not in choices[name]:
             raise UserError(
-                f"config argument {name}={value} is unknown: use one of {', '.join(choices[name])}"
+                f"config argument {name}={value} is unknown: {suggest(value, choices[name])}use "
+                f"one of {', '.join(choices[name])}"
             )
         given[name] = value
     return {name: given.get(name, values[0]) for name, values in choices.items()}

@@ -81,7 +81,8 @@ def _invalid_fields(config: Config) -> Iterator[str]:
             kind = type(field.default).__name__
             yield f"config.{path}={value!r} has the wrong type: it must be of type {kind}"
         elif field.choices:
-            yield f"config.{path}={value!r} is unknown: use one of {field.allowed()}"
+            similar = suggest(value, field.choices)
+            yield f"config.{path}={value!r} is unknown: {similar}use one of {field.allowed()}"
         else:
             allowed = field.allowed() or f"at most {LARGEST}"
             yield f"config.{path}={value} is out of range: it must be {allowed}"

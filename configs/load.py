@@ -10,7 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from configs.schema.field import Config
-from errors import UserError
+from errors import UserError, suggest
 
 
 def load_config_file(file: str, arguments: str = "") -> Config:
@@ -53,8 +53,8 @@ def _read(file: str) -> dict[str, Any]:
             )
         present = sorted(path.name for path in Path(__file__).parent.glob("*[0-9].py"))
         raise UserError(
-            f"config file {file} does not exist: correct its path, or use one of the files in "
-            f"configs/: {', '.join(present)}"
+            f"config file {file} does not exist: {suggest(Path(file).name, present)}correct its "
+            f"path, or use one of the files in configs/: {', '.join(present)}"
         )
     return run_file(file)
 

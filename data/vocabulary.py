@@ -114,7 +114,7 @@ class WordVocabulary:
                 "vocab.min_count=%d times and are kept; vocab.size=%d is not reached",
                 language, len(frequent), len(counts), settings.min_count, settings.size,
             )  # fmt: skip
-        elif len(frequent) < settings.size:
+        elif counts and len(frequent) < settings.size:
             logger.info(
                 "vocabulary (%s): the corpus has %d words, fewer than vocab.size=%d; all are kept",
                 language, len(frequent), settings.size,

@@ -151,8 +151,8 @@ def _for_page(
     words = [word for part in _sentences(text) for word in part]
     rows: dict[str, np.ndarray] = {}
     if "hops" in p:
-        rows = {"mean of hops": source_weights(p)[: len(words)]}
-        rows |= {f"hop {i + 1}": hop[: len(words)] for i, hop in enumerate(p["hops"])}
+        rows = {"mean of the hops": source_weights(p)[: len(words)]}
+        rows |= {f"hop {i}": hop[: len(words)] for i, hop in enumerate(p["hops"])}
     elif "sentences" in p:
         of_sentences, of_words = two_levels(text, p)
         rows["document"] = np.concatenate(

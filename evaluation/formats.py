@@ -56,7 +56,7 @@ def input_record(number: int, result: LabelledInput, attention: bool) -> str:
         record |= {"label": result.label, "p": _plain(result.p)}
     if isinstance(result.probabilities, dict):
         record["probabilities"] = result.probabilities
-    if result.words:
+    if result.words or "tokens" in record:
         record["unknown"] = list(result.unknown)
     if attention:
         weights = result.attention

@@ -42,6 +42,10 @@ class LabelledInput(NamedTuple):
     words: int = 0  # number of words
 
 
+# The results of inputs without words, by task; inputs of other tasks cannot be empty.
+_EMPTY = {"classification": LabelledInput({"words": []}, probabilities={})}
+
+
 class InputPredictor:
     """Predict the labels of new inputs with a model; every batch shape is compiled once.
 
@@ -67,7 +71,7 @@ class InputPredictor:
         corpus, vocabularies = self.corpus, self.task.prepared.vocabularies
         examples = [corpus.make_input(value, place) for value, place in inputs]
         encoded = [corpus.encode_input(e, vocabularies, self.counts) for e in examples]
-        results = [LabelledInput({})] * len(inputs)
+        results = [_EMPTY.get(self.task.config.task, LabelledInput({}))] * len(inputs)
         batches = self._batches([e and e[0] for e in encoded], attention)
         calls = (
             self._run(self._params, put(batch, self.mesh), attention=attention)

@@ -94,7 +94,7 @@ def over_text(hops: np.ndarray, words: list[str], title: str, path: Path | None 
             part[:, : len(line)] = hops[:rows, start : start + across]
             axes.imshow(part, cmap=WEIGHT_COLORS, vmin=0, vmax=largest)
             _name_columns(axes, line)
-            axes.set_yticks(range(rows), [f"hop {i + 1}" for i in range(rows)])
+            axes.set_yticks(range(rows), [f"hop {i}" for i in range(rows)])
             axes.tick_params(length=0, labelsize=9)
             axes.spines[:].set_visible(False)
             axes.add_patch(Rectangle((-0.5, -0.5), len(line), rows, fill=False, clip_on=False))

@@ -42,7 +42,8 @@ class TranslationStream:
 
     def translate_all(self, lines: Iterable[bytes]) -> None:
         """Translate all lines of a stream, and print the translations in input order."""
-        first, strange, task = 0, 0, self._translator.tasks[0]
+        first, strange, long, task = 0, 0, 0, self._translator.tasks[0]
+        longest = task.config.data.max_length
         with (
             open_output(self._to.attention) as record,
             open_output(self._to.alignments) as links,
@@ -54,7 +55,9 @@ class TranslationStream:
                     found[i] = hypotheses
                     bar.update()
                 for i, text in enumerate(block):
-                    strange += bool(self._write(first + i, text, found[i], record))
+                    source, unknown = self._write(first + i, text, found[i], record)
+                    strange += bool(unknown)
+                    long += len(source) > longest
                 if links:
                     shown = [(text, h) for i, text in enumerate(block) for h in found[i]]
                     self._link(links, [hypothesis_bitext(task, *pair) for pair in shown])
@@ -65,12 +68,17 @@ class TranslationStream:
                 "sentences with tokens outside the vocabulary, whose translations are unreliable: "
                 f"{strange:,} of {first:,}\n"
             )
+        if long:
+            sys.stderr.write(
+                f"sentences longer than the longest in training (data.max_length={longest} tokens),"
+                f" whose translations are unreliable: {long:,} of {first:,}\n"
+            )
 
     def answer(self, lines: list[str], number: int) -> None:
         """Print the translations of a sentence that was typed, and its unknown tokens."""
         text = clean(lines[0])
         for _, hypotheses in self._hypotheses([text], number):
-            unknown = self._write(number, text, hypotheses)
+            _, unknown = self._write(number, text, hypotheses)
             sys.stdout.flush()
             tell_unknown(unknown)
 
@@ -102,10 +110,10 @@ class TranslationStream:
 
     def _write(
         self, number: int, text: str, hypotheses: list[Hypothesis], record: TextIO | None = None
-    ) -> list[str]:
+    ) -> tuple[list[str], list[str]]:
         """Print the hypotheses of a sentence, write them to `record`, and draw the best one.
 
-        Return the tokens of the sentence that are not in the vocabulary.
+        Return the tokens of the sentence, and those that are not in the vocabulary.
         """
         source = self._translator.source.tokens(text)
         known = zip(source, self._translator.source.ids(source), strict=True)
@@ -123,7 +131,7 @@ class TranslationStream:
                 record.write(line)
         if self._to.pictures:
             self._draw(number, source, hypotheses[0])
-        return unknown
+        return source, unknown
 
     def _draw(self, number: int, source: list[str], best: Hypothesis) -> None:
         """Draw a hypothesis; an empty line has no tokens to draw."""

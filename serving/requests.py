@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from errors import UserError
 from reading import check_characters
+from terminal import clean_lines
 
 MOST_CHARACTERS = 5000  # of all texts of a request together
 LARGEST_BEAM = 10
@@ -99,11 +100,11 @@ class Body:
         return f"{self._value['run']}, beam {beam:g}" if beam else self._value["run"]
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a field that must be a string."""
+        """Return a field that must be a string, without control characters."""
         value = self._get(name, default)
         if not isinstance(value, str):
             raise UserError(f"{name} must be a string: {_got(value)}")
-        return value
+        return clean_lines(value)
 
     def number(self, name: str, default: float, least: float, most: float) -> float:
         """Return a field that must be a number in a range."""

@@ -20,21 +20,21 @@ MOST_CONNECTIONS = 512
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address; port 0 is a free port."""
+    """Return a socket that listens on an address; port 0 is a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         raise UserError(
-            f"cannot listen at {host}, port {port} ({error.strerror}): set --port to a free port "
+            f"cannot listen on {host}, port {port} ({error.strerror}): set --port to a free port "
             "and --host to an address of this machine"
         ) from None
 
 
 def browser_name(address: str) -> str:
-    """Return the name under which browsers reach a server that listens at an IP address.
+    """Return the name under which browsers reach a server that listens on an IP address.
 
-    A server that listens at all addresses, as 0.0.0.0, is reached by the name of this machine.
+    A server that listens on all addresses, as 0.0.0.0, is reached by the name of this machine.
     """
     if ipaddress.ip_address(address).is_unspecified:
         return socket.gethostname()

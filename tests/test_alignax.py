@@ -56,9 +56,13 @@ def test_mistakes_are_user_errors(run, tmp_path):
         lambda: run.score(["ab"]): r"score needs pairs",
         lambda: run.classify(["May"]): r"classify needs a classification run",
         lambda: run.predict([["May"]]): r"predict needs a labelling or cloze run",
-        lambda: run.draw(alignax.TranslatedText([], run.translate([""])[0].hypotheses)): r"no att",
+        lambda: run.draw(
+            alignax.TranslatedText([], run.translate([""])[0].hypotheses)
+        ): r"is empty",
         lambda: alignax.load(tmp_path): r"not the folder of a run",
         lambda: alignax.load(): r"load needs the folder",
+        lambda: alignax.load(["runs/a"]): r"load needs paths",
+        lambda: run.draw("x"): r"draw needs a result",
     }.items():
         with pytest.raises(UserError, match=fact):
             call()

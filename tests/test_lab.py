@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import httpx
 import pytest
@@ -35,6 +36,21 @@ def test_the_lab_answers_until_it_is_interrupted(trained_run):
         process.communicate()
     assert process.returncode == 130 and "Traceback" not in messages
     assert "May" not in messages and "POST" not in messages  # requests are not logged
+
+
+@pytest.mark.slow
+def test_a_lab_in_the_background_ends_at_an_interrupt_while_it_compiles(trained_run):
+    """Shells start programs in the background with SIGINT ignored."""
+    process = subprocess.Popen(
+        [sys.executable, "lab.py", f"--runs={trained_run[1]}", "--port=0"], cwd=ROOT, text=True,
+        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )  # fmt: skip
+    assert process.stdout and "Open" in process.stdout.readline()
+    time.sleep(2)  # uvicorn handles signals, and the sample requests are running
+    process.send_signal(signal.SIGINT)
+    _, messages = process.communicate(timeout=120)
+    assert process.returncode == 0 and "Fatal" not in messages, messages
 
 
 def test_mistakes_on_the_command_line(trained_run, tmp_path):
@@ -85,5 +101,5 @@ def test_a_port_must_be_free():
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=rf"port {port} .*: set --port to a free port"):
             listen("127.0.0.1", port)
-    with pytest.raises(UserError, match=r"cannot listen at nowhere\.invalid"):
+    with pytest.raises(UserError, match=r"cannot listen on nowhere\.invalid"):
         listen("nowhere.invalid", 0)

@@ -18,6 +18,7 @@ from experiment import train_run
 from tests.programs import ENVIRONMENT, ROOT, Conversation, call
 from tests.small import small_config
 from training.devices import make_mesh
+from training.workdir import load_config
 
 
 def predict(workdir, *flags, text):
@@ -54,6 +55,13 @@ def test_lines_are_translated_in_input_order(trained_run, tmp_path):
     )
     assert scored.returncode == 0 and len(scored.stdout.splitlines()) == 5, scored.stderr
     assert (tmp_path / "scored").read_text() == (tmp_path / "links").read_text()
+
+
+def test_long_sentences_are_counted(trained_run):
+    text = b"May 3, 2020\n" + b"May 3, 2020 " * 40
+    done = predict(trained_run[1], text=text)
+    fact = f"data.max_length={load_config(trained_run[1]).data.max_length} tokens), whose"
+    assert fact in done.stderr and done.stderr.rstrip().endswith("1 of 2")
 
 
 @pytest.mark.slow

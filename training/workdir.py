@@ -50,10 +50,12 @@ _ROOT = Path(__file__).parent.parent
 
 
 def check_name(workdir: Path) -> None:
-    """Raise UserError if checkpoints in this folder could not be read.
+    """Raise UserError if this folder cannot contain checkpoints that can be read.
 
     Orbax expands the path of a checkpoint as a pattern, and needs a path in UTF-8.
     """
+    if workdir.is_file():
+        raise UserError(f"{workdir} is a file: set --workdir to a folder")
     path = str(workdir.absolute())
     found = [c for c in path if c in "*?[]\\" or "\ud800" <= c <= "\udfff"]
     if found:

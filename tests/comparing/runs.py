@@ -74,7 +74,7 @@ def _shown(task, example, seed):
         "labelling": example.prediction.split(" "),
         "translation": example.prediction.split(" "),
     }
-    target = labels.get(task, ["mean of hops", "hop 1"])
+    target = labels.get(task, ["mean of the hops", "hop 0"])
     rng = np.random.default_rng(seed + len(example.text))
     weights = rng.dirichlet(np.ones(len(source)), len(target)).round(3).tolist()
     best = {"text": example.prediction, "tokens": target, "score": -1.0, "note": "", "focus": 0,

@@ -172,6 +172,10 @@ def test_runs_without_a_report_are_compared_by_their_logs(tmp_path):
     content = read_page_content(tmp_path / "page.html", "")
     assert not content["validation"] and content["examples"][0]["runs"][1]["prediction"] is None
     many = [write_run(tmp_path / f"run{i}", i, report=False) for i in range(8)]
+    with pytest.raises(UserError, match="no run has a report of tset: did you mean test"):
+        write_comparison(many, "tset", 10, tmp_path / "page.html")
+    write_report(many[0] / "eval" / "news", "translation", GOLD)
+    many.append(write_run(tmp_path / "run8", 8, report=False))
     notes = write_comparison(many, "news", 10, tmp_path / "page.html")
     assert len(notes) == 6 and "--test=news=FILES" in notes[0] and "3 more" in notes[-1]
     report = folders[1] / "eval" / "test"  # as eval.py wrote it before it wrote examples.jsonl

@@ -66,6 +66,8 @@ def test_answers_of_every_kind(client):
     assert len(post("inspect", run="a", text=TEXT, target=target)["log_p"]) == len(target)
     assert post("next", run="a", text=TEXT)["candidates"][0]["id"] == target[0]
     assert post("predict", run="sentence", text="the film")["distribution"]
+    colored = post("translate", run="a", text=f"\x1b[31m{TEXT}\x00")
+    assert colored["source"] == found["source"]  # without control characters
 
 
 MISTAKES = {  # the body of a request to /api/translate, and a part of the message
