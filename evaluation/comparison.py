@@ -15,19 +15,15 @@ from tasks.translation import Translation
 MOST_DIFFERENT = 5  # number of sentences to show per direction: this run better, or worse
 
 
-def read_hypotheses(folder: Path) -> list[str]:
-    """Read the best hypothesis of every sentence from the report in `folder`."""
+def other_hypotheses(task: Translation, split: str, folder: Path) -> list[str]:
+    """Read the hypotheses of another run, after checking that they may belong to this split."""
     path = folder / "hypotheses.txt"
     if not path.exists():
         raise UserError(
             f"{folder} contains no hypotheses.txt: choose a translation run that eval.py has scored"
         )
-    return read_lines(path, "score the run again with eval.py")
-
-
-def other_hypotheses(task: Translation, split: str, folder: Path) -> list[str]:
-    """Read the hypotheses of another run, after checking that they may belong to this split."""
-    hypotheses, sentences = read_hypotheses(folder), len(references(task, split))
+    hypotheses = read_lines(path, "score the run again with eval.py")
+    sentences = len(references(task, split))
     if sentences != len(hypotheses):
         raise UserError(
             f"{folder} has {len(hypotheses):,} hypotheses, but {split} has {sentences:,} "

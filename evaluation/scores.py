@@ -73,8 +73,8 @@ def token_error_rate(
 ) -> float:
     """Return the number of insertions, deletions and substitutions per reference token.
 
-    If a sentence has several references, the closest one is used. This score is the word error rate
-    if tokens are words, and the phoneme error rate if tokens are phonemes.
+    If a sentence has several references, the closest one is used. If tokens are phonemes, this is
+    the phoneme error rate.
     """
     counts = token_errors(hypotheses, references)
     return sum(edits for edits, _ in counts) / max(1, sum(length for _, length in counts))

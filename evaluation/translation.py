@@ -38,7 +38,7 @@ from evaluation.faithfulness_report import (
 )
 from evaluation.forced_attention import ForcedAttention, readable
 from evaluation.links import Aligner, hypothesis_bitext, make_aligner
-from evaluation.metrics import METRICS, describe_scores, print_scores
+from evaluation.metrics import describe_scores, metric_of, print_scores
 from evaluation.page import (
     MOST_IN_HYPOTHESIS,
     TOO_LARGE,
@@ -289,7 +289,7 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
         )
     for part in result["curves"].get("beam width", []):
         values = ", ".join(
-            f"{METRICS[key].name} {METRICS[key].text(x)}" for key, x in part["scores"].items()
+            f"{metric_of(key).name} {metric_of(key).text(x)}" for key, x in part["scores"].items()
         )
         print(f"{'beam ' + part['label']:>22}: {values}")
 

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import types
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from data.labelling import LabellingCorpus
 from errors import UserError
 from evaluation.bootstrap import welch
+from evaluation.examples import ScoredExample, write_examples
 from papers import page
 from papers.claims import ranked
 from papers.page import _cost, _facts, claims_section, legend, mean_and_deviation, write_page
@@ -26,7 +26,6 @@ ROWS = (
     Row("middle", {"cell": "lstm"}, {}, {"frame": 8.5}),
     Row("best", {"cell": "gru"}, {}, {"frame": 8.0}),
 )
-SCORES = ("dot", "general", "concat")
 
 
 def make_cells_plan(folder, rows=ROWS, measures=("frame",), **more):
@@ -116,42 +115,28 @@ def test_means_standard_deviations_and_welch_p_values():
     assert 0.2 < welch([1.0, 2.0, 3.0], [2.0, 3.0, 1.5]) < 1
 
 
-def test_answers_are_compared_with_the_paired_bootstrap(tmp_path):
-    rows = tuple(Row(name, {}, {"model.hops": i + 1}) for i, name in enumerate(("a", "b", "c")))
-    table = Table("T", "a paper", "lin2017", ("accuracy",), rows, ("sst2",), 1.0)
-    plan = Plan("t", table, "sst2", "small", tmp_path, 2, {})
+@pytest.mark.parametrize(
+    ("config", "measure", "score"),
+    [("lin2017", "accuracy", "accuracy"), ("luong2015", "wer", "exact")],
+)
+def test_example_scores_are_compared_with_the_paired_bootstrap(config, measure, score, tmp_path):
+    rows = tuple(Row(name, {}, {"train.patience": i}) for i, name in enumerate("abc"))
+    data = "sst2" if config == "lin2017" else "dates"
+    table = Table("T", "a paper", config, (measure,), rows, (data,), 1.0)
+    plan = Plan("t", table, data, "small", tmp_path, 2, {})
     right = {"a": 40, "b": 40, "c": 80}
     for row, seed in plan.rows_to_score():
         folder = plan.report_folder(row, seed)
         folder.mkdir(parents=True)
-        lines = (f"{'a' if i < right[row.name] else 'b'}\t0.9\ta\n" for i in range(100))
-        (folder / "predictions.txt").write_text("".join(lines))
-        report = {"scores": {"accuracy": 0.5}, "faithfulness": {"drop_attention": seed}}
+        correct = ([float(i < right[row.name]), 1.0] for i in range(100))
+        write_examples(folder, [ScoredExample("", ["a"], "a", {score: one}) for one in correct])
+        report = {"scores": {score: 0.5}, "faithfulness": {"drop_attention": seed}}
         (folder / "scores.json").write_text(json.dumps(report))
     assert significance(plan, read_reports(plan)) == {"b": "1", "c": "<.001"}
-    # The bootstrap compares answers, so another measure is compared over seeds.
-    table = dataclasses.replace(table, measures=("drop_attention", "accuracy"))
+    # Examples have no statistics of this measure, so it is compared over seeds.
+    table = dataclasses.replace(table, measures=("drop_attention", measure))
     found = significance(plan._replace(table=table), read_reports(plan))
     assert found == {"b": "1 (t)", "c": "1 (t)"}
-
-
-def test_exact_match_is_compared_with_the_paired_bootstrap(tmp_path, monkeypatch):
-    rows = tuple(Row(name, {"score": score}) for name, score in zip("abc", SCORES, strict=True))
-    table = Table("T", "a paper", "luong2015", ("exact",), rows, ("dates",), 1.0)
-    plan = Plan("t", table, "dates", "tiny", tmp_path, 2, {})
-    right = {"a": 40, "b": 40, "c": 80}
-    for row, seed in plan.rows_to_score():
-        folder = plan.report_folder(row, seed)
-        folder.mkdir(parents=True)
-        lines = (f"{'yes' if i < right[row.name] else 'no'}\n" for i in range(100))
-        (folder / "hypotheses.txt").write_text("".join(lines))
-        (folder / "scores.json").write_text(json.dumps({"scores": {"exact": 0.5}}))
-    task = types.SimpleNamespace(scored_words=str.split, lowercase=False)
-    gold = [(i, ["yes"]) for i in range(100)]
-    monkeypatch.setattr(Plan, "trained_config", lambda *_: None)
-    monkeypatch.setattr("papers.significance.Translation", lambda config: task)
-    monkeypatch.setattr("papers.significance.references", lambda task, split: gold)
-    assert significance(plan, read_reports(plan)) == {"b": "1", "c": "<.001"}
 
 
 def test_a_page_shows_missing_values_as_dashes(tmp_path):
