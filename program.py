@@ -172,9 +172,8 @@ def run(main: Callable[..., None], words: int = 0) -> None:
 def keep_freed_memory() -> None:
     """Let malloc reuse the memory of freed arrays instead of returning it to the system.
 
-    By default, glibc maps every large array anew, and Linux clears all of its pages. On a CPU, that
-    takes up to a quarter of a training step (docs/performance_decisions.md). Other C libraries are
-    unchanged.
+    By default, glibc maps every large array anew, and Linux clears all of its pages, which takes up
+    to a quarter of a training step on a CPU (docs/performance_decisions.md).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt and platform.libc_ver()[0] == "glibc":
@@ -306,8 +305,9 @@ def _flag_names() -> list[str]:
 
 
 def _plain_types(message: str) -> str:
-    """Replace Python's messages about numbers in an error message of absl."""
+    """Replace Python's messages about types in an error message of absl."""
     message = re.sub(r"invalid literal for int\(\) .*", "the value must be an integer", message)
+    message = re.sub(r"\('Non-boolean .*", "the value must be true or false", message)
     return re.sub(r"could not convert string to float.*", "the value must be a number", message)
 
 

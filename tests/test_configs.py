@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import itertools
+import re
 from pathlib import Path
 
 import jax
@@ -190,6 +191,19 @@ VALUES = {
 
 def test_every_config_file_is_in_the_table():
     assert {path.stem for path in FILES} == {*ARGUMENTS}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_docstring_lists_the_values_of_its_arguments(path):
+    listed = path.read_text("utf-8").split('"""')[1].partition("Arguments")[2]
+    for name in ARGUMENTS[path.stem]:
+        for value in VALUES[name]:
+            try:
+                load_config_file(str(path), f"{name}={value}")
+            except UserError as error:
+                if f"{name}={value} is unknown" in str(error):
+                    continue  # this config file does not accept the value
+            assert re.search(rf"\b{value}\b", listed), f"{name}={value}"
 
 
 def points():

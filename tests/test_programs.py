@@ -174,6 +174,7 @@ def test_a_correct_command_imports_jax(train_without_jax):
             [LUONG, "--config.train.eval_every=often"],
             ["eval_every=often: the value must be"],
         ),
+        ([LUONG, "--summary=3"], ["--summary=3: the value must be true or false"]),
         ([LUONG, "--config.model.dropout=much"], ["dropout=much: the value must be a number"]),
         ([LUONG, "--config.train.steps=-1"], ["config.train.steps=-1"]),
         ([LUONG, "--config.model.attention.score=dott"], ["score='dott'", "scaled_dot"]),
