@@ -65,7 +65,7 @@ _LIST = flags.DEFINE_bool(
 )  # fmt: skip
 _KEEP = flags.DEFINE_bool(
     "keep", False, "Keep the up-to-date results of the page in docs/results, and train only the "
-    "other rows.",
+    "other rows and, with --decide, more seeds.",
 )  # fmt: skip
 _DECIDE = flags.DEFINE_bool(
     "decide", False, "Train more seeds of the rows of undecided claims, up to --most_seeds."
@@ -92,14 +92,12 @@ def main(target: str = "") -> None:
         _SEEDS.value, _DATA_DIR.value,
     )  # fmt: skip
     check_packages("reproduce.py")
+    if _KEEP.value:
+        plan = keep_rows(plan, committed(targets)[target], _SEEDS.value)
     if _DECIDE.value:
         check_decidable(plan, _MOST_SEEDS.value)
     elif _MOST_SEEDS.present:
         raise UserError("--most_seeds has no effect without --decide: add --decide")
-    if _KEEP.value:
-        if _DECIDE.value:
-            raise UserError("--keep cannot be combined with --decide: kept rows get no more seeds")
-        plan = keep_rows(plan, committed(targets)[target], _SEEDS.value)
     if _DRY_RUN.value:
         return _show_plan(plan, _WORKERS.value)
     if any(plan.rows_to_score()):
@@ -156,9 +154,10 @@ def decide(plan: Plan, workers: int, command: str, most_seeds: int) -> Path:
     number of rounds.
     """
     rounds = schedule(plan.seeds, most_seeds)
-    plan, rows = plan._replace(rounds=len(rounds)), set[str]()
+    plan, rows = plan._replace(rounds=max(len(rounds), plan.rounds)), set[str]()
     for number, seeds in enumerate(rounds, 1):
-        plan = plan._replace(more_seeds=plan.more_seeds | dict.fromkeys(rows, seeds))
+        more = {name: max(seeds, plan.more_seeds.get(name, 0)) for name in rows}
+        plan = plan._replace(more_seeds=plan.more_seeds | more)
         reproduce(plan, workers, command)
         found = read_verdicts(plan)
         print(f"round {number} of {len(rounds)}, up to {seeds} seeds: {count_verdicts(found)}")

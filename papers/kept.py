@@ -1,6 +1,7 @@
 """Keep the results of a committed page, for `reproduce.py --keep`.
 
-The results, costs and plots of a kept row are those of the page in docs/results.
+The results, costs and plots of a kept row are those of the page in docs/results. With --decide, new
+runs add the results of more seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +65,8 @@ def _separable(plan: Plan, found: Mapping[str, KeptRow]) -> dict[str, KeptRow]:
     """Return the rows that can be kept although other rows are trained.
 
     Rows of the same runs are kept together, because claims compare such rows seed by seed. So are
-    merged rows and their parts, because pages lack the predictions that are merged.
+    merged rows and their parts, because pages lack the predictions that are merged. For the same
+    reason, they must have equal numbers of seeds, to which more can be added.
     """
     kept = dict(found)
     while True:
@@ -74,6 +76,7 @@ def _separable(plan: Plan, found: Mapping[str, KeptRow]) -> dict[str, KeptRow]:
             name
             for row in merged
             if not {row.name, *row.merges} <= kept.keys()
+            or len({len(kept[name].content["seeds"]) for name in (row.name, *row.merges)}) > 1
             for name in (row.name, *row.merges)
         }
         broken |= {name for name, row in kept.items() if row.content["run"] in trained}

@@ -53,14 +53,14 @@ def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
 
     The runs of the reverse direction, if the row needs them, are the last ones.
     """
-    if row.name in plan.kept:
-        return [Facts(**run) for run in plan.kept[row.name].content["facts"]]
-    if not row.trained:
-        return []
-    seeds = reports.get(row.name, ())
+    kept = plan.kept[row.name].content["facts"] if row.name in plan.kept else []
+    found = [Facts(**run) for run in kept]
+    if not row.trained or plan.is_kept(row):
+        return found
+    seeds = [seed for seed in reports.get(row.name, ()) if seed >= plan.kept_seeds(row)]
     forward = [run for seed in seeds for run in plan.run_folders(row, seed)]
     reverse = [run for seed in seeds for run in plan.reverse_folders(row, seed)]
-    return [facts(run) for run in forward + reverse]
+    return found + [facts(run) for run in forward + reverse]
 
 
 def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
@@ -81,6 +81,10 @@ def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
     if plan.kept:
         rows = f"all rows except {new}" if new else "all rows"
         text += f". Kept from an earlier version of this page: {rows}"
+        grown = [row for row in plan.table.rows if row.name in plan.kept and not plan.is_kept(row)]
+        if grown:
+            seeds = "; ".join(f"{escape(r.name)}: 0 to {plan.kept_seeds(r) - 1}" for r in grown)
+            text += f", with new runs only of later seeds than these ({seeds})"
     return text + "."
 
 

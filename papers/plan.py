@@ -38,7 +38,7 @@ class Plan(NamedTuple):
     overrides: dict[str, Any]  # values of config fields that are set in every run, such as data.dir
     more_seeds: dict[str, int] = {}  # number of seeds of the rows that have more than `seeds`
     rounds: int = 1  # how often claims may be decided, with more seeds each time
-    kept: Mapping[str, "KeptRow"] = {}  # rows that are neither trained nor scored again
+    kept: Mapping[str, "KeptRow"] = {}  # rows of which no seed on a page is trained again
     kept_signatures: Mapping[str, list[str]] = {}  # sacreBLEU signatures of kept rows by measure
 
     @property
@@ -58,7 +58,17 @@ class Plan(NamedTuple):
 
     def seeds_of(self, row: Row) -> int:
         """Return the number of seeds of a row; an ensemble always consists of `seeds` models."""
-        return self.seeds if row.ensemble else self.more_seeds.get(row.name, self.seeds)
+        least = self.kept_seeds(row) or self.seeds
+        return self.seeds if row.ensemble else max(least, self.more_seeds.get(row.name, 0))
+
+    def kept_seeds(self, row: Row) -> int:
+        """Return the number of seeds of a row whose results are those of a committed page."""
+        return len(self.kept[row.name].content["seeds"]) if row.name in self.kept else 0
+
+    def is_kept(self, row: Row) -> bool:
+        """Return whether all results of a row are those of a committed page."""
+        needed = self.kept_seeds(row) if row.ensemble else self.seeds_of(row)
+        return row.name in self.kept and needed == self.kept_seeds(row)
 
     def corpus(self, row: Row) -> str:
         """Return the name of a row's corpus."""
@@ -108,19 +118,22 @@ class Plan(NamedTuple):
     def trained_rows(self) -> Iterator[Row]:
         """Yield the rows that have training runs here, each followed by its reverse direction."""
         for row in self.table.rows:
-            if row.trained and row.name not in self.kept:
+            if row.trained and not self.is_kept(row):
                 yield from filter(None, (row, row.reverse))
 
     def untrained(self) -> list[tuple[str, int]]:
         """Return the name and the seed of every run that is not trained yet."""
         from training.workdir import is_done
 
-        needed = {name: max(map(self.seeds_of, rows)) for name, rows in self.runs().items()}
+        needed = {
+            name: range(min(map(self.kept_seeds, rows)), max(map(self.seeds_of, rows)))
+            for name, rows in self.runs().items()
+        }
         return [
             (name, seed)
-            for seed in range(max(needed.values(), default=0))
+            for seed in range(max((seeds.stop for seeds in needed.values()), default=0))
             for name, seeds in needed.items()
-            if seed < seeds and not is_done(self.folder / "runs" / name / f"seed{seed}")
+            if seed in seeds and not is_done(self.folder / "runs" / name / f"seed{seed}")
         ]
 
     def flags(self, point: Point, seed: int) -> list[str]:
@@ -132,19 +145,19 @@ class Plan(NamedTuple):
         return self.base(row).flags(dict(row.changes), seed)
 
     def rows_to_score(self) -> Iterator[tuple[Row, int]]:
-        """Yield every row that is not kept with the numbers of its reports.
+        """Yield every row with the numbers of its reports that are not on a committed page.
 
         For most rows, the number is the seed. Report 0 of an ensemble uses all models, and report
         n > 0 uses all except the model of seed n - 1; papers/verdicts.py estimates from these
         reports how much the ensemble varies.
         """
         for row in self.table.rows:
-            if row.name in self.kept:
+            if self.is_kept(row):
                 continue
             count = 1 if row.links or row.ensemble else self.seeds_of(row)
             if row.ensemble and self.seeds >= FEWEST_MODELS:
                 count += self.seeds
-            yield from ((row, number) for number in range(count))
+            yield from ((row, number) for number in range(self.kept_seeds(row), count))
 
     def models(self, row: Row, number: int) -> list[int]:
         """Return the seeds of the models that a report evaluates; see `rows_to_score`."""
@@ -218,7 +231,7 @@ def with_decoding(config: Config, row: Row) -> Config:
 
 
 class KeptRow(NamedTuple):
-    """A row whose results are those of a committed page."""
+    """A row with results on a committed page; with more seeds, new runs add to these results."""
 
     content: Mapping[str, Any]  # the row in results.json
     folder: Path  # folder of the page

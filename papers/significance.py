@@ -56,7 +56,7 @@ def significance(plan: Plan, reports: Reports) -> dict[str, str]:
         elif row in new and above in new:
             p = paired_bootstrap_p(examples[row.name], examples[above.name], score.score)
             found[row.name] = format_p(p)
-        elif row not in new and above not in new:
+        elif plan.is_kept(row) and plan.is_kept(above):
             found[row.name] = _kept_p(plan, row, above) or "–"
         else:
             found[row.name] = "–"

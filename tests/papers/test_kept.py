@@ -17,6 +17,7 @@ from papers.results import committed, read_result
 from papers.scoring import read_reports
 from papers.significance import significance
 from papers.verdicts import FEWEST_MODELS
+from tests.comparing.runs import write_run
 
 TARGETS = find_targets()
 COMMITTED = committed(TARGETS)
@@ -81,6 +82,30 @@ def test_only_rows_that_are_out_of_date_are_trained(tmp_path):
         assert set(kept_plan(changed(result, [(above, changes)]), tmp_path).kept) == {
             row.name for row in result.table.rows[1:]
         }
+
+
+def test_kept_rows_get_more_seeds(tmp_path):
+    """Only the new seeds are trained and scored, and the page has the results of all seeds."""
+    (result,) = COMMITTED["bai2018.jsb"]
+    plan = kept_plan(result, tmp_path)
+    row = plan.table.rows[1]
+    plan = plan._replace(more_seeds={row.name: 7})
+    run = plan.run_name(row)
+    assert plan.untrained() == [(run, 5), (run, 6)]
+    assert [(r.name, seed) for r, seed in plan.rows_to_score()] == [(row.name, 5), (row.name, 6)]
+    assert [plan.is_kept(r) for r in plan.table.rows] == [True, False, True]
+    for seed in (5, 6):
+        write_run(plan.run_folder(row, seed), seed, report=False)
+        folder = plan.report_folder(row, seed)
+        folder.mkdir(parents=True)
+        (folder / "scores.json").write_text(json.dumps({"scores": {"loss": 8.0 + seed}}))
+    page = write_page(plan, read_reports(plan), "command")
+    before = result.content["rows"][row.name]
+    after = json.loads((page.parent / "results.json").read_text())["rows"][row.name]
+    assert after["seeds"] == list(range(7))
+    assert after["measured"] == {"frame": [*before["measured"]["frame"], 13.0, 14.0]}
+    assert after["facts"][:5] == before["facts"] and len(after["facts"]) == 7
+    assert f"only of later seeds than these ({row.name}: 0 to 4)" in page.read_text("utf-8")
 
 
 def test_p_values_of_the_bootstrap_are_kept_for_pairs_of_rows(tmp_path):

@@ -213,8 +213,6 @@ def test_a_page_of_kept_rows_needs_no_corpus(tmp_path):
     rows = re.findall(r"^\| .*", (FOLDER / "bai2018.jsb/page.md").read_text("utf-8"), re.MULTILINE)
     assert len(rows) > 6 and set(rows) <= set(call("reproduce.py", *flags).stdout.splitlines())
     assert ", 0 runs to train (3 rows kept)" in call("reproduce.py", *flags, "--dry_run").stdout
-    done = call("reproduce.py", *flags, "--decide", check=False)
-    assert done.returncode == 1 and "--keep cannot be combined with --decide" in done.stderr
 
 
 @pytest.mark.parametrize(
