@@ -89,7 +89,7 @@ def test_hostile_points_are_shown_literally(tmp_path):
     assert len(cells) == 10 * (1 + len(records))
     assert {part.type for cell in cells for part in cell} == {"text"}
     shown = clean(HOSTILE)
-    assert "".join(part.content for part in cells[10]) == f"{shown}1".replace("/", "-")
+    assert "".join(part.content for part in cells[10]) == label(points[1])
     assert "".join(part.content for part in cells[-1]) == f"failed: {shown}"
     rows = list(csv.reader((tmp_path / "leaderboard.csv").read_text().splitlines()))
     assert [len(row) for row in rows] == [11] * 4 and rows[-1][-1] == f"failed: {shown}"
