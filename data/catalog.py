@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.base import Config
+from data.files import corpus_lock
 from errors import UserError, first_line
 
 # A dataset, its config and its version. TFDS also accepts arguments of the dataset's class, and
@@ -72,8 +73,13 @@ def _readable(data: Config) -> Iterator[None]:
 def _prepared(data: Config) -> Any:
     """Return the TFDS builder of the dataset, which is downloaded and prepared if necessary."""
     builder = _builder(data)
+    if builder.is_prepared():
+        return builder
     try:
-        builder.download_and_prepare()  # a dataset that is already prepared is not changed
+        Path(data.cache).mkdir(parents=True, exist_ok=True)
+        with corpus_lock(Path(data.cache) / "tfds.lock"):
+            builder = _builder(data)  # another process may have prepared the dataset meanwhile
+            builder.download_and_prepare()
     except OSError as error:
         raise UserError(
             f"TFDS could not download {data.name} ({error}): prepare it on a machine with network "

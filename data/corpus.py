@@ -8,7 +8,6 @@ files that determine the result.
 
 import abc
 import contextlib
-import fcntl
 import functools
 import hashlib
 import json
@@ -27,7 +26,7 @@ from tqdm import tqdm
 import reading
 from configs.base import Config
 from data.catalog import catalog_files
-from data.files import fingerprint, split_files
+from data.files import corpus_lock, fingerprint, split_files
 from data.manifest import damage, write_manifest
 from data.sampling import SubwordSampler
 from data.store import FORMAT, ArrayFields, Prepared, Writer
@@ -174,7 +173,7 @@ class Corpus(abc.ABC, Generic[T]):
     def _prepare(self, folder: Path, cache_key: dict[str, Any]) -> None:
         """Write a folder that is missing or damaged, unless another process does so."""
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_name(folder.name + ".lock")):
+        with corpus_lock(folder.with_name(folder.name + ".lock")):
             problem = damage(folder, cache_key)
             if problem and folder.exists():
                 logger.warning("%s: the corpus is prepared again", problem)
@@ -281,18 +280,6 @@ def _progress(examples: Iterable[T], label: str) -> Iterator[T]:
         examples, desc=f"preparing {clean(label)}", unit=" examples", mininterval=1.0, leave=False,
         disable=None,
     )  # fmt: skip
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a file lock, so that only one of several processes prepares the corpus."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            logger.info("waiting for another process that is preparing this corpus (%s)", path)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield  # closing the lock file at the end of `with` releases the lock
 
 
 @contextlib.contextmanager

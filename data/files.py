@@ -1,7 +1,10 @@
 """The files of a corpus: find them by a name pattern, and read plain or compressed lines."""
 
+import contextlib
+import fcntl
 import gzip
 import itertools
+import logging
 import lzma
 import string
 import zlib
@@ -13,6 +16,7 @@ from configs.base import Config
 from errors import UserError
 from reading import digest, reading, skip_mark
 
+logger = logging.getLogger("alignax")
 _READABLE = "check that it is a readable file, or use another copy of it"
 _OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
 
@@ -94,6 +98,18 @@ def split_files(data: Config, languages: Sequence[str] = ("",)) -> list[Path]:
     splits = [name for name in data.splits.values() if name]
     files = [find(data, split, language) for split in splits for language in languages]
     return list(dict.fromkeys(files))
+
+
+@contextlib.contextmanager
+def corpus_lock(path: Path) -> Iterator[None]:
+    """Hold a file lock, so that only one of several processes prepares a corpus."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            logger.info("waiting for another process that is preparing this corpus (%s)", path)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield  # closing the lock file at the end of `with` releases the lock
 
 
 def fingerprint(path: Path) -> list[str]:

@@ -26,28 +26,44 @@ class Tokenizer(NamedTuple):
     words: Callable[[str], list[str]] = str.split
 
 
-@functools.cache
-def _pattern(word: str, sign: str) -> re.Pattern[str]:
-    """Compile a pattern of words and signs, in which M is the class of all combining marks.
+_WORD_OR_SIGN = r"\w+(?:['’]\w+)*|[^\w\s]"
+_WORD_DIGIT_OR_SIGN = r"[^\W\d]+|\d|[^\w\s]"
+# The same patterns for text with marks, for which M stands: a mark belongs to the character before.
+_MARKED_WORD_OR_SIGN = r"\w(?:\w|M)*(?:['’]\w(?:\w|M)*)*|[^\w\s]M*"
+_MARKED_WORD_DIGIT_OR_SIGN = r"(?:[^\W\d]+M*)+|\dM*|[^\w\s]M*"
 
-    Python's \\w excludes marks, such as the vowels of Hindi and the points of Hebrew.
+
+@functools.cache
+def _mark() -> re.Pattern[str]:
+    """Return a pattern of all combining marks and of the zero-width joiners.
+
+    Python's \\w excludes them, although they are parts of words, such as the vowels of Hindi and
+    the points of Hebrew.
     """
     points = itertools.chain(range(0x300, 0x20000), range(0xE0100, 0xE01F0))
     marks = "".join(c for c in map(chr, points) if unicodedata.category(c).startswith("M"))
-    return re.compile(f"{word}|{sign}".replace("M", f"[{marks}]"))
+    return re.compile(f"[{marks}\u200c\u200d]")
 
 
-_WORD = r"\w(?:\w|M)*"
-_SIGN = r"[^\w\s]M*"
+@functools.cache
+def _marked(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern.replace("M", _mark().pattern))
+
+
+def _pattern(text: str, pattern: str, marked: str) -> re.Pattern[str]:
+    """Return the pattern for a text; that for text with marks is several times as slow."""
+    has_marks = not text.isascii() and _mark().search(text)
+    return _marked(marked) if has_marks else re.compile(pattern)
 
 
 def _plain_tokenize(text: str) -> list[str]:
-    return _pattern(f"{_WORD}(?:['’]{_WORD})*", _SIGN).findall(text)
+    return _pattern(text, _WORD_OR_SIGN, _MARKED_WORD_OR_SIGN).findall(text)
 
 
 def _unicode_tokenize(text: str) -> list[str]:
     tokens, end = [], 0
-    for match in _pattern(r"(?:[^\W\d]M*)+|\dM*", _SIGN).finditer(text):
+    pattern = _pattern(text, _WORD_DIGIT_OR_SIGN, _MARKED_WORD_DIGIT_OR_SIGN)
+    for match in pattern.finditer(text):
         joined = match.start() == end and end > 0
         tokens.append(JOINER * joined + match.group())
         end = match.end()
@@ -102,9 +118,8 @@ TOKENIZERS: dict[str, Callable[[str], Tokenizer]] = {
 
 
 def normalized(text: str, lowercase: bool = False) -> str:
-    """Return a text in the Unicode normalization form NFC, with one character for é."""
-    text = unicodedata.normalize("NFC", text)
-    return text.lower() if lowercase else text
+    """Return a text in the Unicode form NFC, in lower case if `lowercase`."""
+    return unicodedata.normalize("NFC", text.lower() if lowercase else text)
 
 
 @functools.cache

@@ -38,6 +38,7 @@ from training.workdir import is_done
 
 Reports = dict[str, dict[int, Report]]  # reports by row name and number; see Plan.rows_to_score
 
+SCORE_AGAIN = "remove its folder to score the row again"
 KILLED = "its process was killed, possibly because memory ran out: use fewer --workers"
 
 logger = logging.getLogger("alignax")
@@ -195,8 +196,7 @@ def _read_reports(plan: Plan, wanted: Callable[[Row, int], bool]) -> Reports:
             report = _linked(plan, row)
         else:
             path = plan.report_folder(row, number) / "scores.json"
-            remedy = "remove its folder to score the row again"
-            report = read_json(path, _REPORT, remedy) if path.exists() else None
+            report = read_json(path, _REPORT, SCORE_AGAIN) if path.exists() else None
         if report is not None:
             found[row.name][number] = report
     return {name: by_number for name, by_number in found.items() if by_number}

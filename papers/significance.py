@@ -19,7 +19,7 @@ from evaluation.bootstrap import (
 from evaluation.examples import read_examples
 from papers.measures import MEASURES, Measure
 from papers.plan import Plan
-from papers.scoring import Reports
+from papers.scoring import SCORE_AGAIN, Reports
 from papers.table import Row
 
 
@@ -39,12 +39,12 @@ def significance(plan: Plan, reports: Reports) -> dict[str, str]:
     measure = MEASURES[plan.table.measures[0]]
     measured = [row for row in plan.table.rows if row.name in reports]
     new = [row for row in measured if row.name not in plan.kept]
-    key, score, examples = measure.path[-1], None, {}
-    # Reports of labelling runs have no example statistics.
-    if measure.path[0] == "scores" and plan.config(plan.table.rows[0]).task != "labelling":
-        score = EXAMPLE_SCORES.get(key)
+    score = EXAMPLE_SCORES.get(measure.path[-1]) if measure.path[0] == "scores" else None
+    examples = {}
     if score is not None:
-        examples = {row.name: _statistics(plan, reports, row, key) for row in new}
+        examples = {row.name: _statistics(plan, reports, row, measure.path[-1]) for row in new}
+        if not all(examples.values()):
+            score = None
     found = {}
     for row in measured:
         above = plan.table.above(row)
@@ -72,10 +72,12 @@ def _kept_p(plan: Plan, row: Row, above: Row) -> str | None:
 
 
 def _statistics(plan: Plan, reports: Reports, row: Row, key: str) -> list[ExampleStatistics]:
-    """Return the statistics of a score for all test examples, one array per seed."""
-    remedy = "run the same command again with another --workdir"
-    folders = [plan.report_folder(row, seed) for seed in reports[row.name]]
-    return [
-        np.array([example.statistics[key] for example in read_examples(folder, remedy)])
-        for folder in folders
-    ]
+    """Return the statistics of a score for all test examples, one array per seed.
+
+    The list is empty if the examples have no such statistics, such as the teacher-forced accuracy
+    of translations.
+    """
+    found = [read_examples(plan.report_folder(row, n), SCORE_AGAIN) for n in reports[row.name]]
+    if not all(key in example.statistics for examples in found for example in examples):
+        return []
+    return [np.array([example.statistics[key] for example in examples]) for examples in found]

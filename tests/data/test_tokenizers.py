@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from data.tokenizers import JOINER, TOKENIZERS, make_tokenizer
 
 UNICODE = make_tokenizer("unicode", "")
+JOINERS = "\u200c\u200d"
 SPACES = "\t\n\x0b\x1c\x85\xa0\u2003\u2028\u3000"
 # Random texts in which the characters of the list below are frequent. They contain no joiner,
 # because the tokens of a text with a joiner are ambiguous.
@@ -31,8 +32,9 @@ def test_unicode_tokens_are_words_digits_or_punctuation_signs(text: str) -> None
     tokens = [token.removeprefix(JOINER) for token in UNICODE.tokenize(text)]
     assert "".join(tokens) == "".join(text.split())
     for token in tokens:
-        # Combining marks belong to the character before them.
-        first = token[:1] + "".join(c for c in token[1:] if unicodedata.category(c)[0] != "M")
+        # Combining marks and joiners belong to the character before them.
+        rest = (c for c in token[1:] if unicodedata.category(c)[0] != "M" and c not in JOINERS)
+        first = token[:1] + "".join(rest)
         assert re.fullmatch(r"[^\W\d]+|\d|[^\w\s]", first)
 
 
@@ -44,6 +46,7 @@ def test_unicode_tokens_are_words_digits_or_punctuation_signs(text: str) -> None
         ("x42y", ["x", "￭4", "￭2", "￭y"]),
         ("日本2", ["日本", "￭2"]),
         ("हिन्दी में।", ["हिन्दी", "में", "￭।"]),
+        ("क्\u200dष می\u200cخواهم", ["क्\u200dष", "می\u200cخواهم"]),
         ("שָׁלוֹם!", ["שָׁלוֹם", "￭!"]),
         (
             "e\u0301te\u0301 1\u0301 \u2764\ufe0fa",

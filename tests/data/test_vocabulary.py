@@ -78,6 +78,12 @@ def test_equal_text_in_another_unicode_form_has_equal_tokens() -> None:
     )
 
 
+def test_lowercase_text_is_normalized() -> None:
+    """The lower case of some letters with a mark has one character, but they have two."""
+    vocabulary = learn("x", lowercase=True)
+    assert vocabulary.tokens("J\u030cemal") == vocabulary.tokens("\u01f0emal") == ["\u01f0emal"]
+
+
 def test_a_word_outside_the_vocabulary_is_unk() -> None:
     vocabulary = learn("the cat")
     ids = vocabulary.encode("the dog")

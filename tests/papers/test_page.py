@@ -116,20 +116,31 @@ def test_means_standard_deviations_and_welch_p_values():
 
 
 @pytest.mark.parametrize(
-    ("config", "measure", "score"),
-    [("lin2017", "accuracy", "accuracy"), ("luong2015", "wer", "exact")],
+    ("config", "data", "measure", "score"),
+    [
+        ("lin2017", "sst2", "accuracy", "accuracy"),
+        ("schuster1997", "series_classes", "error", "accuracy"),
+        ("luong2015", "dates", "wer", "exact"),
+        ("luong2015", "dates", "per", "token_error"),
+        ("luong2015", "dates", "bleu", "bleu"),
+    ],
 )
-def test_example_scores_are_compared_with_the_paired_bootstrap(config, measure, score, tmp_path):
+def test_example_scores_are_compared_with_the_paired_bootstrap(
+    config, data, measure, score, tmp_path
+):
     rows = tuple(Row(name, {}, {"train.patience": i}) for i, name in enumerate("abc"))
-    data = "sst2" if config == "lin2017" else "dates"
     table = Table("T", "a paper", config, (measure,), rows, (data,), 1.0)
-    plan = Plan("t", table, data, "small", tmp_path, 2, {})
+    plan = Plan("t", table, data, "tiny", tmp_path, 2, {})
     right = {"a": 40, "b": 40, "c": 80}
     for row, seed in plan.rows_to_score():
         folder = plan.report_folder(row, seed)
         folder.mkdir(parents=True)
-        correct = ([float(i < right[row.name]), 1.0] for i in range(100))
-        write_examples(folder, [ScoredExample("", ["a"], "a", {score: one}) for one in correct])
+        correct = [float(i < right[row.name]) for i in range(100)]
+        if score == "bleu":  # 4 counts of correct n-grams, 4 counts of all n-grams, two lengths
+            statistics = [[4 * x, 3 * x, 2 * x, x, 4, 3, 2, 1, 4, 4] for x in correct]
+        else:
+            statistics = [[x, 1.0] for x in correct]
+        write_examples(folder, [ScoredExample("", ["a"], "a", {score: x}) for x in statistics])
         report = {"scores": {score: 0.5}, "faithfulness": {"drop_attention": seed}}
         (folder / "scores.json").write_text(json.dumps(report))
     assert significance(plan, read_reports(plan)) == {"b": "1", "c": "<.001"}
@@ -137,6 +148,19 @@ def test_example_scores_are_compared_with_the_paired_bootstrap(config, measure, 
     table = dataclasses.replace(table, measures=("drop_attention", measure))
     found = significance(plan._replace(table=table), read_reports(plan))
     assert found == {"b": "1 (t)", "c": "1 (t)"}
+
+
+def test_scores_without_example_statistics_are_compared_over_seeds(tmp_path):
+    """The accuracy of a translation model under teacher forcing has no example statistics."""
+    rows = tuple(Row(name, {}, {"train.patience": i}) for i, name in enumerate("ab"))
+    table = Table("T", "a paper", "luong2015", ("accuracy",), rows, ("dates",), 1.0)
+    plan = Plan("t", table, "dates", "tiny", tmp_path, 2, {})
+    for row, seed in plan.rows_to_score():
+        folder = plan.report_folder(row, seed)
+        folder.mkdir(parents=True)
+        write_examples(folder, [ScoredExample("", ["a"], "a", {"exact": [1.0, 1.0]})])
+        (folder / "scores.json").write_text(json.dumps({"scores": {"accuracy": 0.5 + seed / 9}}))
+    assert significance(plan, read_reports(plan)) == {"b": "1 (t)"}
 
 
 def test_a_page_shows_missing_values_as_dashes(tmp_path):
