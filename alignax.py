@@ -155,16 +155,18 @@ class Run:
 
         if isinstance(result, TranslatedText):
             empty = not result.tokens
-            figure = None if empty else draw_hypothesis(result.source, result.hypotheses[0])
         elif isinstance(result, LabelledInput):
             empty = result.label is None
-            figure = None if empty else draw_input(result)
         else:
             raise UserError(
                 f"draw needs a result of translate, classify or predict: {result!r:.60}"
             )
         if empty:
             raise UserError("there is nothing to draw: the input or its translation is empty")
+        if isinstance(result, TranslatedText):
+            figure = draw_hypothesis(result.source, result.hypotheses[0])
+        else:
+            figure = draw_input(result)
         if figure is None:
             raise UserError(
                 "there is no attention to draw: the model has none, or the call had attention=False"

@@ -70,7 +70,8 @@ def main() -> None:
 
     limits = ServerLimits(_TIMEOUT.value, _RATE.value, hosts=_ALLOWED_HOSTS.value)
     serve(runs, _HOST.value, _PORT.value, limits)
-    # Exit at once: Python would abort at its end while the worker's thread still runs a model.
+    # If SIGINT was ignored at the start, as in the background, `serve` returns at an interrupt;
+    # otherwise it raises. Python would abort at its end while the worker's thread runs a model.
     os._exit(0)
 
 

@@ -257,6 +257,8 @@ def _read_dictionary(name: str) -> dict[str, str]:
         return {}
     with reading(Path(name), "set --dictionary to a readable UTF-8 file"):
         lines = Path(name).read_text("utf-8-sig").split("\n")
+    from data.tokenizers import normalized
+
     pairs = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -266,7 +268,7 @@ def _read_dictionary(name: str) -> dict[str, str]:
                     f"{name}, line {number}: a line of a dictionary must be a source word, a tab "
                     "and a target word"
                 )
-            pairs[source] = target
+            pairs[normalized(source)] = normalized(target)
     return pairs
 
 

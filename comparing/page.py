@@ -39,11 +39,11 @@ def write_comparison(folders: Sequence[Path], split: str, sentences: int, path: 
     check_comparable(runs)
     validation = not any(run.report for run in runs)
     if validation and split not in ("valid", "test"):
-        known = sorted({path.name for folder in folders for path in folder.glob("eval/*/")})
-        similar = suggest(split, [*known, "valid", "test"])
+        reports = (path.parent.name for f in folders for path in f.glob("eval/*/scores.json"))
+        known = sorted({"valid", "test", *reports})
         raise UserError(
-            f"no run has a report of {split}: {similar}set --split to one of "
-            f"{', '.join(known) or 'valid and test'}, or score the runs on it with eval.py "
+            f"no run has a report of {split}: {suggest(split, known)}set --split to "
+            f"{', '.join(known[:-1])} or {known[-1]}, or score the runs on it with eval.py "
             f"--test={split}=FILES"
         )
     if validation:

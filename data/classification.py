@@ -20,6 +20,7 @@ from data.files import find, lines, only_file
 from data.inputs import STREAM, Input, LabelledCorpus, decoded_lines
 from data.labels import LABEL_SETTINGS, Labels
 from data.store import ArrayField, ArrayFields, pad_rows
+from data.tokenizers import normalized
 from data.vocabulary import VOCABULARIES, Vocabulary, shared_settings
 from errors import UserError
 
@@ -117,7 +118,7 @@ class ClassificationCorpus(LabelledCorpus[Text]):
         return {"words": ArrayField(axes), "label": ArrayField()}
 
     def holdout_key(self, example: Text) -> str:
-        return example.text
+        return normalized(example.text)
 
     def read(self, split: str) -> Iterator[Text]:
         return _with_labels(super().read(split))

@@ -20,6 +20,7 @@ from data.inputs import STREAM, Input, LabelledCorpus, decoded_lines, is_words
 from data.store import ArrayField, ArrayFields
 from data.vocabulary import UNK, WordVocabulary, shared_settings
 from errors import UserError
+from reading import check_characters
 
 BLANK = "XXXXX"
 FIELDS = {
@@ -171,6 +172,7 @@ class ClozeCorpus(LabelledCorpus[Question]):
                 f"{place}: a question must be a dictionary with the entries passage and query "
                 "(texts or lists of words) and candidates (a list of words): correct the question"
             )
+        check_characters(" ".join([*passage, *query, *candidates]), place)
         question = Question(list(passage), list(query), "", list(candidates), place)
         absent = not {*question.candidates} & {*question.passage}
         problems = {"none of the candidates is in the passage": absent}

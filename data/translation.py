@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.base import Config
+from configs.schema.translation import FILE_CORPORA
 from data.catalog import read_catalog
 from data.corpus import Corpus, Encoded
 from data.files import find, lines, split_files
@@ -18,7 +19,7 @@ from data.links import Surfaces, add_gold, add_links, token_links, words_of_toke
 from data.pair import Pair
 from data.sampling import SubwordSampler
 from data.store import ArrayField, ArrayFields
-from data.tokenizers import make_tokenizer
+from data.tokenizers import make_tokenizer, normalized
 from data.vocabulary import EOS, VOCABULARIES, Vocabulary, shared_settings
 from errors import UserError
 
@@ -154,7 +155,7 @@ class TranslationCorpus(Corpus[Pair]):
 
     def local_files(self) -> list[Path]:
         data = self.data
-        if data.corpus in (*self.without_files, "tfds"):
+        if data.corpus not in FILE_CORPORA:
             return super().local_files()
         languages = (data.source, data.target) if data.corpus == "text" else ("",)
         files = split_files(data, languages)
@@ -176,7 +177,7 @@ class TranslationCorpus(Corpus[Pair]):
                 yield Pair(source, target, line=number if len(targets) > 1 else 0)
 
     def holdout_key(self, example: Pair) -> str:
-        return example.source
+        return normalized(example.source)
 
     def learn_vocabularies(self) -> Iterator[tuple[str, Vocabulary]]:
         data = self.data

@@ -117,7 +117,7 @@ class Translator:
         weights = attention or self.settings.replace_unknown
         batches = [
             batch | {"number": batch["index"] + first}
-            for batch in self._batches(ids, self._shapes["decode", weights])
+            for batch in self._batches(ids, self._shapes[self._decode, weights])
         ]
         shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
         calls = [(params, shape, self.numbers) for shape in shapes.values()]
@@ -288,8 +288,8 @@ class Translator:
         lengths = jnp.maximum((tokens != PAD).sum(axis=1), 1)
         coverage = None if weights is None else weights.sum(axis=1)[:, None]
         score = penalized(log_p[:, None], coverage, lengths[:, None], settings, source != PAD)
-        one = jax.tree.map(lambda x: x[:, None], (tokens, log_p, weights))
-        return batch, Hypotheses(one[0], score, *one[1:])
+        attended = None if weights is None else weights[:, None]
+        return batch, Hypotheses(tokens[:, None], score, log_p[:, None], attended)
 
     def _start(
         self, params: list[Params], source: Int[Array, "b s"], length: int, attention: bool

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 
 from configs.base import Config
 from data.pair import Pair
+from data.tokenizers import normalized
 from data.vocabulary import PAD
 from decoding.translator import Hypothesis, Translator
 from evaluation.bootstrap import bleu_statistics, mean_statistics, text_bleu_statistics
@@ -140,7 +141,7 @@ def references(task: Translation, split: str) -> list[tuple[Pair, list[str]]]:
     """
     same: dict[str | int, list[Pair]] = {}
     for i, pair in enumerate(task.pairs(split)):
-        key = pair.source if task.config.data.several_references else i
+        key = normalized(pair.source) if task.config.data.several_references else i
         same.setdefault(pair.line or key, []).append(pair)
     surface = task.target.surface
     return [(pairs[0], [surface(pair.target) for pair in pairs]) for pairs in same.values()]

@@ -43,7 +43,7 @@ class TranslationStream:
     def translate_all(self, lines: Iterable[bytes]) -> None:
         """Translate all lines of a stream, and print the translations in input order."""
         first, strange, long, task = 0, 0, 0, self._translator.tasks[0]
-        longest = task.config.data.max_length
+        longest = min(t.config.data.max_length for t in self._translator.tasks)
         with (
             open_output(self._to.attention) as record,
             open_output(self._to.alignments) as links,
@@ -70,8 +70,8 @@ class TranslationStream:
             )
         if long:
             sys.stderr.write(
-                f"sentences longer than the longest in training (data.max_length={longest} tokens),"
-                f" whose translations are unreliable: {long:,} of {first:,}\n"
+                f"sentences longer than the limit of training (data.max_length={longest} tokens), "
+                f"whose translations may be unreliable: {long:,} of {first:,}\n"
             )
 
     def answer(self, lines: list[str], number: int) -> None:

@@ -81,7 +81,7 @@ class Body:
             )
         for text in texts:  # JSON can contain a lone surrogate as an escape
             check_characters(text, "the request")
-        self._value: dict[str, Any] = value
+        self._value: dict[str, Any] = _cleaned(value)
         self._known: dict[str, None] = {}  # names of the fields that have been read, in this order
 
     def _get(self, name: str, default: Any = None) -> Any:
@@ -100,11 +100,11 @@ class Body:
         return f"{self._value['run']}, beam {beam:g}" if beam else self._value["run"]
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a field that must be a string, without control characters."""
+        """Return a field that must be a string."""
         value = self._get(name, default)
         if not isinstance(value, str):
             raise UserError(f"{name} must be a string: {_got(value)}")
-        return clean_lines(value)
+        return value
 
     def number(self, name: str, default: float, least: float, most: float) -> float:
         """Return a field that must be a number in a range."""
@@ -210,6 +210,15 @@ def _check_names(place: str, found: Iterable[str], known: Iterable[str]) -> None
 
 def _is_strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _cleaned(value: Any) -> Any:
+    """Remove control characters from all texts in a JSON value, as predict.py does."""
+    if isinstance(value, str):
+        return clean_lines(value)
+    if isinstance(value, dict):
+        return {clean_lines(name): _cleaned(part) for name, part in value.items()}
+    return [_cleaned(part) for part in value] if isinstance(value, list) else value
 
 
 def _texts(value: Any) -> list[str]:

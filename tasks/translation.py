@@ -51,13 +51,15 @@ class Translation(Task):
         self.source, self.target = (self.prepared.vocabularies[n] for n in ("source", "target"))
         self.model = self._make_model(config)
 
-    def tokenization(self, side: str) -> tuple[dict[str, Any], list[str]]:
-        """Return what determines the tokens and ids of a text: vocabulary settings and tokens.
+    def tokenization(self, side: str) -> tuple[dict[str, Any], str, list[str]]:
+        """Return what determines the tokens and ids of a text of a side, "source" or "target".
 
-        `side` is "source" or "target".
+        These are the settings of the vocabulary, the language and all tokens.
         """
-        settings = self.corpus(self.config.data).vocabulary_settings()
-        return settings.get(side, settings["source"]), all_tokens(getattr(self, side))
+        data = self.config.data
+        settings = self.corpus(data).vocabulary_settings()
+        tokens = all_tokens(getattr(self, side))
+        return settings.get(side, settings["source"]), data[side], tokens
 
     def _make_model(self, config: Config) -> Any:
         sizes = len(self.source), len(self.target)

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import httpx
 import pytest
@@ -46,10 +45,15 @@ def test_a_lab_in_the_background_ends_at_an_interrupt_while_it_compiles(trained_
         env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )  # fmt: skip
-    assert process.stdout and "Open" in process.stdout.readline()
-    time.sleep(2)  # uvicorn handles signals, and the sample requests are running
-    process.send_signal(signal.SIGINT)
-    _, messages = process.communicate(timeout=120)
+    try:
+        assert process.stdout
+        (address,) = re.findall(r"Open (http\S+) in a browser", process.stdout.readline())
+        httpx.get(address, timeout=60)  # the server handles signals, and the models are compiled
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.communicate()
     assert process.returncode == 0 and "Fatal" not in messages, messages
 
 

@@ -57,6 +57,13 @@ def test_lines_are_translated_in_input_order(trained_run, tmp_path):
     assert (tmp_path / "scored").read_text() == (tmp_path / "links").read_text()
 
 
+def test_an_invalid_line_of_a_dictionary_is_named(trained_run, tmp_path):
+    (tmp_path / "dictionary.tsv").write_text("a\tb\nc d\n")
+    flags = f"--dictionary={tmp_path}/dictionary.tsv", "--decode.replace_unknown=True"
+    done = predict(trained_run[1], *flags, text=b"May 3\n")
+    assert done.returncode == 1 and "dictionary.tsv, line 2: a line of a dict" in done.stderr
+
+
 def test_long_sentences_are_counted(trained_run):
     text = b"May 3, 2020\n" + b"May 3, 2020 " * 40
     done = predict(trained_run[1], text=text)

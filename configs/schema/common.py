@@ -240,7 +240,7 @@ MESH: Fields = {
 }
 
 
-# The values of train.eval_metric of which lower values are better.
+# The metrics in train.eval_metric for which lower values are better.
 LOWER_IS_BETTER = ("loss",)
 
 

@@ -91,6 +91,13 @@ def test_error_for_an_invalid_question_names_the_line(tmp_path, line, facts, old
         ClozeCorpus(data).prepare()
 
 
+def test_error_for_a_lone_surrogate_in_a_question():
+    corpus = ClozeCorpus(base_config("reader").data)
+    question = {"passage": "a \ud800", "query": "XXXXX", "candidates": ["a"]}
+    with pytest.raises(UserError, match="input 3 contains .* half of a surrogate pair"):
+        corpus.make_input(question, "input 3")
+
+
 def test_error_for_a_split_without_questions(tmp_path):
     with pytest.raises(UserError, match=r"'test' .*0 questions read.*data\.splits\.test"):
         ClozeCorpus(make(tmp_path, "\n\n")).prepare()

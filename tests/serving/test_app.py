@@ -19,7 +19,7 @@ import pytest
 from decoding.beam import LENGTH_PENALTIES
 from reading import read_text
 from serving.app import ServerLimits
-from serving.requests import LARGEST_BEAM, MOST_CHARACTERS
+from serving.requests import LARGEST_BEAM, MOST_CHARACTERS, Body
 from serving.worker import ModelWorker
 from tests.programs import ROOT
 from tests.serving.conftest import HOSTILE, serving
@@ -68,6 +68,11 @@ def test_answers_of_every_kind(client):
     assert post("predict", run="sentence", text="the film")["distribution"]
     colored = post("translate", run="a", text=f"\x1b[31m{TEXT}\x00")
     assert colored["source"] == found["source"]  # without control characters
+
+
+def test_all_texts_of_a_request_lose_their_control_characters():
+    body = Body({"prefix": "\x1b[31mMai\x00", "edit": {"run": "a", "changes": {"0": "\x00June"}}})
+    assert body.prefix().text == "Mai" and body.edit().changes == {0: "June"}
 
 
 MISTAKES = {  # the body of a request to /api/translate, and a part of the message
