@@ -94,7 +94,7 @@ def test_error_for_an_invalid_question_names_the_line(tmp_path, line, facts, old
 def test_error_for_a_lone_surrogate_in_a_question():
     corpus = ClozeCorpus(base_config("reader").data)
     question = {"passage": "a \ud800", "query": "XXXXX", "candidates": ["a"]}
-    with pytest.raises(UserError, match="input 3 contains .* half of a surrogate pair"):
+    with pytest.raises(UserError, match=r"input 3 contains .* half of a surrogate pair"):
         corpus.make_input(question, "input 3")
 
 
