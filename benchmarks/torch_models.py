@@ -84,6 +84,8 @@ class TorchTransformer(nn.Module):
     torch.nn.Transformer would also apply it to attention weights and feed-forward activations.
     """
 
+    positions: Tensor  # a buffer
+
     def __init__(
         self, size: int, layers: int, features: int, heads: int, feed_forward: int, dropout: float
     ):
@@ -93,7 +95,8 @@ class TorchTransformer(nn.Module):
         self.body = nn.Transformer(
             features, heads, layers, layers, feed_forward, dropout, batch_first=True
         )
-        for layer in (*self.body.encoder.layers, *self.body.decoder.layers):
+        body: Any = self.body  # PyTorch's annotations hide the types of layers
+        for layer in (*body.encoder.layers, *body.decoder.layers):
             layer.dropout = nn.Identity()  # of the feed-forward activations
         for module in self.body.modules():
             if isinstance(module, nn.MultiheadAttention):
@@ -127,7 +130,8 @@ class TorchTransformer(nn.Module):
         padding = source == PAD
         states = self.body.encoder(self.embedded(source), src_key_padding_mask=padding)
         mask = torch.zeros_like(padding, dtype=states.dtype).masked_fill(padding, -math.inf)
-        mask, layers = mask[:, None, None], self.body.decoder.layers
+        body: Any = self.body
+        mask, layers = mask[:, None, None], body.decoder.layers
         memory = [(*_keys_values(layer.multihead_attn, states), mask) for layer in layers]
         batch, heads, _, width = memory[0][0].shape
         empty = states.new_zeros(batch, heads, length, width)
@@ -138,16 +142,15 @@ class TorchTransformer(nn.Module):
         length = cache[0][0].shape[2]
         seen = (torch.arange(length, device=tokens.device) <= t)[None, None, None]
         x = self.embed(tokens)[:, None] * math.sqrt(self.features) + self.positions[t]
+        decoder: Any = self.body.decoder
         new = []
-        for layer, (keys, values, mask), cached in zip(
-            self.body.decoder.layers, memory, cache, strict=True
-        ):
+        for layer, (keys, values, mask), cached in zip(decoder.layers, memory, cache, strict=True):
             pairs = zip(cached, _keys_values(layer.self_attn, x), strict=True)
             new.append(tuple(old.index_copy(2, t, now) for old, now in pairs))
             x = layer.norm1(x + _attend(layer.self_attn, x, *new[-1], seen))  # pyright: ignore
             x = layer.norm2(x + _attend(layer.multihead_attn, x, keys, values, mask))
             x = layer.norm3(x + layer.linear2(functional.relu(layer.linear1(x))))
-        return functional.linear(self.body.decoder.norm(x)[:, 0], self.embed.weight), new
+        return functional.linear(decoder.norm(x)[:, 0], self.embed.weight), new
 
 
 def _sinusoids(length: int, features: int) -> Tensor:
@@ -199,7 +202,7 @@ def beam_search(
 
 
 def start_beam(
-    model: nn.Module, source: Tensor, width: int, length: int
+    model: Any, source: Tensor, width: int, length: int
 ) -> tuple[Any, Any, Tensor, Tensor]:
     """Encode the source; return memory, state, tokens and log-probabilities of all hypotheses."""
     batch, device = len(source), source.device
@@ -212,7 +215,7 @@ def start_beam(
 
 
 def advance_beam(
-    model: nn.Module, memory: Any, state: Any, tokens: Tensor, total: Tensor, t: Tensor
+    model: Any, memory: Any, state: Any, tokens: Tensor, total: Tensor, t: Tensor
 ) -> tuple[Any, Tensor, Tensor]:
     """Compute time step t of beam search; return the new state, tokens and log-probabilities."""
     batch, width = total.shape
