@@ -58,7 +58,7 @@ def draw_claims(path: Path) -> None:
         for outcome, (color, marker, face) in _VERDICTS.items():
             axes.plot([], [], marker, color=color, markerfacecolor=face, label=outcome)
         axes.plot([], [], "k|", markersize=9, markeredgewidth=1.6, label="published difference")
-        axes.set(xlabel="difference in BLEU, with 95 % confidence interval over seeds",
+        axes.set(xlabel="difference in BLEU, with confidence interval over seeds (95 % or more)",
                  ylim=(y - 0.6, -0.8), yticks=[])  # fmt: skip
         axes.xaxis.set_major_locator(MultipleLocator(2))
         _tidy(axes)
