@@ -196,8 +196,8 @@ PARTS: dict[str, tuple[Callable[[dict[str, dict[str, Any]]], str], str]] = {
 GROWTH_CAPTIONS = {
     "source": (
         "decoding step",
-        "One decoding step of Luong's model, by source length. Temporary memory is the memory that "
-        "XLA\nallocates in addition to the inputs and outputs.",
+        "Time per decoding step of Luong's model, by source length. Temporary memory is the memory "
+        "that XLA\nallocates in addition to the inputs and outputs.",
     ),
     "training": (
         "training step, one layer",

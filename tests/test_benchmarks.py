@@ -79,7 +79,7 @@ def test_the_page_is_generated_from_the_results():
 @pytest.mark.parametrize(
     ("prepare", "arguments"),
     [
-        (growth.prepare_decoding_step, (6, "local_p")),
+        (growth.prepare_decoding, (6, "local_p")),
         pytest.param(growth.prepare_long_source, (7, "local_m"), marks=pytest.mark.slow),
         pytest.param(growth.prepare_training_step, (30, 4), marks=pytest.mark.slow),
         pytest.param(growth.prepare_beam, (3,), marks=pytest.mark.slow),
