@@ -63,6 +63,8 @@ def measure(folder: Path) -> dict[str, float]:
     prepared = TranslationCorpus(data).prepare()
     figures = {"prepare_s": time.perf_counter() - start, "prepare_mb": _status("VmHWM")}
 
+    import grain  # noqa: F401 (train_iterator imports it, which is not part of the first batch)
+
     start = time.perf_counter()
     split = prepared.split("train")
     plan = plan_buckets(

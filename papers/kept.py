@@ -33,7 +33,10 @@ def keep_rows(plan: Plan, pages: Sequence[Result], seeds: int) -> Plan:
     }
     kept = _separable(plan, found)
     if not kept:
-        raise UserError(f"all rows of {page.page} are out of date: leave --keep out")
+        raise UserError(
+            f"no row of {page.page} can be kept: each is out of date, or lacks results of the "
+            "present table or of a row with which it is compared; leave --keep out"
+        )
     counts = {name: len(row.content["seeds"]) for name, row in kept.items()}
     more = {name: count for name, count in counts.items() if count > plan.seeds}
     signatures = page.content["signatures"]
