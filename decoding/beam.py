@@ -22,9 +22,8 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from configs.base import Config
 from data.vocabulary import BOS, EOS, PAD
-from decoding.greedy import Step, mask_invalid
-
-TOP_K_BLOCK = 64  # number of values per block in `blocked_top_k`
+from decoding.greedy import Step
+from decoding.next_tokens import continuations
 
 
 class Hypotheses(NamedTuple):
@@ -133,72 +132,6 @@ def _start(
     begin = jnp.full((batch, width), BOS)
     t, done = jnp.zeros((), int), max_length <= 0
     return _Search(t, state, begin, active, finished, attention, done)
-
-
-def continuations(
-    prefix_log_p: Float[Array, "b k"], logits: Float[Array, "r v"], too_short: Bool[Array, " r"]
-) -> tuple[Int[Array, "b n"], Int[Array, "b n"], Float[Array, "b n"]]:
-    """Return parent, token and log p of the 2 × width continuations with the largest log p.
-
-    The continuations are sorted by decreasing log p. At most `width` of them end in </s>, so at
-    least `width` continuations remain active.
-    """
-    (batch, width), size = prefix_log_p.shape, logits.shape[-1]
-    valid = mask_invalid(logits, too_short)
-    maxima = _block_maxima(valid)
-    # Block maxima also give the largest logit, so that the logits are read only twice: for the
-    # maxima and for the normalizers. The normalizers are subtracted where the values are searched,
-    # so that there is no array of log-probabilities in memory.
-    invalid = logits[:, jnp.array([PAD, BOS, EOS])]
-    largest = jnp.concatenate([maxima, invalid], axis=-1).max(axis=-1)
-    largest = jnp.where(jnp.isfinite(largest), largest, 0)
-    normalizer = jnp.log(jnp.exp(logits - largest[:, None]).sum(axis=-1)) + largest
-    shift = (prefix_log_p.reshape(-1) - normalizer)[:, None]
-    log_p, maxima = ((x + shift).reshape(batch, width, -1) for x in (valid, maxima))
-    best, index = _search_blocks(log_p, maxima, 2 * width)
-    return index // size, index % size, best
-
-
-def blocked_top_k(
-    x: Float[Array, "b v"], count: int, block: int = TOP_K_BLOCK
-) -> tuple[Float[Array, "b n"], Int[Array, "b n"]]:
-    """Compute `jax.lax.top_k(x, count)` faster if the rows are long.
-
-    The largest values are in the blocks with the largest maxima, so only these blocks are searched
-    (docs/performance_decisions.md#continuations-in-blocks).
-    """
-    if x.shape[-1] <= 2 * count * block:
-        values, index = jax.lax.top_k(x, count)  # unpacked, because top_k returns a list
-        return values, index
-    return _search_blocks(x[:, None], _block_maxima(x, block)[:, None], count, block)
-
-
-def _block_maxima(x: Float[Array, "r v"], block: int = TOP_K_BLOCK) -> Float[Array, "r n"]:
-    """Return the largest value of each block of a row; the last block may be shorter."""
-    padded = jnp.pad(x, [(0, 0), (0, -x.shape[-1] % block)], constant_values=-jnp.inf)
-    return padded.reshape(len(x), -1, block).max(axis=-1)
-
-
-def _search_blocks(
-    x: Float[Array, "b k v"], maxima: Float[Array, "b k m"], count: int, block: int = TOP_K_BLOCK
-) -> tuple[Float[Array, "b n"], Int[Array, "b n"]]:
-    """Return the largest values of x and their indices on the last two axes, which are flattened.
-
-    `maxima` are the maxima of the blocks on the last axis.
-    """
-    (batch, _, size), blocks = x.shape, maxima.shape[-1]
-    x, maxima = (part.reshape(batch, -1) for part in (x, maxima))
-    if x.shape[-1] <= 2 * count * block:
-        values, index = jax.lax.top_k(x, count)
-        return values, index
-    # Search the blocks in their original order, to return the first of equal values, as top_k does.
-    chosen = jnp.sort(blocked_top_k(maxima, count, block)[1], axis=-1)[..., None]
-    column = chosen % blocks * block + jnp.arange(block)[None, None]
-    index = (chosen // blocks * size + column).reshape(batch, -1)
-    found = jnp.take_along_axis(x, index, axis=1, mode="clip")
-    searched = jnp.where(column.reshape(batch, -1) < size, found, -jnp.inf)
-    values, places = jax.lax.top_k(searched, count)
-    return values, jnp.take_along_axis(index, places, axis=1)
 
 
 def _take(hypotheses: _Beam, slots: Int[Array, "b n"]) -> _Beam:

@@ -9,14 +9,18 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from data.vocabulary import BOS, EOS, PAD
+from decoding.next_tokens import most_probable
 
 # step(state, tokens) -> logits of the next tokens, next state, attention weights or None
 Step = Callable[
     [Any, Int[Array, " b"]], tuple[Float[Array, "b v"], Any, Float[Array, "b s"] | None]
 ]
 
-# choose(log p of all tokens, t) -> the token that each row generates at time step t
-Choose = Callable[[Float[Array, "b v"], Int[Array, ""]], Int[Array, " b"]]
+# choose(logits, too_short, t) -> the token that each row generates at time step t, and its log p
+Choose = Callable[
+    [Float[Array, "b v"], Bool[Array, " b"], Int[Array, ""]],
+    tuple[Int[Array, " b"], Float[Array, " b"]],
+]
 
 
 class Decoded(NamedTuple):
@@ -25,18 +29,6 @@ class Decoded(NamedTuple):
     tokens: Int[Array, "b t"]  # generated tokens, with </s> if it was generated, then <pad>
     log_p: Float[Array, " b"]  # log p of the whole sequence, including </s>
     attention: Float[Array, "b t s"] | None
-
-
-def most_probable(log_p: Float[Array, "b v"], t: Int[Array, ""]) -> Int[Array, " b"]:
-    """Return the most probable token of each row, at any time step t."""
-    return log_p.argmax(axis=-1)
-
-
-def mask_invalid(log_p: Float[Array, "b v"], too_short: Bool[Array, " b"]) -> Float[Array, "b v"]:
-    """Set log p of <pad> and <s> to −inf, and that of </s> where a hypothesis is `too_short`."""
-    token = jnp.arange(log_p.shape[-1])[None]
-    invalid = (token == PAD) | (token == BOS) | ((token == EOS) & too_short[:, None])
-    return jnp.where(invalid, -jnp.inf, log_p)
 
 
 def greedy(
@@ -67,17 +59,15 @@ def greedy(
     def advance(loop: tuple) -> tuple:
         t, state, last, done, out = loop
         logits, state, weights = step(state, last)
-        log_p = mask_invalid(jax.nn.log_softmax(logits.astype(jnp.float32)), t < shortest)
-        token = choose(log_p, t)
-        token_log_p = jnp.take_along_axis(log_p, token[:, None], axis=-1)[:, 0]
-        token, token_log_p = jnp.where(done, PAD, token), jnp.where(done, 0, token_log_p)
+        token, log_p = choose(logits.astype(jnp.float32), t < shortest, t)
+        token, log_p = jnp.where(done, PAD, token), jnp.where(done, 0, log_p)
         attention = out.attention
         if weights is not None:
             weights = jnp.where(done[:, None], 0, weights)
             attention = jax.lax.dynamic_update_index_in_dim(attention, weights, t, axis=1)
         tokens = jax.lax.dynamic_update_index_in_dim(out.tokens, token, t, axis=1)
         done = done | (token == EOS) | (t + 1 >= max_length)
-        return t + 1, state, token, done, Decoded(tokens, out.log_p + token_log_p, attention)
+        return t + 1, state, token, done, Decoded(tokens, out.log_p + log_p, attention)
 
     # Padding rows have max_length 0 and are finished before the first time step.
     loop = (0, state, jnp.full(batch, BOS), max_length <= 0, begin)

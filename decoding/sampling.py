@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, Int, Key
+from jaxtyping import Bool, Float, Int, Key
 
 from decoding.greedy import Choose
+from decoding.next_tokens import mask_invalid
 
 
 def make_sampler(
@@ -22,7 +23,10 @@ def make_sampler(
     sentence do not depend on the other sentences of the batch.
     """
 
-    def choose(log_p: Float[Array, "b v"], t: Int[Array, ""]) -> Int[Array, " b"]:
+    def choose(
+        logits: Float[Array, "b v"], too_short: Bool[Array, " b"], t: Int[Array, ""]
+    ) -> tuple[Int[Array, " b"], Float[Array, " b"]]:
+        log_p = mask_invalid(jax.nn.log_softmax(logits), too_short)
         scores = log_p / temperature
         if top_k:
             least = jax.lax.top_k(scores, min(top_k, scores.shape[-1]))[0][:, -1:]
@@ -34,8 +38,8 @@ def make_sampler(
             kept = jnp.cumsum(p, axis=-1) - p < top_p
             least = jnp.min(jnp.where(kept, ranked, jnp.inf), axis=-1, keepdims=True)
             scores = jnp.where(scores < least, -jnp.inf, scores)
-        return jax.vmap(lambda k, r: jax.random.categorical(jax.random.fold_in(k, t), r))(
-            keys, scores
-        )
+        draw = jax.vmap(lambda k, r: jax.random.categorical(jax.random.fold_in(k, t), r))
+        token = draw(keys, scores)
+        return token, jnp.take_along_axis(log_p, token[:, None], axis=-1)[:, 0]
 
     return choose

@@ -23,8 +23,9 @@ from data.vocabulary import EOS, PAD, UNK
 from decoding.beam import Hypotheses, beam_search, penalized
 from decoding.ensemble import ensemble
 from decoding.forced import force_prefix, log_probability
-from decoding.greedy import Step, greedy, most_probable
+from decoding.greedy import Step, greedy
 from decoding.groups import CompiledShapes, batch_rows, length_groups
+from decoding.next_tokens import most_probable
 from decoding.sampling import make_sampler
 from errors import UserError
 from models.scan import hoist

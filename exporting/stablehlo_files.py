@@ -28,7 +28,7 @@ from jaxtyping import Float, Int
 
 from data.store import ArrayFields, axes
 from data.vocabulary import PAD
-from decoding.greedy import mask_invalid
+from decoding.next_tokens import mask_invalid
 from exporting.description import (
     copy_program,
     describe_translation,

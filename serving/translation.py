@@ -20,8 +20,8 @@ from data.tokenizers import JOINER
 from data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from decoding.beam import LENGTH_PENALTIES
 from decoding.forced import log_probability, next_log_p
-from decoding.greedy import mask_invalid
 from decoding.groups import padded_width
+from decoding.next_tokens import mask_invalid
 from decoding.translator import Hypothesis, Translator
 from errors import UserError
 from evaluation.forced_attention import readable

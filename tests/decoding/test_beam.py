@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from configs.base import base_config
 from data.vocabulary import BOS, EOS, PAD
-from decoding.beam import beam_search, blocked_top_k, continuations, upper_bound
+from decoding.beam import beam_search, upper_bound
 from decoding.forced import force_prefix
 from decoding.greedy import greedy
 
@@ -290,35 +290,6 @@ def test_results_do_not_depend_on_the_other_sentences_of_the_batch():
             longest = [6 if i == row else 0 for i in range(BATCH)]
             alone = search(seed, longest, decode)
             np.testing.assert_array_equal(alone.tokens[row], together.tokens[row])
-
-
-@hypothesis.given(hypothesis.strategies.integers(0, 1000))
-@hypothesis.settings(max_examples=30, deadline=None)
-def test_blocked_top_k_equals_top_k(seed):
-    rng = np.random.default_rng(seed)
-    x = rng.integers(-9, 9, (2, rng.choice([40, 57, 89]))).astype(np.float32)  # has ties
-    x[rng.random(x.shape) < 0.3] = -np.inf
-    x = jnp.array(x)
-    for ours, theirs in zip(blocked_top_k(x, 3, block=4), jax.lax.top_k(x, 3), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-@pytest.mark.parametrize("size", [10, 300])  # 300 is searched in blocks, the last one incomplete
-def test_continuations_are_the_most_probable_ones(size):
-    """The largest logits are invalid, and the second slot of the second sentence is inactive."""
-    rng, width = np.random.default_rng(0), 2
-    logits = rng.normal(0, 3, (2 * width, size)).astype(np.float32)
-    logits[:, [PAD, BOS, EOS]] = 20
-    prefix, too_short = np.array([[-1.5, -2], [0, -np.inf]]), np.array([True, False, True, True])
-    exact = logits.astype(float)
-    log_p = exact - np.log(np.exp(exact).sum(axis=1, keepdims=True)) + prefix.reshape(-1, 1)
-    log_p[:, [PAD, BOS]] = log_p[too_short, EOS] = -np.inf
-    log_p = log_p.reshape(2, -1)
-    best = np.argsort(-log_p)[:, : 2 * width]
-    arguments = (jnp.array(x) for x in (prefix.astype(np.float32), logits, too_short))
-    parent, token, found = continuations(*arguments)
-    np.testing.assert_array_equal(parent * size + token, best)
-    np.testing.assert_allclose(found, np.take_along_axis(log_p, best, axis=1), rtol=1e-5)
 
 
 def test_all_hypotheses_begin_with_the_prefix():

@@ -8,13 +8,17 @@ from decoding.sampling import make_sampler
 
 P = jnp.array([0.5, 0.3, 0.15, 0.05])
 SAMPLES = 20_000
+FIRST = 3  # the tokens before are special
 
 
 def frequencies(**settings):
     """Return the relative frequency of each token among many samples."""
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(SAMPLES))
-    tokens = make_sampler(keys, **settings)(jnp.tile(jnp.log(P), (SAMPLES, 1)), jnp.array(3))
-    return np.bincount(tokens, minlength=4) / SAMPLES
+    logits = jnp.tile(jnp.concatenate([jnp.full(FIRST, -jnp.inf), jnp.log(P)]), (SAMPLES, 1))
+    choose, t = make_sampler(keys, **settings), jnp.array(3)
+    tokens, log_p = choose(logits, jnp.zeros(SAMPLES, bool), t)
+    np.testing.assert_allclose(log_p, jnp.log(P)[tokens - FIRST], rtol=1e-5)
+    return np.bincount(tokens - FIRST, minlength=4) / SAMPLES
 
 
 def test_tokens_are_sampled_in_proportion_to_their_probability():
@@ -33,10 +37,10 @@ def test_top_k_and_top_p_restrict_samples_to_the_most_probable_tokens():
 
 
 def test_samples_do_not_depend_on_the_other_sentences_of_the_batch():
-    log_p = jnp.log(jnp.tile(P, (3, 1)))
+    logits, too_short, t = jnp.zeros((3, 50)), jnp.zeros(3, bool), jnp.array(0)
     keys = jax.vmap(jax.random.key)(jnp.arange(3))
-    together = make_sampler(keys, 1.0)(log_p, jnp.array(0))
-    alone = make_sampler(keys[1:2], 1.0)(log_p[1:2], jnp.array(0))
+    together, _ = make_sampler(keys, 1.0)(logits, too_short, t)
+    alone, _ = make_sampler(keys[1:2], 1.0)(logits[1:2], too_short[1:2], t)
     assert together[1] == alone[0]
 
 
