@@ -84,7 +84,7 @@ def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
         grown = [row for row in plan.table.rows if row.name in plan.kept and not plan.is_kept(row)]
         if grown:
             seeds = "; ".join(f"{escape(r.name)}: 0 to {plan.kept_seeds(r) - 1}" for r in grown)
-            text += f", with new runs only of later seeds than these ({seeds})"
+            text += f"; more seeds were trained for these rows (kept seeds: {seeds})"
     return text + "."
 
 
@@ -240,20 +240,31 @@ def claims_section(plan: Plan, verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return "No claim of this table compares two rows, so there are no verdicts."
     table = claims_table(verdicts, plan.confidence)
-    several = _SEVERAL_ROUNDS.format(plan.rounds) if plan.rounds > 1 else ""
-    return f"**{count_verdicts(verdicts)}.**\n\n{table}\n{_VERDICTS}{several}"
+    explained = _VERDICTS
+    if any(verdict.claim.equal for verdict in verdicts):
+        explained += _EQUAL
+    if any(plan.table.row(verdict.claim.better).ensemble for verdict in verdicts):
+        explained += _ENSEMBLES
+    if plan.rounds > 1:
+        explained += _SEVERAL_ROUNDS.format(plan.rounds)
+    return f"**{count_verdicts(verdicts)}.**\n\n{table}\n{explained}"
 
 
 _VERDICTS = (
     "A claim holds if the whole confidence interval of the difference over seeds lies above 0, or "
-    "above the margin that the claim states; a claim that two rows are equal (≈) holds if the "
-    "interval lies within the margin. The claim is contradicted if the whole interval lies outside "
-    "this range, and otherwise undecided. The number of seeds that an undecided claim needs is the "
-    f"number per row that decides it with a probability of {100 * POWER:.0f} %, if difference and "
-    "standard deviations are as measured. Positive differences agree with the paper. Intervals are "
-    "those of Welch's t-test, or of the paired t-test if both rows use the same runs. How much an "
-    "ensemble varies is estimated by the jackknife, from its results without each of its models; "
-    "if these were not measured, its claims are undecided, and its number of seeds is given as 1."
+    "above the margin that the claim states. It is contradicted if the whole interval lies below "
+    "that limit, and otherwise undecided. Positive differences agree with the paper. Intervals are "
+    'those of Welch\'s t-test, or of the paired t-test if both rows use the same runs. "Needs" is '
+    f"the number of seeds per row that would decide a claim with a probability of {100 * POWER:.0f}"
+    " %, if difference and standard deviations are as measured."
+)
+_EQUAL = (
+    " A claim that two rows are equal (≈) holds if the whole interval lies within the margin, and "
+    "is contradicted if the whole interval lies outside it."
+)
+_ENSEMBLES = (
+    " Intervals of ensembles are estimated by the jackknife, from the results without each model; "
+    "if these were not measured, the claim is undecided, and the number of models is given as 1."
 )
 _SEVERAL_ROUNDS = (
     " The claims may be decided in {} rounds, with more seeds in each; the intervals of all rounds "

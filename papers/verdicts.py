@@ -261,7 +261,7 @@ def _power(error: tuple[float, float], effect: float, claim: Claim, confidence: 
 def count_verdicts(verdicts: Sequence[Verdict]) -> str:
     """Summarize verdicts: "5 of 7 claims hold, 2 are undecided"."""
     found = collections.Counter(verdict.outcome for verdict in verdicts)
-    text = f"{found['holds']} of {len(verdicts)} claims hold"
+    text = f"{found['holds']} of {len(verdicts)} claims hold{'s' if found['holds'] == 1 else ''}"
     for outcome in VERDICTS[1:]:
         number = found[outcome]
         text += f", {number} {'is' if number == 1 else 'are'} {outcome}" if number else ""

@@ -57,7 +57,7 @@ def test_only_rows_of_undecided_claims_get_more_seeds(tmp_path, monkeypatch, cap
     assert [plan.more_seeds for plan in PLANS] == [{}, {"b": 6, "c": 6}, {"b": 10, "c": 10}]
     assert {plan.rounds for plan in PLANS} == {3}
     shown = capsys.readouterr().out
-    assert "round 3 of 3, up to 10 seeds: 1 of 2 claims hold, 1 is undecided" in shown
+    assert "round 3 of 3, up to 10 seeds: 1 of 2 claims holds, 1 is undecided" in shown
     assert "  undecided     b → c: " in shown and "seeds: 10, needs " in shown
     # Later rounds train only the new seeds, and an ensemble keeps its size.
     last = PLANS[-1]
@@ -76,7 +76,7 @@ def test_no_seeds_are_added_when_all_claims_are_decided(tmp_path, monkeypatch, c
     monkeypatch.setattr(reproducing, "reproduce", score)
     PLANS.clear()
     reproducing.decide(make_scored_plan(tmp_path, CLAIMS[:1]), 1, "command", most_seeds=10)
-    assert len(PLANS) == 1 and "1 of 1 claims hold" in capsys.readouterr().out
+    assert len(PLANS) == 1 and "1 of 1 claims holds" in capsys.readouterr().out
 
 
 def test_the_number_of_seeds_doubles_and_rounds_share_the_error(tmp_path):

@@ -112,7 +112,7 @@ def test_kept_rows_get_more_seeds(tmp_path):
     assert after["seeds"] == list(range(7))
     assert after["measured"] == {"frame": [*before["measured"]["frame"], 13.0, 14.0]}
     assert after["facts"][:5] == before["facts"] and len(after["facts"]) == 7
-    assert f"only of later seeds than these ({row.name}: 0 to 4)" in page.read_text("utf-8")
+    assert f"(kept seeds: {row.name}: 0 to 4)" in page.read_text("utf-8")
 
 
 def test_p_values_of_the_bootstrap_are_kept_for_pairs_of_rows(tmp_path):
@@ -166,7 +166,7 @@ def test_merged_rows_and_their_parts_are_kept_together(tmp_path):
 def test_without_rows_to_keep_there_is_one_message(tmp_path):
     (result,) = COMMITTED["bai2018.jsb"]
     old = changed(result, [(name, {"run": "old"}) for name in result.content["rows"]])
-    with pytest.raises(UserError, match="no row of bai2018.jsb/page.md can be kept"):
+    with pytest.raises(UserError, match=r"no row of bai2018.jsb/page.md can be kept"):
         kept_plan(old, tmp_path)
     (result,) = COMMITTED["luong2015.table4"]
     plan = plan_of(result, tmp_path)._replace(data="multi30k_en_de")

@@ -47,7 +47,7 @@ def test_a_page_shows_the_claims_with_verdicts(tmp_path):
         write_run(plan.run_folder(row, seed))
     reports = make_reports(worst=[3.0, 3.01], middle=[2.0, 2.01], best=[1.99, 2.0])
     text = write_page(plan, reports, "command").read_text()
-    assert "**1 of 2 claims hold, 1 is undecided.**" in text
+    assert "**1 of 2 claims holds, 1 is undecided.**" in text
     holds = "| worst → middle | holds | NLL per frame | +1.000 \\[+0.970, +1.030\\] | +0.500 | 2 | "
     assert holds in text
     undecided = "| middle → best | undecided | NLL per frame | +0.010 \\[-0.020, +0.040\\] | "
