@@ -273,4 +273,4 @@ def _read_dictionary(name: str) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    program.run(main)
+    program.run(main, hint="; the input is read from standard input: add < FILE")

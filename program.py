@@ -111,8 +111,8 @@ def decode_settings(config: Config) -> Config:
     return changed_decode(config, changes)
 
 
-def run(main: Callable[..., None], words: int = 0) -> None:
-    """Run a program that takes at most `words` positional arguments.
+def run(main: Callable[..., None], words: int = 0, hint: str = "") -> None:
+    """Run a program that takes at most `words` positional arguments (`hint`: advice about more).
 
     A UserError, or another error with a known remedy, ends the program with a one-line message and
     exit status 1.
@@ -122,7 +122,7 @@ def run(main: Callable[..., None], words: int = 0) -> None:
         if len(argv) > 1 + words:
             extra = argv[1 + words]
             shown = "with a URL" if "://" in extra else repr(extra)  # URLs may contain passwords
-            _fail(f"unexpected argument {shown}: write flags as --name=value, without spaces")
+            _fail(f"unexpected argument {shown}: write flags as --name=value, without spaces{hint}")
         protect_stdout()
         _show_messages()
         # Python switches threads every .5 ms (default: 5 ms), so that threads that read batches do
@@ -146,9 +146,6 @@ def run(main: Callable[..., None], words: int = 0) -> None:
         except Stopped as stopped:
             sys.stderr.write(clean_lines(f"{stopped}\n"))
             sys.exit(128 + stopped.number)  # shells use 128 + n for signal n
-        # The reader of stdout, such as `head`, has ended; Python's final flush must not fail.
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
             if not error.filename:
                 raise
@@ -165,6 +162,9 @@ def run(main: Callable[..., None], words: int = 0) -> None:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         app.run(guarded, flags_parser=_parse_flags)
+    # The reader of stdout, such as `head`, has ended; Python's final flush must not fail.
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         _exit(128 + signal.SIGINT)
 

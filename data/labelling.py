@@ -6,6 +6,7 @@ The kind of the labels depends on the corpus: numbers, class labels or sets of n
 import functools
 import io
 import itertools
+import logging
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from data.store import ArrayField, ArrayFields, pad_rows
 from data.tokenizers import make_tokenizer
 from data.vocabulary import WordVocabulary, shared_settings
 from errors import UserError
+
+logger = logging.getLogger("alignax")
 
 KINDS = {  # kind of the labels per corpus; a "notes" label is the set of notes that sound
     "series": "values",
@@ -109,7 +112,9 @@ def _table(
     names = by_size.get(len(rows[0]), layouts[0])
     for number, row in enumerate(rows, first):
         if len(row) != len(names):
-            expected = " or ".join(f"{n} columns ({', '.join(by_size[n])})" for n in by_size)
+            expected = " or ".join(
+                f"{n} column{'s' if n > 1 else ''} ({', '.join(by_size[n])})" for n in by_size
+            )
             raise UserError(
                 f"{name}, line {number}: expected {expected}, found {len(row)}: {advice}"
             )
@@ -278,11 +283,20 @@ class LabellingCorpus(LabelledCorpus[Labelled]):
             yield from self._read_rolls(b"".join(lines))
             return
         unlabelled = tuple(name for name in self.data.columns if name != "label")
+        told = False
         for first, block in blocks(decoded_lines(lines)):
             place = f"{STREAM}, line {first}"
             if self.data.corpus == "columns":
                 layouts = [self._needed, unlabelled, self.data.columns]
-                yield _table(block, first, STREAM, layouts, "correct the line"), place
+                columns = _table(block, first, STREAM, layouts, "correct the line")
+                ignored = [name for name in columns if name not in self._needed]
+                if ignored and not told:
+                    logger.info(
+                        f"{place}: read as the columns {', '.join(columns)}; "
+                        f"{' and '.join(ignored)} {'is' if len(ignored) == 1 else 'are'} ignored"
+                    )
+                    told = True
+                yield columns, place
             else:
                 yield (
                     [parse_number(x, f"{STREAM}, line {i}") for i, x in enumerate(block, first)],

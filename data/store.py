@@ -136,16 +136,16 @@ class Split:
             batch[name] = np.where(inside, values.take(positions, mode="clip"), values.dtype.type())
         return batch
 
-    def texts(self) -> list[dict[str, Any]]:
-        """Return the text of every example, as it was passed to `Writer.add`."""
+    def texts(self, indices: Sequence[int] | None = None) -> list[dict[str, Any]]:
+        """Return the texts of examples (default: of all), as they were passed to `Writer.add`."""
+        chosen = range(len(self)) if indices is None else indices
         try:
-            with self._texts.open(encoding="utf-8") as lines:
-                texts = [json.loads(line) for line in lines]
+            lines = self._texts.read_bytes().splitlines()
+            if len(lines) != len(self):
+                raise _corrupt(self._texts)
+            return [json.loads(lines[i]) for i in chosen]
         except (FileNotFoundError, ValueError):
             raise _corrupt(self._texts) from None
-        if len(texts) != len(self):
-            raise _corrupt(self._texts)
-        return texts
 
     def _map(self, path: Path, dtype: DTypeLike, count: int) -> np.ndarray:
         size = path.stat().st_size if path.exists() else -1

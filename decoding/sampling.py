@@ -8,6 +8,16 @@ from jaxtyping import Bool, Float, Int, Key
 from decoding.greedy import Choose
 from decoding.next_tokens import mask_invalid
 
+LEAST_TEMPERATURE = 1e-6  # smaller values are raised to it, because they could overflow
+
+
+def heated(
+    log_p: Float[Array, "b v"], temperature: float | Float[Array, ""]
+) -> Float[Array, "b v"]:
+    """Return the logits of p^(1/temperature); the largest logit of each row is 0."""
+    shifted = log_p - log_p.max(axis=-1, keepdims=True)
+    return shifted / jnp.maximum(temperature, LEAST_TEMPERATURE)
+
 
 def make_sampler(
     keys: Key[Array, " b"],
@@ -19,15 +29,16 @@ def make_sampler(
 
     p is the probability that the model assigns to a token. Samples are restricted to the
     `top_k` most probable tokens (0: all tokens), and among these to the smallest set with a total
-    probability of at least `top_p`. There is one random key per sentence, so the samples of a
-    sentence do not depend on the other sentences of the batch.
+    probability of at least `top_p`. Tokens that are as probable as the last one are kept, too.
+    There is one random key per sentence, so the samples of a sentence do not depend on the other
+    sentences of the batch.
     """
 
     def choose(
         logits: Float[Array, "b v"], too_short: Bool[Array, " b"], t: Int[Array, ""]
     ) -> tuple[Int[Array, " b"], Float[Array, " b"]]:
         log_p = mask_invalid(jax.nn.log_softmax(logits), too_short)
-        scores = log_p / temperature
+        scores = heated(log_p, temperature)
         if top_k:
             least = jax.lax.top_k(scores, min(top_k, scores.shape[-1]))[0][:, -1:]
             scores = jnp.where(scores < least, -jnp.inf, scores)

@@ -320,7 +320,8 @@ class Translator:
             ids = ids[ids != PAD]
             tokens, weights = [self.target.token(i) for i in ids], None
             if decoded.attention is not None:
-                weights = np.asarray(decoded.attention[row, rank, : len(ids), : source_length + 1])
+                # A copy, because a view would keep the weights of the whole batch in memory.
+                weights = np.array(decoded.attention[row, rank, : len(ids), : source_length + 1])
             if self.settings.replace_unknown and weights is not None:
                 source = self.source.tokens(text)
                 tokens = replace_unknown(ids, tokens, weights, source, self.dictionary)

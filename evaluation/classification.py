@@ -32,7 +32,7 @@ def make_evaluate(task: Classification, mesh: Mesh) -> Evaluate:
     """Return the function that scores the validation split during training."""
 
     def describe(split: str, predicted: list[Prediction], count: int) -> Evaluation:
-        return Evaluation({}, _samples(task, task.split(split)[0].texts(), predicted, count))
+        return Evaluation({}, _samples(task, split, predicted, count))
 
     return predictions.make_evaluate(task, mesh, describe)
 
@@ -67,7 +67,7 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
         if len(task.labels.names) <= MOST_CLASSES
         else {},
     )
-    show(result, _samples(task, texts, predicted, 3))
+    show(result, _samples(task, wanted.split, predicted, 3))
     for number, (text, p) in enumerate(zip(texts, predicted, strict=True)):
         if number < wanted.pictures:
             title = f"predicted {labels[number]} ({p['p']:.2f}), gold {text['label']}"
@@ -108,15 +108,16 @@ def _joined(text: Mapping[str, Any]) -> str:
 
 
 def _samples(
-    task: Classification, texts: list[ShownText], predicted: list[Prediction], count: int
+    task: Classification, split: str, predicted: list[Prediction], count: int
 ) -> list[dict[str, str]]:
+    chosen = evenly(len(predicted), count)
     return [
         {
-            "text": shorten(_joined(texts[i]), 200),
+            "text": shorten(_joined(text), 200),
             "prediction": task.labels.names[int(predicted[i]["label"])],
-            "gold": texts[i]["label"],
+            "gold": text["label"],
         }
-        for i in evenly(len(texts), count)
+        for i, text in zip(chosen, task.split(split)[0].texts(chosen), strict=True)
     ]
 
 

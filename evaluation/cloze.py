@@ -28,7 +28,7 @@ def make_evaluate(task: Cloze, mesh: Mesh) -> Evaluate:
     """Return the function that scores the validation split during training."""
 
     def describe(split: str, predicted: list[Prediction], count: int) -> Evaluation:
-        return Evaluation({}, _samples(task.split(split)[0].texts(), predicted, count))
+        return Evaluation({}, _samples(task, split, predicted, count))
 
     return predictions.make_evaluate(task, mesh, describe)
 
@@ -49,7 +49,7 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     faithfulness = explain_predictions(task, params, mesh, wanted.split, wanted.faithfulness)
     scored = [_example(q, answer(q, p)) for q, p in zip(questions, predicted, strict=True)]
     result = keep(wanted, scores, "−log p of the answer", lines, scored, **faithfulness)
-    show(result, _samples(questions, predicted, 3))
+    show(result, _samples(task, wanted.split, predicted, 3))
     for number, (q, p) in enumerate(zip(questions, predicted, strict=True)):
         if number < wanted.pictures:
             title = f"predicted {answer(q, p)} ({p['p']:.2f}), gold {q['answer']}"
@@ -114,15 +114,16 @@ def rows(
 
 
 def _samples(
-    questions: list[ShownQuestion], predicted: list[Prediction], count: int
+    task: Cloze, split: str, predicted: list[Prediction], count: int
 ) -> list[dict[str, str]]:
+    chosen = evenly(len(predicted), count)
     return [
         {
-            "query": " ".join(questions[i]["query"]),
-            "prediction": answer(questions[i], predicted[i]),
-            "gold": questions[i]["answer"],
+            "query": " ".join(question["query"]),
+            "prediction": answer(question, predicted[i]),
+            "gold": question["answer"],
         }
-        for i in evenly(len(questions), count)
+        for i, question in zip(chosen, task.split(split)[0].texts(chosen), strict=True)
     ]
 
 

@@ -109,7 +109,7 @@ class Evaluator:
         for row, i in enumerate(map(int, whole["index"])):
             if i >= 0:
                 t, s = ((whole[side][row] != PAD).sum() for side in ("target", "source"))
-                yield i, {name: weights[row, :t, :s] for name, weights in named.items()}
+                yield i, {name: weights[row, :t, :s].copy() for name, weights in named.items()}
 
     def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
         """Translate every sentence of the split once, in the order of the corpus."""

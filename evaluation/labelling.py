@@ -125,15 +125,15 @@ def _example(text: dict[str, Any], labels: Sequence[str], gold: Sequence[str]) -
 def _samples(
     task: Labelling, split: str, labels: LabelNames, gold: LabelNames, count: int
 ) -> list[dict[str, str]]:
-    texts = task.split(split)[0].texts()
+    chosen = evenly(len(labels), count)
     return [
         {
-            "words": " ".join(texts[i]["word"]),
+            "words": " ".join(text["word"]),
             "prediction": " ".join(labels[i]),
             "gold": " ".join(gold[i]),
         }
-        for i in evenly(len(texts), count)
-        if "word" in texts[i]
+        for i, text in zip(chosen, task.split(split)[0].texts(chosen), strict=True)
+        if "word" in text
     ]
 
 

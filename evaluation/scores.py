@@ -35,10 +35,13 @@ def exact_match(
 
 
 def exact_matches(hypotheses: Sequence[str], references: References, lowercase: bool) -> list[bool]:
-    """Return, for each hypothesis, whether it equals one of its references."""
+    """Return, for each hypothesis, whether it equals one of its references.
+
+    All kinds of white space are equal, because tokenizers replace no-break spaces by spaces.
+    """
 
     def plain(text: str) -> str:
-        return text.lower() if lowercase else text
+        return " ".join((text.lower() if lowercase else text).split())
 
     pairs = zip(hypotheses, references, strict=True)
     return [plain(h) in {plain(r) for r in several} for h, several in pairs]

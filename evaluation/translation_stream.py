@@ -1,6 +1,7 @@
 """Translate or score a stream of sentences, or translate at a terminal."""
 
 import itertools
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from evaluation.streams import (
 from reading import reading
 from tasks.task import Params
 from terminal import clean
+
+logger = logging.getLogger("alignax")
 
 
 class TranslationStream:
@@ -84,7 +87,7 @@ class TranslationStream:
 
     def score_all(self, lines: Iterable[bytes], path: Path) -> None:
         """Print log p of the translations in a file, and write their word links."""
-        task, counts = self._translator.tasks[0], [0, 0]
+        task, counts, empty = self._translator.tasks[0], [0, 0], 0
         advice = "set --score to a file with one translation per line"
         translations = map(clean, _lines_of(path, advice))
         with open_output(self._to.alignments) as f:
@@ -100,9 +103,12 @@ class TranslationStream:
                     )
                 for log_p in self._translator.score(self._params, *block):
                     print(f"{log_p:.4f}")
+                empty += sum(not text.strip() for text in block[0])
                 if f:
                     pairs = zip(*block, strict=True)
                     self._link(f, [bitext(task, *pair) for pair in pairs])
+        if empty:
+            logger.warning(f"{empty:,} lines of the input are empty: their scores mean little")
 
     def _hypotheses(self, texts: list[str], first: int) -> Iterator[tuple[int, list[Hypothesis]]]:
         attention = self._to.needs_attention

@@ -1,5 +1,6 @@
 """Start the server of the lab."""
 
+import asyncio
 import ipaddress
 import itertools
 import logging
@@ -7,8 +8,10 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+import h11
 import tqdm
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from errors import UserError
 from serving.app import Lab, ServerLimits
@@ -17,6 +20,7 @@ from serving.worker import ModelWorker
 
 logger = logging.getLogger("alignax")
 MOST_CONNECTIONS = 512
+HEADER_SECONDS = 10.0  # to receive the header of a request
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -41,13 +45,46 @@ def browser_name(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
+class _Protocol(H11Protocol):
+    """HTTP protocol that closes a connection if a header does not arrive in HEADER_SECONDS.
+
+    Otherwise, a client could open MOST_CONNECTIONS connections, send nothing and block the server.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._stop()
+
+    def _watch(self) -> None:
+        """Set a deadline if the server waits for a header, or for the rest of it."""
+        if self.conn.their_state is not h11.IDLE:
+            self._stop()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
 def make_server(app: Any) -> uvicorn.Server:
     """Return a server that logs neither requests nor their texts."""
     return uvicorn.Server(uvicorn.Config(
         app,
         log_level="critical", access_log=False, server_header=False, proxy_headers=False,
         limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=5, timeout_graceful_shutdown=1,
-        ws="none", lifespan="off", loop="asyncio", http="h11",
+        ws="none", lifespan="off", loop="asyncio", http=_Protocol,
     ))  # fmt: skip
 
 

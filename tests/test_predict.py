@@ -54,6 +54,7 @@ def test_lines_are_translated_in_input_order(trained_run, tmp_path):
         workdir, f"--score={tmp_path}/out.txt", f"--alignments={tmp_path}/scored", text=text
     )
     assert scored.returncode == 0 and len(scored.stdout.splitlines()) == 5, scored.stderr
+    assert "lines of the input are empty" in scored.stderr
     assert (tmp_path / "scored").read_text() == (tmp_path / "links").read_text()
 
 
@@ -167,6 +168,7 @@ def test_two_runs_form_an_ensemble_and_give_several_hypotheses(trained_run, tmp_
         (["--align_threshold=0.5"], ["--align_threshold", "--alignments"]),
         (["--pictures=README.md/a"], ["cannot create", "README.md/a"]),
         (["--score=README.md"], ["1 lines", "README.md"]),
+        (["in.txt"], ["unexpected argument 'in.txt'", "standard input: add < FILE"]),
         (["--score=nowhere.txt"], ["nowhere.txt does not exist", "--score"]),
         (["--score=README.md", "--output=json"], ["--score", "--output"]),
         (["--attention=-"], ["--output=json"]),
@@ -250,7 +252,7 @@ def test_words_are_labelled_from_a_file_and_at_a_terminal(runs):
         ("columns", ["--pictures=p"], b"", ["--pictures", "labels words"]),
         ("columns", ["--checkpoint=best,last"], b"", ["ensemble", "one checkpoint"]),
         ("columns", ["--output=xml"], b"", ["output", "text"]),
-        ("columns", [], b"a b c d\n", ["line 1", "1 columns (word)", "3 columns"]),
+        ("columns", [], b"a b c d\n", ["line 1", "1 column (word)", "3 columns"]),
         ("sentence", ["--attention=nowhere/a.jsonl"], b"film\n", ["folder nowhere does not"]),
     ],
 )

@@ -129,7 +129,7 @@ def test_eval_warns_about_a_damaged_vocabulary(trained_run, tmp_path):
     path = tmp_path / "run" / "vocabulary" / "source.vocab"
     path.write_bytes(path.read_bytes()[:-2])
     flags = (f"--workdir={tmp_path}/run", "--pictures=0", "--noreport")
-    (warning,) = call("eval.py", *flags, new=True).stderr.splitlines()
+    warning, *_ = call("eval.py", *flags, new=True).stderr.splitlines()
     assert warning.startswith(f"{path} is missing or corrupt")
     assert "run the train.py command of this run again" in warning
     assert "Scores are not affected" in warning
@@ -301,6 +301,12 @@ def test_help_shows_a_command(program):
     done = call(program, "--help")
     assert f"python {program} " in done.stdout and "--workdir" in done.stdout
     assert ("--config" if program == "train.py" else "--decode") + ": " in done.stdout
+
+
+def test_help_ends_quietly_if_its_reader_ends():
+    command = f"{sys.executable} predict.py --help | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Apply") and not done.stderr
 
 
 # Tests of terminals and messages

@@ -47,8 +47,9 @@ def _no_run(parts: Sequence[str], flag: str) -> UserError:
     entry, whole = parts[0], ",".join(parts)
     if not _is_pattern(entry):
         longer = f" (nor is a longer part of {whole[:200]})" if len(parts) > 1 else ""
+        lacks = "has no config.json" if Path(entry).exists() else "does not exist"
         return UserError(
-            f"{flag}: {entry} is not the folder of a run, because it has no config.json{longer}: "
+            f"{flag}: {entry} is not the folder of a run, because it {lacks}{longer}: "
             "list folders that train.py created, separated by commas"
         )
     matches = sorted(map(str, _matches(entry, flag)))

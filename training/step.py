@@ -84,7 +84,7 @@ def make_train_step(
         sums = sums | {"gradient_norm": norm * sums["count"]}
         total = {name: total[name] + jnp.where(finite, x, 0) for name, x in sums.items()}
         # The schedule does not count skipped steps, in which the optimizer does not advance.
-        rate = jnp.asarray(schedule(new.step - 1 - new.skipped)) * scale
+        rate = jnp.asarray(schedule(jnp.maximum(new.step - 1 - new.skipped, 0))) * scale
         return new, total, Counters(new.skipped, new.skipped_in_row, rate)
 
     # Outputs have the shardings of the inputs, so that the second step does not compile again.

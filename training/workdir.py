@@ -160,8 +160,9 @@ def load_config(workdir: Path, flag: str = "--workdir", signed: bool = False) ->
     """
     path = workdir / "config.json"
     if not path.exists():
+        lacks = "has no config.json" if workdir.exists() else "does not exist"
         raise UserError(
-            f"{workdir} is not the folder of a run, because it has no config.json: set {flag} "
+            f"{workdir} is not the folder of a run, because it {lacks}: set {flag} "
             "to a folder that train.py created"
         )
     content = read_bytes(path)

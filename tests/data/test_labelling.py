@@ -83,6 +83,7 @@ def test_columns_become_ids(tmp_path):
     assert [letters.decode(row) for row in second["characters"]] == ["Rates", "fell"]
     assert second["characters"].shape == (2, 5) and second["length"] == 2
     assert prepared.split("test").texts()[1]["word"] == ["Rates", "fell"]
+    assert [text["word"] for text in prepared.split("test").texts([1])] == [["Rates", "fell"]]
 
 
 def test_every_chunk_type_has_both_prefixes(tmp_path):

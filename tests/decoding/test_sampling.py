@@ -36,6 +36,10 @@ def test_top_k_and_top_p_restrict_samples_to_the_most_probable_tokens():
     np.testing.assert_array_equal(frequencies(temperature=1.0, top_k=1), [1, 0, 0, 0])
 
 
+def test_a_tiny_temperature_selects_the_most_probable_token():
+    np.testing.assert_array_equal(frequencies(temperature=1e-39), [1, 0, 0, 0])
+
+
 def test_samples_do_not_depend_on_the_other_sentences_of_the_batch():
     logits, too_short, t = jnp.zeros((3, 50)), jnp.zeros(3, bool), jnp.array(0)
     keys = jax.vmap(jax.random.key)(jnp.arange(3))

@@ -142,7 +142,7 @@ def test_a_wrong_value_is_a_user_error(name, value, fact, corpora):
 @pytest.mark.parametrize(
     ("name", "text", "fact"),
     [
-        ("words", b"a X\n\nb\nc X y\n", "line 4: expected 1 columns (word) or 2 columns (word, l"),
+        ("words", b"a X\n\nb\nc X y\n", "line 4: expected 1 column (word) or 2 columns (word, l"),
         ("tags", b"a\n", "line 1: expected 2 columns (word, pos) or 3 columns (word, lemma, pos) "),
         ("words", b"a\n\xff\n", "line 2 is not UTF-8"),
         ("series", b"1\n\none\n", "line 3: 'one' is not a finite number"),

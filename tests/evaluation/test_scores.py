@@ -29,6 +29,11 @@ def test_scores_equal_those_of_sacrebleu_and_exact_matches_are_counted():
     assert "case:mixed" in signatures()["bleu"] and "case:lc" in signatures(True)["bleu"]
 
 
+def test_no_break_spaces_match_other_white_space():
+    scores = text_scores(["Ça suffit !"], [["Ça  suffit\u202f!"]])
+    assert scores["exact"] == 1 and text_scores(["Çasuffit!"], [["Ça suffit!"]])["exact"] == 0
+
+
 def test_a_hypothesis_may_match_any_of_its_references():
     hypotheses = ["a b c d", "x y z w"]
     references = [["q r s t", "a b c d"], ["x y z w"]]

@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import resource
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -169,6 +170,20 @@ def test_large_and_slow_bodies_are_refused(client, monkeypatch):
     connection.endheaders(b"{")
     assert connection.getresponse().status == 408
     connection.close()
+
+
+def test_connections_without_a_complete_header_are_closed(client, monkeypatch):
+    monkeypatch.setattr("serving.server.HEADER_SECONDS", 0.2)
+    address = urlsplit(str(client.base_url))
+    whole = b"GET /api/runs HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for parts in ([b""], [b"GET / HT"], [whole, b"GET /"]):
+        with socket.create_connection((address.hostname, address.port), timeout=9) as connection:
+            for sent in parts:
+                connection.sendall(sent)
+                if sent == whole:
+                    assert connection.recv(8).startswith(b"HTTP/1.1")
+            while connection.recv(2**16):  # ends when the server closes the connection
+                pass
 
 
 class Slow:

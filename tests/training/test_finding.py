@@ -35,7 +35,8 @@ def test_runs_are_listed_by_folders_and_patterns(runs, tmp_path):
 @pytest.mark.parametrize(
     ("text", "fact"),
     [
-        ("{run},{folder}/nothing", "{folder}/nothing is not the folder of a run"),
+        ("{run},{folder}/nothing", "{folder}/nothing is not .* because it does not exist"),
+        ("{folder}/dot", "{folder}/dot is not .* because it has no config.json"),
         ("{folder}/wrong" + ",a name of 20 letters" * 300, "{folder}/wrong is not the folder"),
         ("{folder}/wrong,b/seed0", r"wrong is not .* \(nor is a longer part of .*wrong,b/seed0\)"),
         (",", "names no run"),

@@ -198,6 +198,18 @@ def test_a_non_finite_step_changes_only_the_counters():
     assert sums["loss"] == sums["count"] == 0
 
 
+def test_the_learning_rate_before_the_first_applied_step_is_that_of_step_0():
+    mesh, schedule = make_mesh(jax.devices()[:1]), lambda step: 0.1 + step
+    task = Exploding()
+    state = create_state(task.init(None), optax.sgd(0.01), False)
+    state = jax.device_put(state, replicated(mesh))
+    batch = put(task.train_batches(0, 0, 1)[4], mesh)
+    zeros = zero_sums(task.loss, state, batch, mesh)
+    step = make_train_step(task.loss, optax.sgd(0.01), schedule, toy_config(), mesh, state)
+    _, _, counters = step(state, zeros, batch, RunArguments(jax.random.key(0), jnp.float32(1)))
+    assert (counters.skipped, counters.learning_rate) == (1, jnp.float32(0.1))
+
+
 def test_only_the_state_is_donated():
     """The sums and counters of a step can still be read after later steps."""
     mesh, schedule = make_mesh(jax.devices()[:2]), lambda step: 0.5**step
