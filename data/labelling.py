@@ -289,12 +289,9 @@ class LabellingCorpus(LabelledCorpus[Labelled]):
             if self.data.corpus == "columns":
                 layouts = [self._needed, unlabelled, self.data.columns]
                 columns = _table(block, first, STREAM, layouts, "correct the line")
-                ignored = [name for name in columns if name not in self._needed]
+                ignored = ", ".join(name for name in columns if name not in self._needed)
                 if ignored and not told:
-                    logger.info(
-                        f"{place}: read as the columns {', '.join(columns)}; "
-                        f"{' and '.join(ignored)} {'is' if len(ignored) == 1 else 'are'} ignored"
-                    )
+                    logger.info(f"{place}: read as {', '.join(columns)}; ignored: {ignored}")
                     told = True
                 yield columns, place
             else:

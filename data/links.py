@@ -12,7 +12,7 @@ import numpy as np
 
 from data.files import lines
 from data.pair import Pair
-from data.tokenizers import JOINER
+from data.tokenizers import without_marks
 from errors import UserError
 
 Surfaces = tuple[Callable[[str], str], Callable[[str], str]]  # join the subwords of either side
@@ -202,8 +202,7 @@ def _bare(token: str) -> str:
 
     Decomposition, unlike composition, does not depend on where a text is split into tokens.
     """
-    token = token.removeprefix(JOINER).removeprefix("▁").removesuffix("@@")
-    return "".join(unicodedata.normalize("NFKD", token).split())
+    return "".join(unicodedata.normalize("NFKD", without_marks(token)).split())
 
 
 def token_links(links: str, source_words: list[int], target_words: list[int]) -> np.ndarray:

@@ -22,10 +22,10 @@ import numpy as np
 
 from data.segmentation import BPEDropout, Pieces, UnigramSampling, ragged
 from data.store import Split, axes
+from data.tokenizers import SPACE
 from data.vocabulary import EOS, SPECIALS, SentencePieceVocabulary
 
 logger = logging.getLogger("alignax")
-SPACE = "▁"  # SentencePiece's character for the space before a word
 PLANNED_ROWS = 1000  # number of examples from which the lengths of samples are estimated
 SPREAD = 0.5  # room for longer samples, in standard deviations above the mean
 CACHED = 1 << 23  # values in the cache of words at which the cache is emptied

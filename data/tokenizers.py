@@ -12,6 +12,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 JOINER = "￭"  # prefix of a token that has no space before it in the text: "März," -> "März ￭,"
+SPACE = "▁"  # SentencePiece's character for the space before a word
+CONTINUED = "@@"  # suffix of a subword that is continued by the next one, in BPE text
+
+
+def without_marks(token: str) -> str:
+    """Return a token without the marks that say how it is joined to its neighbors."""
+    return token.removeprefix(JOINER).removeprefix(SPACE).removesuffix(CONTINUED)
 
 
 class Tokenizer(NamedTuple):

@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
 from configs.base import Config
-from data.tokenizers import JOINER
+from data.tokenizers import without_marks
 from data.vocabulary import EOS, PAD, UNK
 from decoding.beam import Hypotheses, beam_search, penalized
 from decoding.ensemble import ensemble
@@ -367,7 +367,6 @@ def replace_unknown(
     replaced = list(tokens)
     for t, i in enumerate(ids):
         if i == UNK and attention[t, : len(source)].any():
-            word = source[int(attention[t, : len(source)].argmax())]
-            word = word.removeprefix(JOINER).removeprefix("▁").removesuffix("@@")
+            word = without_marks(source[int(attention[t, : len(source)].argmax())])
             replaced[t] = dictionary.get(word, word)
     return replaced

@@ -16,6 +16,7 @@ from sacrebleu import BLEU
 
 from evaluation.scores import TOKENIZED
 
+SAMPLES, SEED = 1000, 12345  # of the bootstrap
 ExampleStatistics = np.ndarray  # [example, statistic]; the corpus score depends on column sums
 ScoreFunction = Callable[[np.ndarray], np.ndarray | np.floating]  # maps column sums to a score
 
@@ -24,8 +25,6 @@ def paired_bootstrap_p(
     first: Sequence[ExampleStatistics],
     second: Sequence[ExampleStatistics],
     score: ScoreFunction,
-    samples: int = 1000,
-    seed: int = 12345,
 ) -> float:
     """Return the two-sided p-value of the difference between two systems' mean scores.
 
@@ -33,18 +32,16 @@ def paired_bootstrap_p(
     second system. The p-value is the fraction of bootstrap samples whose score difference deviates
     from the observed difference by at least the absolute value of the observed difference.
     """
-    means = [bootstrap_means(runs, score, samples, seed) for runs in (first, second)]
+    means = [bootstrap_means(runs, score) for runs in (first, second)]
     return bootstrap_p(*means)
 
 
-def bootstrap_means(
-    runs: Sequence[ExampleStatistics], score: ScoreFunction, samples: int = 1000, seed: int = 12345
-) -> np.ndarray:
+def bootstrap_means(runs: Sequence[ExampleStatistics], score: ScoreFunction) -> np.ndarray:
     """Return the mean score over the runs of a system: first that of the test set, then of samples.
 
-    Systems that are scored with the same number of samples and the same seed can be compared.
+    The samples of two systems contain the same examples.
     """
-    counts = _sample_counts(len(runs[0]), samples, seed)
+    counts = _sample_counts(len(runs[0]))
     return np.mean([score(counts @ statistics) for statistics in runs], axis=0)
 
 
@@ -75,23 +72,23 @@ def format_p(p: float) -> str:
 
 
 def confidence_interval(
-    statistics: ExampleStatistics, score: ScoreFunction, samples: int = 1000, seed: int = 12345
+    statistics: ExampleStatistics, score: ScoreFunction
 ) -> tuple[float, float, float]:
     """Return a score and the limits of its 95 % confidence interval (percentile bootstrap)."""
-    scores = np.asarray(score(_sample_counts(len(statistics), samples, seed) @ statistics))
+    scores = np.asarray(score(_sample_counts(len(statistics)) @ statistics))
     low, high = np.percentile(scores[1:], [2.5, 97.5])
     return float(scores[0]), float(low), float(high)
 
 
 @functools.lru_cache(maxsize=1)  # cache one large array, which all rows of a results table use
-def _sample_counts(count: int, samples: int, seed: int) -> np.ndarray:
-    """Return how often each bootstrap sample contains each example, as [samples + 1, examples].
+def _sample_counts(count: int) -> np.ndarray:
+    """Return how often each bootstrap sample contains each example, as [SAMPLES + 1, examples].
 
     The first sample is the original test set, which contains every example once.
     """
-    counts = np.ones((samples + 1, count))
-    rng = np.random.default_rng(seed)
-    counts[1:] = rng.multinomial(count, np.full(count, 1 / count), size=samples)
+    counts = np.ones((SAMPLES + 1, count))
+    rng = np.random.default_rng(SEED)
+    counts[1:] = rng.multinomial(count, np.full(count, 1 / count), size=SAMPLES)
     return counts
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 SMALL = 0.01  # an attention weight below this value counts as near zero
+LEAST_SENTENCES = 20  # fewest sentences whose statistics are averaged at a target position
 
 
 class AttentionSummary(NamedTuple):
@@ -38,15 +39,15 @@ class AttentionStatistics:
         """Return the mean statistics over all target tokens of the corpus."""
         return _mean(np.concatenate(self._rows))
 
-    def by_position(self, least: int = 20) -> list[AttentionSummary]:
+    def by_position(self) -> list[AttentionSummary]:
         """Return the mean statistics over all sentences, for every target position.
 
-        The list ends before the first position that fewer than `least` sentences reach.
+        The list ends before the first position that fewer than LEAST_SENTENCES sentences reach.
         """
         positions = []
         for t in range(max(map(len, self._rows), default=0)):
             rows = np.array([rows[t] for rows in self._rows if t < len(rows)])
-            if len(rows) < least:
+            if len(rows) < LEAST_SENTENCES:
                 break
             positions.append(_mean(rows))
         return positions

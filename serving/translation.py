@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
 from configs.check import changed_decode
-from data.tokenizers import JOINER
+from data.tokenizers import JOINER, SPACE
 from data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from decoding.beam import LENGTH_PENALTIES
 from decoding.forced import log_probability, next_log_p
@@ -308,6 +308,6 @@ def _replacement(vocabulary: Vocabulary, old: str, text: str) -> list[str]:
     tokens = vocabulary.tokens(text)
     if tokens and old.startswith(JOINER) and not tokens[0].startswith(JOINER):
         tokens[0] = JOINER + tokens[0]
-    if tokens and tokens[0].startswith("▁") and not old.startswith("▁"):
-        tokens[0] = tokens[0].removeprefix("▁")
+    if tokens and not old.startswith(SPACE):
+        tokens[0] = tokens[0].removeprefix(SPACE)
     return [token for token in tokens if token]

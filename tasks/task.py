@@ -16,7 +16,7 @@ from data.corpus import NO_INITIAL, Corpus
 from data.eval_sets import EvalSet
 from data.sampling import SubwordSampler, plan_lengths
 from data.store import Split
-from data.vocabulary import PAD, UNK
+from data.vocabulary import PAD, UNK, all_tokens
 
 Params = Any
 TokenAxis = tuple[str, int, str]
@@ -81,8 +81,7 @@ class Task:
 
     def token_names(self, vocabulary: str) -> list[str]:
         """Return the tokens to which the entries along a `token_axis` belong, in their order."""
-        tokens = self.prepared.vocabularies[vocabulary]
-        return [tokens.token(i) for i in range(len(tokens))]
+        return all_tokens(self.prepared.vocabularies[vocabulary])
 
     def train_count(self) -> int:
         """Return the number of loss units (`counted`) of the training split."""

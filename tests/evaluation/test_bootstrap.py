@@ -43,9 +43,7 @@ def test_the_p_value_is_two_sided():
 
 def test_equal_systems_are_significant_at_the_nominal_rate():
     found = [
-        paired_bootstrap_p(
-            [random_statistics(80)], [random_statistics(80)], mean_score, samples=200
-        )
+        paired_bootstrap_p([random_statistics(80)], [random_statistics(80)], mean_score)
         for _ in range(200)
     ]
     assert 0.01 < np.mean(np.array(found) < 0.05) < 0.11

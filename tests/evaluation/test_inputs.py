@@ -157,12 +157,16 @@ def test_a_wrong_stream_is_a_user_error(name, text, fact, corpora):
     assert fact in str(error.value)
 
 
-def test_columns_may_have_all_columns_or_those_that_the_model_reads(corpora):
+def test_columns_may_have_all_columns_or_those_that_the_model_reads(corpora, caplog):
+    caplog.set_level("INFO", "alignax")
     text = b"a lem X O\nb lem Y O\n\na X\n\na lem X\n"
     values = [value for value, _ in corpora["tags"].read_inputs(io.BytesIO(text))]
     assert [list(value) for value in values] == [
         ["word", "lemma", "pos", "label"], ["word", "pos"], ["word", "lemma", "pos"],
     ]  # fmt: skip
+    assert caplog.messages == [
+        "standard input, line 1: read as word, lemma, pos, label; ignored: lemma, label"
+    ]
     sequence = corpora["tags"].make_input(values[0], "line 1")
     assert sequence.columns == {"word": ["a", "b"], "pos": ["X", "Y"], "label": [0, 0]}
 

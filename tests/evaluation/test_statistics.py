@@ -26,14 +26,15 @@ def test_weights_are_normalized_and_empty_rows_left_out():
     assert (got.tokens, got.effective) == (1, pytest.approx(2))
 
 
-def test_positions_stop_where_few_sentences_reach():
+def test_positions_stop_where_few_sentences_reach(monkeypatch):
+    monkeypatch.setattr("evaluation.statistics.LEAST_SENTENCES", 2)
     statistics = AttentionStatistics()
     for length in (3, 2, 2):
         statistics.add(measure(np.tile([0.5, 0.5], (length, 1))))
-    assert [s.tokens for s in statistics.by_position(least=2)] == [3, 3]
+    assert [s.tokens for s in statistics.by_position()] == [3, 3]
     empty_window = [0.0, 0.0]
     statistics.add(measure(np.array([empty_window, [1.0, 0.0]])))
-    assert [s.tokens for s in statistics.by_position(least=2)] == [3, 4]
+    assert [s.tokens for s in statistics.by_position()] == [3, 4]
 
 
 def test_parts_hold_every_sentence_once():
