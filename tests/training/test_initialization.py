@@ -197,7 +197,7 @@ def start(folder, config, kinds=()):
 def test_the_other_run_must_exist_and_have_the_same_task(cache, tmp_path):
     config = tiny_config(cache)
     config.train.init_from = str(tmp_path / "none")
-    with pytest.raises(UserError, match=r"no config\.json: set --init_from to a folder"):
+    with pytest.raises(UserError, match=r"does not exist: set --init_from to a folder"):
         find_run(config)
     folder = start(tmp_path / "a@b", config)
     config.train.init_from = str(folder)
