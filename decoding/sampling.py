@@ -11,7 +11,7 @@ from decoding.next_tokens import mask_invalid
 LEAST_TEMPERATURE = 1e-6  # smaller values are raised to it, because they could overflow
 
 
-def heated(
+def with_temperature(
     log_p: Float[Array, "b v"], temperature: float | Float[Array, ""]
 ) -> Float[Array, "b v"]:
     """Return the logits of p^(1/temperature); the largest logit of each row is 0."""
@@ -38,7 +38,7 @@ def make_sampler(
         logits: Float[Array, "b v"], too_short: Bool[Array, " b"], t: Int[Array, ""]
     ) -> tuple[Int[Array, " b"], Float[Array, " b"]]:
         log_p = mask_invalid(jax.nn.log_softmax(logits), too_short)
-        scores = heated(log_p, temperature)
+        scores = with_temperature(log_p, temperature)
         if top_k:
             least = jax.lax.top_k(scores, min(top_k, scores.shape[-1]))[0][:, -1:]
             scores = jnp.where(scores < least, -jnp.inf, scores)

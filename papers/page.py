@@ -243,7 +243,8 @@ def claims_section(plan: Plan, verdicts: Sequence[Verdict]) -> str:
     explained = _VERDICTS
     if any(verdict.claim.equal for verdict in verdicts):
         explained += _EQUAL
-    if any(plan.table.row(verdict.claim.better).ensemble for verdict in verdicts):
+    rows = [plan.table.row(row) for v in verdicts for row in (v.claim.worse, v.claim.better)]
+    if any(row.ensemble for row in rows):
         explained += _ENSEMBLES
     if plan.rounds > 1:
         explained += _SEVERAL_ROUNDS.format(plan.rounds)

@@ -22,7 +22,7 @@ from decoding.beam import LENGTH_PENALTIES
 from decoding.forced import log_probability, next_log_p
 from decoding.groups import padded_width
 from decoding.next_tokens import mask_invalid
-from decoding.sampling import heated
+from decoding.sampling import with_temperature
 from decoding.translator import Hypothesis, Translator
 from errors import UserError
 from evaluation.forced_attention import readable
@@ -243,7 +243,9 @@ class TranslationRun(LabRun):
     ) -> tuple[Float[Array, " k"], Int[Array, " k"], dict[str, Array], dict[str, Array]]:
         """Return probabilities and ids of candidates, and weights at their and the next step."""
         log_p = next_log_p(self._task.model, params, source, prefix, position)
-        valid = mask_invalid(jax.nn.log_softmax(heated(log_p, temperature)), jnp.zeros(1, bool))[0]
+        valid = mask_invalid(
+            jax.nn.log_softmax(with_temperature(log_p, temperature)), jnp.zeros(1, bool)
+        )[0]
         count = min(CANDIDATES, len(valid))
         log_p, tokens = jax.lax.top_k(valid, count)
         continued = jnp.repeat(prefix, count, axis=0).at[:, position].set(tokens)
