@@ -32,11 +32,13 @@ def write_page(plan: Plan, reports: Reports, command: str) -> Path:
     """Write page.md, its plots and results.json; return the path of page.md."""
     # Tables without scored runs have several rows per model, which are not compared one by one.
     t, p = plan.table, {} if plan.table.from_logs else significance(plan, reports)
+    p = p if any(value != "–" for value in p.values()) else {}
     costs = {row.name: _facts(plan, reports, row) for row in t.rows}
     content = _content(plan, reports, p, costs)
     plan.page_folder.mkdir(parents=True, exist_ok=True)
     parts = [
-        f"# {escape(t.title)}", _provenance(plan, command, list(itertools.chain(*costs.values()))),
+        f"# {escape(t.title)}",
+        _provenance(plan, reports, command, list(itertools.chain(*costs.values()))),
         published(plan), _table(plan, reports, p, costs),
         claims_section(plan, decide_claims(plan.table, content)), legend(plan, reports, p),
         _list_signatures(content["signatures"]), _compare_command(plan, reports),
@@ -63,12 +65,19 @@ def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
     return found + [facts(run) for run in forward + reverse]
 
 
-def _provenance(plan: Plan, command: str, costs: Sequence[Facts]) -> str:
+def _seed_counts(plan: Plan, reports: Reports) -> dict[str, int]:
+    """Return the number of seeds of every row whose results vary with the seed."""
+    rows = [row for row in plan.table.rows if not (row.ensemble or row.links)]
+    return {row.name: len(reports.get(row.name, {})) for row in rows}
+
+
+def _provenance(plan: Plan, reports: Reports, command: str, costs: Sequence[Facts]) -> str:
     """Describe how the results were obtained: command, corpus, seeds, commits and devices."""
     size = f", size={plan.size}" if plan.size else ""
-    most = max((plan.seeds, *plan.more_seeds.values()))
-    seeds = f"seeds 0 to {plan.seeds - 1}" if plan.seeds > 1 else "seed 0"
-    seeds += f" (0 to {most - 1} for some rows)" if most > plan.seeds else ""
+    counts = [count for count in _seed_counts(plan, reports).values() if count] or [plan.seeds]
+    usual, most = statistics.mode(counts), max(counts)
+    seeds = f"seeds 0 to {usual - 1}" if usual > 1 else "seed 0"
+    seeds += f" (0 to {most - 1} for some rows)" if most > usual else ""
     text = f"{code(command)}\n\nCorpus {escape(plan.data + size)}, {seeds}"
     commits = sorted({run.commit[:9] + run.commit[40:] or "unknown" for run in costs})
     devices = sorted({run.device for run in costs})
@@ -183,16 +192,13 @@ def _decoding(plan: Plan, reports: Reports, row: Row) -> str:
 
 def legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
     """Return the paragraph that explains the columns of the results table."""
-    found = {
-        row.name: len(reports.get(row.name, {}))
-        for row in plan.table.rows
-        if not (row.ensemble or row.links)
-    }
-    others = [f"{escape(name)}: {seeds}" for name, seeds in found.items() if seeds != plan.seeds]
+    counts = _seed_counts(plan, reports)
+    usual = statistics.mode(counts.values()) if counts else plan.seeds
+    others = [f"{escape(name)}: {seeds}" for name, seeds in counts.items() if seeds != usual]
     other_data = any(row.published for row in plan.table.rows) and not plan.table.same_data
     parts = [
         f"Results are on the {'validation' if plan.table.from_logs else 'test'} split",
-        f": mean ± standard deviation over {plan.seeds} seeds" if plan.seeds > 1 else "",
+        f": mean ± standard deviation over {usual} seeds" if usual > 1 else "",
         f" (other numbers of seeds: {'; '.join(others)})" if others else "",
         _LOGGED if plan.table.from_logs else _SCORED,
         _explain_p(plan, p),

@@ -92,6 +92,18 @@ def test_the_legend_names_the_significance_test(tmp_path):
     assert "p-value" not in legend(plan, reports, {"middle": "–", "best": "–"})
 
 
+def test_the_page_names_the_usual_number_of_seeds(tmp_path):
+    """It may be larger than the number of the first round of --decide."""
+    plan = make_cells_plan(tmp_path)
+    reports = make_reports(worst=[3.0, 3.1, 3.2], middle=[2.0, 2.1, 2.2], best=[1.0, 1.1])
+    for row in plan.table.rows:
+        for seed in reports[row.name]:
+            write_run(plan.run_folder(row, seed))
+    text = write_page(plan, reports, "command").read_text()
+    assert "size=tiny, seeds 0 to 2;" in text
+    assert "over 3 seeds (other numbers of seeds: best: 2)" in text
+
+
 def test_the_legend_names_the_split_of_the_results(tmp_path):
     plan, reports = make_cells_plan(tmp_path), make_reports(worst=[3.0], middle=[2.0], best=[1.0])
     assert "on the test split" in legend(plan, reports, {})
@@ -170,8 +182,9 @@ def test_a_page_shows_missing_values_as_dashes(tmp_path):
         write_run(plan.run_folder(row, seed))
     path = write_page(plan, make_reports(worst=[9.5, 9.7], middle=[8.4]), "python a.py")
     text = path.read_text()
-    assert re.search(r"\| worst \| 9.600 ± 0.141 \| 9.000 \| \+0.600 \| – \| 7 \|", text)
-    assert "| best | – | 8.000 | – | – | – | – | – |" in text and "`python a.py`" in text
+    assert re.search(r"\| worst \| 9.600 ± 0.141 \| 9.000 \| \+0.600 \| 7 \|", text)
+    assert "| best | – | 8.000 | – | – | – | – |" in text and "`python a.py`" in text
+    assert "| p |" not in text  # one seed gives no p-value
     runs = ",".join(f"{tmp_path}/runs/{plan.run_name(row)}/seed*" for row in ROWS[:2])
     assert f"`python compare.py '--runs={runs}'`" in text
     assert (
