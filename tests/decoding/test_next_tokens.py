@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from data.vocabulary import BOS, EOS, PAD
-from decoding.next_tokens import blocked_top_k, continuations, most_probable
+from decoding.next_tokens import (
+    blocked_top_k,
+    continuations,
+    most_probable,
+    most_probable_by_argmax,
+    most_probable_in_blocks,
+)
 
 
 @hypothesis.given(hypothesis.strategies.integers(0, 1000))
@@ -40,7 +46,8 @@ def test_continuations_are_the_most_probable_ones(size):
 
 
 @pytest.mark.parametrize("size", [10, 300])
-def test_the_most_probable_token_is_valid_and_has_its_log_p(size):
+@pytest.mark.parametrize("search", [most_probable_by_argmax, most_probable_in_blocks])
+def test_the_most_probable_token_is_valid_and_has_its_log_p(size, search):
     """The largest logits are those of tokens that are invalid in some rows, or equal ones."""
     logits = np.random.default_rng(0).normal(0, 3, (4, size)).astype(np.float32)
     logits[:, [PAD, BOS, EOS]] = 20
@@ -52,6 +59,7 @@ def test_the_most_probable_token_is_valid_and_has_its_log_p(size):
     log_p[:, [PAD, BOS]] = log_p[too_short, EOS] = -np.inf
     best = log_p.argmax(axis=1)
     assert list(best[1:]) == [EOS, 5, size - 2]
-    token, found = most_probable(jnp.array(logits), jnp.array(too_short), jnp.array(0))
-    np.testing.assert_array_equal(token, best)
-    np.testing.assert_allclose(found, log_p[range(4), best], rtol=1e-6, atol=1e-6)
+    arguments = jnp.array(logits), jnp.array(too_short)
+    for token, found in (search(*arguments), most_probable(*arguments, jnp.array(0))):
+        np.testing.assert_array_equal(token, best)
+        np.testing.assert_allclose(found, log_p[range(4), best], rtol=1e-6, atol=1e-6)
