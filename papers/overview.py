@@ -35,7 +35,7 @@ them for another corpus and larger models. Intervals have a confidence above 95 
 added in several rounds. Tables without claims that compare two rows, such as those of lake2018 and
 jain2019, are not listed; [Results](README.md) describes them.
 
-**{counts}.** {errors}
+**{counts}.** {undecided} {errors}
 
 {matrix}
 
@@ -60,7 +60,12 @@ def overview() -> str:
     verdicts = [verdict for entry in entries for verdict in entry.verdicts]
     matrix = "\n".join(["| target | corpus | claims | results |", "|---|---|---|---|",
                         *map(_line, entries)])  # fmt: skip
-    head = _HEAD.format(counts=count_verdicts(verdicts), errors=_errors(verdicts), matrix=matrix)
+    head = _HEAD.format(
+        counts=count_verdicts(verdicts),
+        undecided=_undecided(verdicts),
+        errors=_errors(verdicts),
+        matrix=matrix,
+    )
     return "\n".join([head, *map(_section, entries)])
 
 
@@ -72,8 +77,9 @@ def with_matrix(text: str) -> str:
     lines = ["| Year | Claims of each table or figure |", "|---|---|"]
     for year, group in itertools.groupby(entries, _year_text):
         lines.append(f"| {year} | {' · '.join(map(_short, group))} |")
-    counts = count_verdicts([verdict for entry in entries for verdict in entry.verdicts])
-    legend = f"✓ holds, ✗ contradicted, ? undecided, – not measured: {counts}."
+    verdicts = [verdict for entry in entries for verdict in entry.verdicts]
+    counts = f"{count_verdicts(verdicts)}. {_undecided(verdicts)}"
+    legend = f"✓ holds, ✗ contradicted, ? undecided, – not measured: {counts}"
     return "\n".join([f"{before}{BEGIN}{lines[0]}", *lines[1:], "", legend, f"{END}{after}"])
 
 
@@ -105,6 +111,18 @@ def _entries() -> Iterator[_Entry]:
             yield _Entry(target, table, result, result.verdicts())
         if not results[target]:
             yield _Entry(target, table, None, decide_claims(table, {"rows": {}}))
+
+
+def _undecided(verdicts: Sequence[Verdict]) -> str:
+    """State for how many undecided claims the measured effect is smaller than the published one."""
+    undecided = [v for v in verdicts if v.outcome == "undecided" and not v.claim.equal]
+    effects = [(v.interval[1], v.published) for v in undecided if v.interval and v.published]
+    smaller = sum(high < published for high, published in effects)
+    return (
+        f"For {smaller} of the {len(effects)} undecided claims whose difference is published, the "
+        "whole interval lies below the published difference: the effect is smaller here than in "
+        "the paper, if it exists."
+    )
 
 
 def _errors(verdicts: Sequence[Verdict]) -> str:

@@ -9,11 +9,21 @@ import pytest
 from PIL import Image
 
 from papers import stale
-from papers.overview import BEGIN, END, OVERVIEW, README, SYMBOLS, overview, with_matrix
+from papers.claims import Claim
+from papers.overview import (
+    BEGIN,
+    END,
+    OVERVIEW,
+    README,
+    SYMBOLS,
+    _undecided,
+    overview,
+    with_matrix,
+)
 from papers.plots import DIGEST, IMAGES, PLOTS
 from papers.registry import find_targets
 from papers.results import FOLDER, committed, read_result
-from papers.verdicts import CONFIDENCE, claims_table
+from papers.verdicts import CONFIDENCE, Verdict, claims_table
 from tests.programs import ROOT
 
 TARGETS = find_targets()
@@ -30,6 +40,20 @@ def test_the_overview_contains_all_claims():
             assert f"]({result.page}) |" in text and f"[full table]({result.page})" in text
     for target, table in TARGETS.items():
         assert (f"## {target}" in text) == bool(table.claims)
+
+
+def test_the_overview_counts_undecided_claims_with_smaller_effects():
+    claim, equal = Claim("a", "b", "text"), Claim("a", "b", "text", margin=1.0, equal=True)
+    undecided = Verdict(claim, "undecided", "frame", (3, 3), 0.5, (-1.0, 2.0))
+    verdicts = [
+        undecided._replace(published=2.5),
+        undecided._replace(published=1.5),
+        undecided,
+        undecided._replace(published=2.5, interval=None),
+        undecided._replace(published=2.5, claim=equal),
+        undecided._replace(published=9.5, outcome="holds"),
+    ]
+    assert _undecided(verdicts).startswith("For 1 of the 2 undecided claims")
 
 
 def test_every_page_has_the_verdicts_of_its_results():
