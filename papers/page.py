@@ -82,10 +82,10 @@ def _provenance(plan: Plan, reports: Reports, command: str, costs: Sequence[Fact
     commits = sorted({run.commit[:9] + run.commit[40:] or "unknown" for run in costs})
     devices = sorted({run.device for run in costs})
     if commits:
-        noun = "commit" if len(commits) == 1 else "commits"
-        text += (
-            f"; trained at {noun} {escape(' and '.join(commits))} on {escape(', '.join(devices))}"
-        )
+        *others, last = map(escape, commits)
+        named = f"commits {', '.join(others)} and {last}" if others else f"commit {last}"
+        text += f"; trained at {named} on {escape(', '.join(devices))}"
+        text += ' ("+": with uncommitted changes)' if "+" in named else ""
     new = "; ".join(escape(row.name) for row in plan.table.rows if row.name not in plan.kept)
     if plan.kept:
         rows = f"all rows except {new}" if new else "all rows"

@@ -104,6 +104,16 @@ def test_the_page_names_the_usual_number_of_seeds(tmp_path):
     assert "over 3 seeds (other numbers of seeds: best: 2)" in text
 
 
+def test_the_page_names_all_commits(tmp_path):
+    plan = make_cells_plan(tmp_path)
+    for row, commit in zip(ROWS, ("a" * 40, "b" * 40, "c" * 40 + "+"), strict=True):
+        write_run(plan.run_folder(row, 0), commit)
+    reports = make_reports(worst=[3.0], middle=[2.0], best=[1.0])
+    text = write_page(plan, reports, "command").read_text()
+    commits = f"commits {'a' * 9}, {'b' * 9} and {'c' * 9}+"
+    assert f'trained at {commits} on a chip ("+": with uncommitted changes).' in text
+
+
 def test_the_legend_names_the_split_of_the_results(tmp_path):
     plan, reports = make_cells_plan(tmp_path), make_reports(worst=[3.0], middle=[2.0], best=[1.0])
     assert "on the test split" in legend(plan, reports, {})
@@ -197,7 +207,7 @@ def test_a_page_shows_missing_values_as_dashes(tmp_path):
     )
 
 
-def write_run(folder):
+def write_run(folder, commit="abc"):
     """Write the log.jsonl and run.json of a run with two attempts."""
     lines = [
         {"kind": "run", "step": 0, "parameters": 7, "time": 100.0},
@@ -210,7 +220,7 @@ def write_run(folder):
     folder.mkdir(parents=True)
     written = (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     (folder / "log.jsonl").write_text("".join(written), "utf-8")
-    (folder / "run.json").write_text(json.dumps([{"commit": "abc", "devices": ["a chip"]}]))
+    (folder / "run.json").write_text(json.dumps([{"commit": commit, "devices": ["a chip"]}]))
 
 
 def test_run_time_excludes_the_time_between_attempts(tmp_path):
