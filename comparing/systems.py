@@ -18,9 +18,8 @@ class System(NamedTuple):
 
     name: str
     runs: list[ComparedRun]
-    repeats: str = (
-        ""  # the name of an earlier system with the same config and these seeds, among others
-    )
+    # The name of an earlier system with the same config and these seeds, among others.
+    repeats: str = ""
 
     @property
     def seeds(self) -> str:

@@ -6,10 +6,11 @@
 These commands take about two minutes on two CPU cores and reach an exact match of 100 %
 (docs/results/dates.md).
 
-Arguments (the first value is the default):
+Arguments (the first value is the default; docs/configuration.md has all values of named fields):
     data   dates, or another translation corpus of configs/datasets.py
-    align  alignment: global, local_m, local_p or hard
-    score  attention score: concat (the paper's), dot, scaled_dot, general or location
+    align  alignment (model.attention.align): global, local_m, local_p or hard
+    score  attention score (model.attention.score): concat (the paper's), dot, scaled_dot, general
+           or location
     size   tiny, small or paper
 
 The encoder is a bidirectional GRU, and the decoder attends to the encoder states before each

@@ -7,11 +7,12 @@
 These commands take about two minutes on two CPU cores and reach an exact match of 100 %
 (docs/results/dates.md).
 
-Arguments (the first value is the default):
+Arguments (the first value is the default; docs/configuration.md has all values of named fields):
     data     dates, or another translation corpus of configs/datasets.py
-    align    alignment: global, none (the paper's baseline), local_m, local_p, hard, or marginal
-             (the exact marginal likelihood of Deng 2018, which needs feed=no)
-    score    attention score: general, dot, scaled_dot, concat or location
+    align    alignment (model.attention.align): global, none (the paper's baseline), local_m,
+             local_p, hard, or marginal (the exact marginal likelihood of Deng 2018, which needs
+             feed=no)
+    score    attention score (model.attention.score): general, dot, scaled_dot, concat or location
     feed     yes, or no (without input feeding)
     size     tiny, small or paper
     reverse  auto: the encoder and the source order that `size` defines;

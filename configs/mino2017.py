@@ -6,11 +6,11 @@
 These commands take about two minutes on two CPU cores and reach an exact match of 100 %
 (docs/results/dates.md).
 
-Arguments (the first value is the default):
+Arguments (the first value is the default; docs/configuration.md has all values of named fields):
     data     dates, or another translation corpus of configs/datasets.py
     keys     split, none or zero (see below)
-    score    attention score: general, dot, scaled_dot, concat or location; keys=zero needs
-             general or concat
+    score    attention score (model.attention.score): general, dot, scaled_dot, concat or location;
+             keys=zero needs general or concat
     encoder  auto or bidirectional, as in luong2015.py
     size     tiny or small
 

@@ -6,11 +6,11 @@
 These commands take half a minute on two CPU cores and reach a mean squared error of about 4e-5
 (docs/results/schuster1997.series). `python reproduce.py schuster1997.series` compares all networks.
 
-Arguments (the first value is the default):
+Arguments (the first value is the default; docs/configuration.md has all values of named fields):
     data     series, or another labelling corpus of configs/datasets.py
     network  brnn, mlp, tdnn, forward, backward or merged; for music, forward is the default and
              the only valid value
-    cell     cell of the recurrent networks: elman, lstm, gru or gru_reset_after
+    cell     cell of the recurrent networks (model.cell): elman, lstm, gru or gru_reset_after
     size     tiny or small
 
 --config.model.forward_delay and --config.model.backward_delay set the delays of unidirectional

@@ -4,12 +4,12 @@
         --config.data.dir=path/to/cmudict --workdir=runs/cmudict
     python eval.py --workdir=runs/cmudict
 
-These commands take about three minutes on one H200 and reach a word error rate of 21.4 % (mean of
-three seeds, docs/results/toshniwal2016.cmudict).
+These commands take about three minutes on one H200 and reach a word error rate of 21.2 % (mean of
+five seeds, docs/results/toshniwal2016.cmudict).
 
-Arguments (the first value is the default):
+Arguments (the first value is the default; docs/configuration.md has all values of named fields):
     data   cmudict, or another translation corpus of configs/datasets.py
-    align  alignment: global, none, local_m, local_p or hard
+    align  alignment (model.attention.align): global, none, local_m, local_p or hard
     size   tiny or small
 
 The model of luong2015.py, with a bidirectional encoder, converts the spelling of a word to

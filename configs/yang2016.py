@@ -8,9 +8,10 @@ These commands reach an error rate of 10.4 % (docs/results/jain2019.classificati
 cell=gru, they take one to two minutes on one H200 and reach 10.7 % (docs/results/yang2016.flat).
 Both are means of three seeds.
 
-Arguments (the first value is the default):
+Arguments (the first value is the default; docs/configuration.md has all values of named fields):
     data  sst2, or another classification corpus of configs/datasets.py
-    cell  gru_reset_after (the GRU of this paper), gru (of Cho 2014), elman or lstm
+    cell  cell (model.cell): gru_reset_after (the GRU of this paper), gru (of Cho 2014), elman or
+          lstm
     size  tiny, small or paper
 
 The model reads the first 40 sentences of a document, and the first 60 words of each sentence

@@ -38,7 +38,7 @@ def target_log_p(
     kernel: Float[Array, "d v"],
     target: Int[Array, "b t"],
 ) -> tuple[Float[Array, "b t"], Float[Array, ""]]:
-    """Return log p of each target token, and their sum, which alone has a gradient.
+    """Return log p of each target token, and their sum. Only the sum is differentiable.
 
     log p is 0 for padding. A mixture of distributions needs its weights.
     """

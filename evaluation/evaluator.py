@@ -22,9 +22,8 @@ from tasks.task import Params
 from tasks.translation import Translation
 from training.devices import compiled, fetched, put
 
-Attentions = dict[
-    str, Float[np.ndarray, "t s"]
-]  # attention weights [target, source] of one sentence pair, by name
+# Attention weights [target, source] of one sentence pair, by name.
+Attentions = dict[str, Float[np.ndarray, "t s"]]
 LONG = 128  # tokens; the attention of longer sentences is computed one sentence at a time
 
 

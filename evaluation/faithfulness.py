@@ -33,9 +33,8 @@ from models.replacement import replace_weights
 from tasks.task import Params
 from training.devices import abstract, compile_all, compiled, fetched, put
 
-MOST_CHANGED = (
-    0.05  # adversarial weights change the output by at most this total variation distance
-)
+# Adversarial weights change the output by at most this total variation distance.
+MOST_CHANGED = 0.05
 MOST_REMOVED = 64  # source tokens per example that are removed; a random sample if there are more
 EXAMPLES = 32  # examples per batch
 # Limits of the examples in a forward pass and of their source tokens, with padding.
@@ -241,9 +240,8 @@ def in_chunks(function: Callable[[Array], Array], xs: Array, width: int) -> Arra
     """Map a function over the rows of xs, about `width` rows at a time."""
     chunks = -(-len(xs) // width)
     width = -(-len(xs) // chunks)
-    index = jnp.minimum(
-        jnp.arange(chunks * width), len(xs) - 1
-    )  # the last row fills the last chunk
+    # The last row fills the last chunk.
+    index = jnp.minimum(jnp.arange(chunks * width), len(xs) - 1)
     results = jax.lax.map(jax.vmap(function), xs[index].reshape(chunks, width, *xs.shape[1:]))
     return results.reshape(chunks * width, *results.shape[2:])[: len(xs)]
 

@@ -1,4 +1,4 @@
-"""The options of eval.py's reports, and the report files of all tasks except translation.
+"""Options of reports, and the report files of all tasks except translation.
 
 Translation reports use the same options (`Wanted`) and are written by evaluation/translation.py.
 """

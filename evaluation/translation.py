@@ -225,7 +225,7 @@ def all_scores(task: Translation, translated: list[Translated], ter: bool) -> di
 
 
 def word_scores(task: Translation, translated: list[Translated]) -> dict[str, float]:
-    """Return the scores that are fast enough to be computed for every part of a split."""
+    """Return the scores that are also computed for each part of a split."""
     hypotheses, references = [t.best.text for t in translated], [t.references for t in translated]
     in_words = [task.scored_words(text) for text in hypotheses]
     references_in_words = [[task.scored_words(text) for text in several] for several in references]

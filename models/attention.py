@@ -217,8 +217,8 @@ class LocalPredictive(Local):
 
     The window center is p_t = S·σ(v_pᵀ tanh(W_p h_t)), where S is the source length, including
     </s>, and h_t the decoder state. The softmax weights are multiplied by the Gaussian
-    exp(−(s − p_t)²/2σ²), through which alone gradients reach p_t. By default the products are not
-    renormalized, as in Luong's code.
+    exp(−(s − p_t)²/2σ²), which is the only path of gradients to p_t. By default the products are
+    not renormalized, as in Luong's code.
     """
 
     sigma: float = 0.0  # standard deviation of the Gaussian; 0 means D/2, as in the paper

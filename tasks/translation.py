@@ -30,7 +30,7 @@ from tasks.registry import make_model
 from tasks.task import Params, Task
 
 # Models cast the parameters with these names to the compute dtype before using them, so
-# `cast` can do so once, before decoding.
+# `for_decoding` can do so once.
 MATRICES = ("kernel", "embedding", "W", "U")
 
 

@@ -34,6 +34,8 @@ ARGUMENTS = {
 }  # fmt: skip
 ALIGN = choices("seq2seq", "model.attention.align")
 SCORE = choices("seq2seq", "model.attention.score")
+# Fields whose values a docstring may leave to docs/configuration.md, if it names them.
+FIELDS = {"align": "model.attention.align", "score": "model.attention.score", "cell": "model.cell"}
 VALUES = {
     "align": ALIGN, "score": SCORE, "keys": choices("seq2seq", "model.attention.key_value"),
     "reverse": ("yes", "no"), "attention": ("hard", "soft"), "norm": ("post", "pre"),
@@ -51,9 +53,11 @@ def test_every_config_file_is_in_the_table():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_docstring_lists_the_values_of_its_arguments(path):
+def test_a_docstring_lists_the_values_of_its_arguments_or_their_field(path):
     listed = path.read_text("utf-8").split('"""')[1].partition("Arguments")[2]
     for name in ARGUMENTS[path.stem]:
+        if f"({FIELDS.get(name)})" in listed:
+            continue
         for value in VALUES[name]:
             try:
                 load_config_file(str(path), f"{name}={value}")

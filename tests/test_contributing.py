@@ -61,7 +61,8 @@ def test_extensions_need_few_files():
         files.setdefault(edit.section, set()).add(edit.file)
     score, model, table = files.values()
     assert score == {"models/scores.py", "configs/schema/seq2seq.py", "tests/reference.py"}
-    assert len(model) == 3 and sum(file.startswith("configs/schema") for file in model) == 1
+    assert {file for file in model if (ROOT / file).exists()} == {"tests/test_config_files.py"}
+    assert len(model) == 4 and sum(file.startswith("configs/schema") for file in model) == 1
     assert len(table) == 1
 
 
@@ -108,11 +109,17 @@ assert (folder / "report" / "report.html").exists()
 
 
 # Tests that read the registries, the declarations and the generated pages.
-AFFECTED = "cosine or need_equal_widths or reference or overview or matrix or one_way or short"
+AFFECTED = (
+    "cosine or need_equal_widths or reference or overview or matrix or one_way or short or "
+    "docstring or in_the_table"
+)
 AFFECTED_FILES = [
     f"tests/{name}.py"
-    for name in ("models/test_attention", "test_configs", "papers/test_results", "test_structure")
-]
+    for name in (
+        "models/test_attention", "test_configs", "test_config_files", "papers/test_results",
+        "test_structure",
+    )
+]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -129,6 +136,7 @@ def test_examples_give_a_working_score_model_and_table(tmp_path):
         ["-c", SCRIPT, str(tmp_path)],
         ["-m", "configs.reference"],
         ["-m", "papers.overview"],
+        ["-m", "ruff", "check", "."],
         ["-m", "pytest", "-q", "-m", "not slow", "-k", AFFECTED, *AFFECTED_FILES],
     ):
         done = subprocess.run(
