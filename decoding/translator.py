@@ -69,8 +69,8 @@ class Translator:
         self.dictionary = dictionary or {}
         self.numbers = _numbers(**{name: settings[name] for name in NUMBERS})
         self._decode = compiled(mesh, self._search, static_argnames="attention")
-        self._score = compiled(mesh, self._forced)
-        self._attention = compiled(mesh, self._forced_attention, static_argnames="name")
+        self._score = compiled(mesh, self._target_log_p)
+        self._attention = compiled(mesh, self._target_attention, static_argnames="name")
         # The shapes for which each of these functions is compiled, by its static arguments.
         self._shapes: dict[Any, CompiledShapes] = collections.defaultdict(CompiledShapes)
 
@@ -215,7 +215,7 @@ class Translator:
     def _rows(self, members: int) -> int:
         return batch_rows(members, self.mesh.size, self.settings.batch)
 
-    def _forced(self, params: list[Params], batch: dict[str, Array]) -> Float[Array, " b"]:
+    def _target_log_p(self, params: list[Params], batch: dict[str, Array]) -> Float[Array, " b"]:
         """Return log p of each target of a batch."""
         source, target = batch["source"], batch["target"]
         members = zip(self.tasks, params, strict=True)
@@ -223,7 +223,7 @@ class Translator:
         mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(self.tasks))
         return jnp.sum(mean, axis=1, where=target != PAD)
 
-    def _forced_attention(
+    def _target_attention(
         self, params: list[Params], batch: dict[str, Array], name: str
     ) -> Float[Array, "b t s"]:
         """Return the attention weights of a batch: the mean over the models with attention."""

@@ -48,7 +48,7 @@ class Evaluator:
         self.translator = Translator([task], mesh, decode)
         # `compiled` replicates the results on all hosts: every host scores the whole split.
         self._loss = compiled(mesh, task.loss)
-        self._force = compiled(mesh, self._attentions)
+        self._compiled_attentions = compiled(mesh, self._attentions)
 
     def _attentions(
         self, params: Params, batch: dict[str, jax.Array]
@@ -67,9 +67,9 @@ class Evaluator:
 
     def forced_attention(self, params: Params, split: str) -> Iterator[tuple[int, Attentions]]:
         """Yield the index of every sentence pair and its attention under teacher forcing."""
-        compile_for_split(self._force, params, self.task, split, self.mesh)
+        compile_for_split(self._compiled_attentions, params, self.task, split, self.mesh)
         for batch in split_batches(self.task, split, self.mesh):
-            yield from self._forced(params, batch)
+            yield from self._cropped(params, batch)
 
     def attention_of(
         self,
@@ -96,15 +96,15 @@ class Evaluator:
                 for row, ids in enumerate(side[first : first + rows]):
                     batch[name][row, : len(ids)] = ids
                     batch["index"][row] = first + row
-            for i, named in self._forced(params, put(batch, self.mesh)):
+            for i, named in self._cropped(params, put(batch, self.mesh)):
                 results[i] = named
         return results
 
-    def _forced(
+    def _cropped(
         self, params: Params, batch: dict[str, jax.Array]
     ) -> Iterator[tuple[int, Attentions]]:
         """Yield the example index and attention of every nonempty row, without padding."""
-        whole, named = jax.device_get(self._force(params, batch))
+        whole, named = jax.device_get(self._compiled_attentions(params, batch))
         for row, i in enumerate(map(int, whole["index"])):
             if i >= 0:
                 t, s = ((whole[side][row] != PAD).sum() for side in ("target", "source"))

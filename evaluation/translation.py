@@ -1,8 +1,7 @@
-"""Validation and reports of translation runs: scores, hypotheses, heat maps and report.html."""
+"""Validation and reports of translation runs: scores, hypotheses, heat maps and word links."""
 
 import functools
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,13 @@ import numpy as np
 from jax.sharding import Mesh
 
 from data.links import Link, format_links
-from data.vocabulary import EOS, UNK
-from decoding.translator import Hypothesis, Translator
+from data.vocabulary import UNK
+from decoding.translator import Translator
 from evaluation.alignment import LinkSettings
-from evaluation.charts import chart_groups, position_chart
 from evaluation.comparison import compare_runs, comparison_rows, other_hypotheses
 from evaluation.curves import Part, by_length, by_unknown
 from evaluation.drawing import draw_hypothesis
 from evaluation.evaluator import (
-    LONG,
-    Attentions,
     Evaluator,
     Translated,
     references,
@@ -29,33 +25,25 @@ from evaluation.evaluator import (
     translated_examples,
 )
 from evaluation.examples import write_examples
-from evaluation.explorer import focus_token, opening_example
 from evaluation.faithfulness_report import (
     check_translation,
-    describe_faithfulness,
     explain_translations,
     print_faithfulness,
 )
-from evaluation.forced_attention import ForcedAttention, readable
+from evaluation.forced_attention import ForcedAttention
 from evaluation.links import Aligner, hypothesis_bitext, make_aligner
-from evaluation.metrics import describe_scores, metric_of, print_scores
-from evaluation.page import (
-    MOST_IN_HYPOTHESIS,
-    TOO_LARGE,
-    AttentionBudget,
-    ReportPage,
-    write_report_page,
-)
+from evaluation.metrics import metric_of, print_scores
+from evaluation.page import write_report_page
 from evaluation.predictions import evenly
 from evaluation.results import Wanted, announce
 from evaluation.scores import (
     edit_rate,
     exact_match,
-    exact_matches,
     signatures,
     token_error_rate,
     tokenized_bleu,
 )
+from evaluation.translation_page import page_content, page_sentences
 from tasks.task import Params
 from tasks.translation import Translation
 from training.loop import Evaluation
@@ -109,8 +97,8 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     if wanted.against:
         result["against"] = compare_runs(task, translated, others, wanted.against)
     folder = wanted.folder
-    _keep(task, folder, result, translated)
-    _keep_links(task, wanted, translated, links, aligner)
+    _write(task, folder, result, translated)
+    _write_links(task, wanted, translated, links, aligner)
     _print(task, translated, result)
     # Delete an earlier report, whose pictures and page would not match the new scores.
     for pattern in ("attention-*.png", "heads-*.png", "report.html"):
@@ -119,8 +107,9 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     _draw(task, translated, folder, wanted.pictures)
     forced.draw_heads(folder)
     if wanted.page:
-        sentences = _sentences(evaluator, params, translated[: wanted.page])
-        write_report_page(folder / "report.html", page_content(task, result, sentences))
+        sentences = page_sentences(evaluator, params, translated[: wanted.page])
+        page = page_content(task, result, sentences, _notes(result))
+        write_report_page(folder / "report.html", page)
 
 
 def report_ensemble(
@@ -147,8 +136,8 @@ def report_ensemble(
     parts, scores = lengths(task, translated), all_scores(task, translated, wanted.ter)
     links = forced.links(aligner.reverse if aligner else None)
     result = _result(task, wanted, translated, scores, forced, parts, links)
-    _keep(task, wanted.folder, result, translated)
-    _keep_links(task, wanted, translated, links, aligner)
+    _write(task, wanted.folder, result, translated)
+    _write_links(task, wanted, translated, links, aligner)
 
 
 def _aligner(translator: Translator, params: list[Params], wanted: Wanted) -> Aligner | None:
@@ -185,7 +174,7 @@ def _result(
     return result
 
 
-def _keep(
+def _write(
     task: Translation, folder: Path, result: dict[str, Any], translated: list[Translated]
 ) -> None:
     """Write `result` to scores.json, the best hypotheses to hypotheses.txt, and examples.jsonl."""
@@ -195,7 +184,7 @@ def _keep(
     write_examples(folder, translated_examples(task, translated))
 
 
-def _keep_links(
+def _write_links(
     task: Translation,
     wanted: Wanted,
     translated: list[Translated],
@@ -301,100 +290,3 @@ def _draw(task: Translation, translated: list[Translated], folder: Path, count: 
             return  # a model without attention has no weights to draw
         source = task.source.tokens(t.pair.source)
         draw_hypothesis(source, t.best, folder / f"attention-{number}.png")
-
-
-def _sentences(
-    evaluator: Evaluator, params: Params, translated: list[Translated]
-) -> list[dict[str, Any]]:
-    """Return the examples of report.html, with attention weights of all hypotheses that fit."""
-    task, budget = evaluator.task, AttentionBudget()
-    flat = [(t, hypothesis) for t in translated for hypothesis in t.hypotheses]
-    sources = [np.array([*task.source.encode(t.pair.source), EOS]) for t, _ in flat]
-    tokens = [readable([*task.source.tokens(t.pair.source), "</s>"]) for t, _ in flat]
-    entries = [_page_hypothesis(h) for _, h in flat]
-    for i, named in _page_attention(evaluator, params, sources, [h.ids for _, h in flat]):
-        entries[i] |= budget.take(named)
-        if named:
-            target = entries[i]["tokens"]
-            entries[i]["focus"] = focus_token(named["attention"], tokens[i], target)
-    rest = zip(tokens, entries, strict=True)
-    sentences = []
-    for t in translated:
-        (correct,) = exact_matches([t.best.text], [t.references], task.lowercase)
-        some = list(itertools.islice(rest, len(t.hypotheses)))
-        sentences.append(
-            {
-                "text": task.source.surface(t.pair.source),
-                "reference": " | ".join(t.references), "correct": correct,
-                "source": some[0][0], "hypotheses": [entry for _, entry in some],
-            }
-        )  # fmt: skip
-    return sentences
-
-
-def _page_attention(
-    evaluator: Evaluator, params: Params, sources: list[np.ndarray], targets: list[np.ndarray]
-) -> Iterator[tuple[int, Attentions]]:
-    """Yield the index and the attention weights of every pair of token ids, short pairs first.
-
-    Pairs that are too long for the page are left out, because their weights could fill the memory.
-    """
-    pairs = list(zip(sources, targets, strict=True))
-    long = [max(len(source), len(target)) > LONG for source, target in pairs]
-    groups = [[i for i in range(len(pairs)) if not long[i]]]
-    groups += [[i] for i in range(len(pairs)) if long[i]]
-    for group in groups:
-        group = [i for i in group if len(sources[i]) * len(targets[i]) <= MOST_IN_HYPOTHESIS]
-        if group:
-            chosen = [sources[i] for i in group], [targets[i] for i in group]
-            yield from zip(group, evaluator.attention_of(params, *chosen), strict=True)
-
-
-def _page_hypothesis(h: Hypothesis) -> dict[str, Any]:
-    """Return the entry of a hypothesis in report.html, still without attention weights."""
-    tokens = readable(h.tokens)
-    return {
-        "text": h.text, "tokens": tokens, "score": h.score,
-        "attention": {}, "note": TOO_LARGE, "focus": 0,
-    }  # fmt: skip
-
-
-def _score_label(decode: Mapping[str, Any]) -> str:
-    """Return the name of the score that ranks the hypotheses of a sentence."""
-    penalized = decode["length_penalty"] != "none" or decode["coverage"]
-    return "log-probability with penalties" if penalized else "log-probability"
-
-
-def page_content(
-    task: Translation,
-    result: dict[str, Any],
-    sentences: list[dict[str, Any]],
-) -> ReportPage:
-    """Return the content of report.html."""
-    data, model = task.config.data, task.config.model
-    decode, name = result["decode"], model.name
-    if name == "seq2seq":
-        parts = [model.decoder.type, model.attention.align, model.attention.score]
-        name = parts[0] if model.attention.align == "none" else ", ".join(parts)
-    against = result.get("against")
-    return ReportPage(
-        title=f"{name}: {data.corpus} {data.source}–{data.target}, {result['split']}",
-        about=(
-            f"{result['sentences']:,} sentences · checkpoint "
-            f"{', '.join(map(str, result['checkpoints']))} · beam {decode['beam']} · "
-            f"length penalty {decode['length_penalty']}"
-        ),
-        terms={
-            "examples": "Translations", "source": "Source tokens", "target": "Hypothesis tokens",
-            "prediction": "Hypothesis", "score": _score_label(decode),
-            "reference": "Reference",
-        },
-        examples=sentences,
-        opening=opening_example(sentences),
-        scores=describe_scores(result["scores"], _notes(result)),
-        comparison=against and against | {"rows": comparison_rows(against)},
-        chart_groups=chart_groups(result["curves"]),
-        attention=[{"name": name, **s} for name, s in result["attention"].items()],
-        positions=position_chart(result["attention_by_position"]),
-        faithfulness=describe_faithfulness(result.get("faithfulness", {})),
-    )  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from configs.base import LOWER_IS_BETTER
 from evaluation.bootstrap import welch
 from papers.plan import Plan
 from papers.table import Row
@@ -119,6 +120,8 @@ def read_runs(plan: Plan, speeds: Mapping[str, float]) -> list[Runs]:
             found.append(kept[row.name])
             continue
         metric, name = plan.config(row).train.eval_metric, architecture_of(row)
+        if metric in LOWER_IS_BETTER:
+            raise ValueError(f"budgets need a metric of which higher values are better: {metric}")
         logs = [read_complete_log(f / "log.jsonl") for f in _complete_folders(plan, row)]
         curves = [learning_curve(lines, metric, speeds[name]) for lines in logs]
         parameters = next(line["parameters"] for line in logs[0] if "parameters" in line)

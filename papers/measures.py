@@ -13,7 +13,7 @@ class Measure(NamedTuple):
 
     name: str
     path: tuple[str, ...]  # keys of the value in scores.json, from the outermost key inwards
-    lower_is_better: bool = False
+    lower_is_better: bool | None = False  # None: neither lower nor higher values are better
     form: str = ".2f"  # format specification of the displayed value
     scale: float = 1.0  # factor from the stored to the displayed value, e.g. 100 for percentages
     complement: bool = False  # display 1 minus the stored value, e.g. error rate for accuracy
@@ -53,11 +53,11 @@ MEASURES = {
     "per": Measure("phoneme error rate, %", ("scores", "token_error"), True, ".2f", 100),
     "aer": Measure("alignment error rate, %", ("scores", "alignment_error"), True, ".1f", 100),
     "effective": Measure(
-        "effective number of attended tokens", ("attention", "attention", "effective"), True,
+        "effective number of attended tokens", ("attention", "attention", "effective"), None,
     ),
-    "largest": Measure("largest attention weight", ("attention", "attention", "largest")),
+    "largest": Measure("largest attention weight", ("attention", "attention", "largest"), None),
     "small": Measure(
-        "attention weights below 0.01, %", ("attention", "attention", "small"), False, ".0f", 100,
+        "attention weights below 0.01, %", ("attention", "attention", "small"), None, ".0f", 100,
     ),
     "accuracy": Measure("accuracy, %", ("scores", "accuracy"), False, ".1f", 100),
     "error": Measure("error rate, %", ("scores", "accuracy"), True, ".1f", 100, complement=True),
@@ -65,6 +65,6 @@ MEASURES = {
     "squared_error": Measure("squared error × 1000", ("scores", "loss"), True, ".3f", 1000),
 }  # fmt: skip
 MEASURES |= {
-    key: Measure(_column(metric), ("faithfulness", key), form=metric.form, scale=metric.scale)
+    key: Measure(_column(metric), ("faithfulness", key), None, metric.form, metric.scale)
     for key, metric in FAITHFULNESS.items()
 }

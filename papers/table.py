@@ -97,6 +97,9 @@ class Table:
             (published - set(self.measures), "measures of `published` are not in `measures`"),
             ({self.measure_of(claim) for claim in self.claims} - set(self.measures),
              "measures of `claims` are not in `measures`"),
+            ({name for name in map(self.measure_of, self.claims)
+              if name in MEASURES and MEASURES[name].lower_is_better is None},
+             "neither lower nor higher values of the measures of `claims` are better"),
             (align - set(LinkSettings._fields), "`align` has fields that LinkSettings lacks"),
             ({row.name for row in self.rows if self.from_logs and row.needs_scoring},
              "training logs do not have the results of these rows"),

@@ -147,6 +147,8 @@ def test_a_row_of_both_directions_adds_runs_on_the_reversed_corpus():
         ({"rows": (Row("a"), Row("a"))}, "same name: a"),
         ({"claims": (Claim("a", "b", "§1"),)}, "do not exist: b"),
         ({"claims": (Claim("a", "a", "§1", "wer"),)}, "measures of `claims`.*: wer"),
+        ({"measures": ("effective",), "rows": (Row("a"), Row("b")),
+          "claims": (Claim("a", "b", "§1"),)}, "neither lower nor higher.*: effective"),
         ({"rows": (Row("a", published={"bleu": 2.0}), Row("b", published={"bleu": 1.0})),
           "claims": (Claim("a", "b", "§1"),)}, "published results contradict a → b"),
         ({"measures": ("bleau",)}, "measures.*: bleau"),
