@@ -90,9 +90,10 @@ class TranslationExplainer(Explainer):
         self.fields = {name: task.prepared.fields[name] for name in ("source", "target")}
 
     def output_size(self, source_length: int) -> int:
-        # Marginal attention has one distribution per source position.
-        marginal = self.task.config.model.get("attention", {}).get("align") == "marginal"
-        return len(self.task.target) * (source_length if marginal else 1)
+        attention = self.task.config.model.get("attention", {})
+        # Marginal and hard attention mix the distributions of several source positions.
+        mixed = {"marginal": source_length, "hard": attention.get("positions", 1)}
+        return len(self.task.target) * mixed.get(attention.get("align"), 1)
 
     def decide(self, params: Params, batch: ArrayBatch) -> ArrayBatch:
         return batch  # the targets are the hypotheses of the model
