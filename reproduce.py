@@ -31,7 +31,7 @@ from papers.plan import Plan, make_plan
 from papers.registry import find_targets
 from papers.results import Result, committed
 from papers.table import Table
-from papers.verdicts import count_verdicts, decide_claims, verdict_lines
+from papers.verdicts import POWER, count_verdicts, decide_claims, verdict_lines
 from sweeping.devices import machine_shares
 from sweeping.estimate import TRIAL_MESSAGE, duration, estimate
 from sweeping.packages import check_packages
@@ -209,6 +209,12 @@ def _show_targets(targets: dict[str, Table]) -> None:
         print(f"{'':24} {runs} runs with {table.seeds} seeds, about {time} on {table.machine}")
         print(_list_claims(table, results[name]), end="")
     print("\nTimes are rough estimates for the first corpus and size, with --workers=1.")
+    print(
+        "Brackets: confidence interval over seeds, 95 % or more. Seeds: runs of both rows, if the"
+    )
+    print(
+        "numbers differ. Needs: runs per row that would decide the claim with a probability of 80 %."
+    )
     print("To reproduce a target: python reproduce.py TARGET [--data=CORPUS] [--size=SIZE]")
 
 

@@ -256,8 +256,9 @@ class Corpus(abc.ABC, Generic[T]):
                 if encoded is not None:
                     counts["kept"] += 1
                     writer.add(*encoded)
-        parts = {"read": f"{self.unit} read", "kept": "kept", **self.counted}
-        summary = ", ".join(f"{counts[name]:,} {text}" for name, text in parts.items())
+        parts = [f"{counts['kept']:,} of {counts['read']:,} {self.unit} kept"]
+        parts += [f"{counts[name]:,} {text}" for name, text in self.counted.items() if counts[name]]
+        summary = ", ".join(parts)
         if counts["kept"]:
             logger.info("%s: %s", split, summary)
         return counts, summary

@@ -90,7 +90,8 @@ class Prepared(NamedTuple):
         """Open the split "train", "valid" or "test"."""
         if not (self.folder / f"{name}.lengths.npy").exists():
             raise UserError(
-                f"this corpus has no split {name!r}: set data.splits.{name} to the name of a split"
+                f"this corpus has no split {name!r}: choose another split (eval.py --split=valid) "
+                "or a test set (eval.py --test)"
             )
         return Split(self.folder, name, self.fields)
 

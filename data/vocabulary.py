@@ -110,14 +110,14 @@ class WordVocabulary:
             )  # fmt: skip
         elif len(frequent) < min(len(counts), settings.size):
             logger.info(
-                "vocabulary (%s): %d of the %d words of the corpus occur at least "
-                "vocab.min_count=%d times and are kept; vocab.size=%d is not reached",
-                language, len(frequent), len(counts), settings.min_count, settings.size,
+                f"vocabulary ({language}): {len(frequent):,} of the {len(counts):,} words of the "
+                f"corpus occur at least vocab.min_count={settings.min_count} times and are kept; "
+                f"vocab.size={settings.size:,} is not reached"
             )  # fmt: skip
         elif counts and len(frequent) < settings.size:
             logger.info(
-                "vocabulary (%s): the corpus has %d words, fewer than vocab.size=%d; all are kept",
-                language, len(frequent), settings.size,
+                f"vocabulary ({language}): all {len(frequent):,} words of the corpus are kept; "
+                f"vocab.size={settings.size:,} is not reached"
             )  # fmt: skip
         words = [word for _, word in frequent[: settings.size]]
         return cls(words, vocabulary._tokenizer, vocabulary._lowercase)

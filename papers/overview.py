@@ -78,15 +78,16 @@ def with_matrix(text: str) -> str:
     for year, group in itertools.groupby(entries, _year_text):
         lines.append(f"| {year} | {' · '.join(map(_short, group))} |")
     verdicts = [verdict for entry in entries for verdict in entry.verdicts]
-    counts = f"{count_verdicts(verdicts)}. {_undecided(verdicts)}"
-    legend = f"✓ holds, ✗ contradicted, ? undecided, – not measured: {counts}"
+    found = {verdict.outcome for verdict in verdicts}
+    symbols = ", ".join(f"{SYMBOLS[outcome]} {outcome}" for outcome in VERDICTS if outcome in found)
+    legend = f"{symbols}: {count_verdicts(verdicts)}. {_undecided(verdicts)}"
     return "\n".join([f"{before}{BEGIN}{lines[0]}", *lines[1:], "", legend, f"{END}{after}"])
 
 
 def _year_text(entry: _Entry) -> str:
-    """Return the year of a paper, or a dash for targets without a year."""
+    """Return the year of a paper, or "ours" for our own comparisons."""
     year = re.search(r"\d{4}", entry.target)
-    return year[0] if year else "–"
+    return year[0] if year else "ours"
 
 
 def _short(entry: _Entry) -> str:

@@ -113,11 +113,6 @@ def train(
         state, progress = restored or (state, Progress())
         start = int(state.step)
         parameters = sum(x.size for x in jax.tree.leaves(state.params))
-        logger.info(
-            f"{parameters:,} parameters, batch shapes: {len(batches.shapes)}, "
-            f"{batches.steps_per_epoch:,} steps per epoch, {steps:,} steps in total"
-            + (f", resuming after step {start:,}" if start else "")
-        )
         if int(state.longest_skipped) >= config.train.max_skipped:
             raise skipping_error(start, int(state.skipped), int(state.longest_skipped), start)
         patience = config.train.patience
@@ -129,9 +124,17 @@ def train(
             _check_warmup(config.optimizer.warmup_steps, steps)
             with together():
                 log = Log(workdir, start, steps, task.counted)
+            logger.info(
+                f"{parameters:,} parameters, batch shapes: {len(batches.shapes)}, steps per epoch: "
+                f"{batches.steps_per_epoch:,}, steps in total: {steps:,}"
+                + (f", resuming after step {start:,}" if start else "")
+            )
             log.facts(start, parameters=parameters, steps=steps, epoch=batches.steps_per_epoch)
             step = make_train_step(task.loss, optimizer, schedule, config, mesh, state)
-            stopping = stop_signals("stopping after the training steps in progress")
+            stopping = stop_signals(
+                "stopping after the training steps, or the validation, in progress; a second "
+                "signal stops the program without saving"
+            )
             with contextlib.closing(log), stopping as signals:
                 trainer = Trainer(
                     evaluate, config, mesh, checkpoints, log, signals, steps, state, progress

@@ -126,7 +126,7 @@ def test_dropped_examples_are_counted(data: Config, caplog: pytest.LogCaptureFix
     sizes = {name: len(vocab) for name, vocab in prepared.vocabularies.items()}
     assert manifest(prepared)["vocabulary"] == sizes
     (summary,) = (line for line in caplog.messages if line.startswith("train: "))
-    facts = r"train: 7 pairs read, 3 kept, 2 .*empty.*, 2 .*data\.max_length"
+    facts = r"train: 3 of 7 pairs kept, 2 .*empty.*, 2 .*data\.max_length"
     assert re.match(facts, summary)
 
 
@@ -186,7 +186,7 @@ def test_error_for_an_empty_split(data: Config, split: str) -> None:
     for language in ("en", "de"):
         (Path(data.dir) / f"{split}.{language}").write_text("\n")
     with pytest.raises(
-        UserError, match=rf"'{split}' .*1 pairs read, 0 kept, 1 .*empty.*data\.splits\.{split}"
+        UserError, match=rf"'{split}' .*0 of 1 pairs kept, 1 .*empty.*data\.splits\.{split}"
     ):
         TranslationCorpus(data).prepare()
     assert cached(data) == [".lock"]
@@ -416,7 +416,7 @@ def test_two_processes_prepare_a_corpus_once(dates: Config, start) -> None:
 
     assert "waiting for another process" in waiting and ".lock" in waiting
     assert one.returncode == other.returncode == 0 and folder == same
-    assert "train: 1,500 pairs read, 1,500 kept" in log and "pairs read" not in other_log
+    assert "train: 1,500 of 1,500 pairs kept\n" in log and "pairs kept" not in other_log
     assert cached(dates) == [".lock", "folder"]
     dates.examples.train = 1500
     prepared = TranslationCorpus(dates).prepare()
