@@ -209,12 +209,8 @@ def _show_targets(targets: dict[str, Table]) -> None:
         print(f"{'':24} {runs} runs with {table.seeds} seeds, about {time} on {table.machine}")
         print(_list_claims(table, results[name]), end="")
     print("\nTimes are rough estimates for the first corpus and size, with --workers=1.")
-    print(
-        "Brackets: confidence interval over seeds, 95 % or more. Seeds: runs of both rows, if the"
-    )
-    print(
-        "numbers differ. Needs: runs per row that would decide the claim with a probability of 80 %."
-    )
+    print("Brackets: confidence interval over seeds, 95 % or more. Seeds: runs of the left and of")
+    print(f"the right row. Needs: runs per row for a power of {100 * POWER:.0f} %.")
     print("To reproduce a target: python reproduce.py TARGET [--data=CORPUS] [--size=SIZE]")
 
 

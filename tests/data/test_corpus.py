@@ -170,7 +170,7 @@ def test_sentencepiece_vocabularies_have_the_configured_size(dates: Config, kind
 
 def test_error_for_a_corpus_without_a_test_split(data: Config) -> None:
     data.splits.test = ""
-    with pytest.raises(UserError, match=r"no split 'test': set data\.splits\.test"):
+    with pytest.raises(UserError, match=r"no split 'test': choose .*--split=valid.*--test"):
         TranslationCorpus(data).prepare().split("test")
 
 
@@ -194,7 +194,7 @@ def test_error_for_an_empty_split(data: Config, split: str) -> None:
 
 def test_error_for_a_holdout_without_examples(data: Config) -> None:
     data.update({"splits": {"valid": ""}, "holdout": 10_000})
-    with pytest.raises(UserError, match=r"'valid' .* 0 kept.*data\.holdout=10000"):
+    with pytest.raises(UserError, match=r"'valid' .*0 of 2 pairs kept.*data\.holdout=10000"):
         TranslationCorpus(data).prepare()
 
 
