@@ -38,6 +38,7 @@ class TranslatedText(NamedTuple):
 
     source: list[str]  # tokens of the sentence, without </s>
     hypotheses: "list[Hypothesis]"
+    unknown: list[str]  # tokens of the sentence that are not in the vocabulary
 
     @property
     def text(self) -> str:
@@ -111,10 +112,13 @@ class Run:
     ) -> list[TranslatedText]:
         """Translate sentences; `decode` are fields of config.decode, such as beam=5."""
         translator, sentences = self._translator(decode, "translate"), _texts(sentences)
+        from data.vocabulary import unknown_tokens
+
         found = translator.in_order([run.params for run in self._runs], sentences, attention)
+        tokens = [translator.source.tokens(text) for text in sentences]
         return [
-            TranslatedText(translator.source.tokens(text), hypotheses)
-            for text, hypotheses in zip(sentences, found, strict=True)
+            TranslatedText(source, hypotheses, unknown_tokens(translator.source, source))
+            for source, hypotheses in zip(tokens, found, strict=True)
         ]
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> list[float]:

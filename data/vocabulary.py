@@ -82,6 +82,12 @@ def content(ids: Iterable[int]) -> list[int]:
     return [i for i in before_end if i not in (PAD, BOS)]
 
 
+def unknown_tokens(vocabulary: Vocabulary, tokens: list[str]) -> list[str]:
+    """Return those tokens that are not in the vocabulary."""
+    ids = vocabulary.ids(tokens)
+    return [token for token, i in zip(tokens, ids, strict=True) if i == UNK]
+
+
 class WordVocabulary:
     """The most frequent words of a corpus, saved as one word per line; other words are <unk>."""
 

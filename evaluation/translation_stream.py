@@ -9,7 +9,7 @@ from typing import TextIO
 
 from data.inputs import decoded_lines
 from data.links import format_links
-from data.vocabulary import UNK
+from data.vocabulary import unknown_tokens
 from decoding.translator import Hypothesis, Translator
 from errors import UserError
 from evaluation.drawing import draw_hypothesis
@@ -122,8 +122,7 @@ class TranslationStream:
         Return the tokens of the sentence, and those that are not in the vocabulary.
         """
         source = self._translator.source.tokens(text)
-        known = zip(source, self._translator.source.ids(source), strict=True)
-        unknown = [token for token, i in known if i == UNK]
+        unknown = unknown_tokens(self._translator.source, source)
         numbered = self._to.output == "tsv" or self._translator.settings.nbest > 1
         for rank, hypothesis in enumerate(hypotheses):
             if self._to.output == "json":

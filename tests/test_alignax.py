@@ -24,6 +24,8 @@ def test_translations_have_tokens_attention_and_a_figure(run, trained_run):
     sentences = [source for source, _ in PAIRS]
     results = run.translate([*sentences, ""], beam=2, nbest=2)
     assert results[2].text == "" and len(results[0].hypotheses) == 2
+    unknown = run.translate(["Mäy"], beam=2, nbest=2)[0].unknown
+    assert results[0].unknown == [] and unknown == ["Mäy"]
     for result in results[:2]:
         shape = len(result.tokens), len(result.source) + 1
         assert result.attention.shape == shape and result.score == result.hypotheses[0].score
@@ -57,7 +59,7 @@ def test_mistakes_are_user_errors(run, tmp_path):
         lambda: run.classify(["May"]): r"classify needs a classification run",
         lambda: run.predict([["May"]]): r"predict needs a labelling or cloze run",
         lambda: run.draw(
-            alignax.TranslatedText([], run.translate([""])[0].hypotheses)
+            alignax.TranslatedText([], run.translate([""])[0].hypotheses, [])
         ): r"is empty",
         lambda: alignax.load(tmp_path): r"not the folder of a run",
         lambda: alignax.load(): r"load needs the folder",

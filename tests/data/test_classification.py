@@ -115,7 +115,7 @@ def test_error_for_an_empty_data_dir(tmp_path):
 
 def test_error_for_a_holdout_without_examples(tmp_path):
     data = make(tmp_path, splits={"train": "train", "valid": "", "test": "test"}, holdout=10_000)
-    with pytest.raises(UserError, match=r"'valid' .*0 texts read.*data\.holdout=10000"):
+    with pytest.raises(UserError, match=r"'valid' .*0 of 0 texts kept.*data\.holdout=10000"):
         ClassificationCorpus(data).prepare()
 
 

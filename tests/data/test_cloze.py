@@ -99,7 +99,7 @@ def test_error_for_a_lone_surrogate_in_a_question():
 
 
 def test_error_for_a_split_without_questions(tmp_path):
-    with pytest.raises(UserError, match=r"'test' .*0 questions read.*data\.splits\.test"):
+    with pytest.raises(UserError, match=r"'test' .*0 of 0 questions kept.*data\.splits\.test"):
         ClozeCorpus(make(tmp_path, "\n\n")).prepare()
 
 

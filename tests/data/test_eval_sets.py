@@ -206,7 +206,7 @@ def test_test_sets_are_encoded_with_the_vocabularies_of_the_corpus(tmp_path):
     assert split.texts() == [{"words": ["the", "film", "was", "unknown"], "label": "1"}]
     for text, fact in (
         ("1\tthe\n7\tfilm\n", r"given.tsv, line 2: the label '7' is not one of the labels"),
-        ("", r"given.tsv: no usable examples \(0 texts read"),
+        ("", r"given.tsv: no usable examples \(0 of 0 texts kept"),
     ):
         write(given, text)
         with pytest.raises(UserError, match=fact):
