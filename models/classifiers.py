@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from configs.base import Config
 from models.attention import NamedWeights, masked_softmax
+from models.dropout import Dropout
 from models.embedding import Embed
 from models.initializers import XAVIER, Initializers, make_initializers
 from models.recurrent import Stack
@@ -89,7 +90,7 @@ class Sentence(nn.Module):
         mask = words > 0
         states, carries = self.stack(self.embed(words), mask, deterministic=deterministic)
         vector, weights = POOLINGS[self.pooling](self, states, mask, carries[-1][-1])
-        drop, init = nn.Dropout(self.dropout), self.initializers.kernel
+        drop, init = Dropout(self.dropout), self.initializers.kernel
         vector = drop(vector, deterministic=deterministic)
         if self.hidden:
             dense = nn.Dense(self.hidden, kernel_init=init, dtype=vector.dtype, name="hidden")
@@ -166,7 +167,7 @@ class HAN(nn.Module):
         vectors, real = vectors.reshape(batch, count, -1), (words > 0).any(axis=-1)
         states, _ = self.sentences(vectors, real, deterministic=deterministic)
         document, sentence_weights = self.sentence_attention(states, real)
-        document = nn.Dropout(self.dropout)(document, deterministic=deterministic)
+        document = Dropout(self.dropout)(document, deterministic=deterministic)
         output = nn.Dense(self.classes, kernel_init=self.initializers.kernel, name="output")
         weights = {"words": word_weights.reshape(words.shape), "sentences": sentence_weights}
         return output(document.astype(jnp.float32)), weights

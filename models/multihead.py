@@ -13,6 +13,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int
 
 from models.attention import masked_softmax
+from models.dropout import Dropout
 from models.initializers import XAVIER
 from models.replacement import is_replacing, replaced
 
@@ -60,7 +61,7 @@ class MultiHeadAttention(nn.Module):
         self.W_K = shape.dense(shape.heads * shape.key_features)
         self.W_V = shape.dense(shape.features)
         self.W_O = shape.dense(shape.features)
-        self.drop = nn.Dropout(shape.attention_dropout)
+        self.drop = Dropout(shape.attention_dropout)
 
     def keys_values(self, states: Float[Array, "b s d"]) -> KeysValues:
         """Project states to the keys and values of all heads."""
@@ -95,7 +96,7 @@ class MultiHeadAttention(nn.Module):
             alpha = replaced(alpha, _source_mask(keys, lengths), target_positions)
         if sown:
             self.sow("attention", "weights", alpha)
-        if drops or replaces:  # fused attention has neither, so multiply the weights here
+        if alpha is not None and (drops or replaces):  # fused attention supports neither
             kept = self.drop(alpha, deterministic=deterministic).astype(values.dtype)
             context = jnp.einsum("bhts,bshv->bthv", kept, values)
         else:

@@ -10,6 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Bool, Float
 
 from models.cells import CELLS, Carry, Cell
+from models.dropout import Dropout
 from models.initializers import XAVIER, Initializers
 from models.scan import scan_module
 
@@ -98,7 +99,7 @@ class Stack(nn.Module):
 
         self.first = cells("backward" if self.reverse else "forward")
         self.second = cells("backward") if self.bidirectional else []
-        self.drop = nn.Dropout(self.dropout)
+        self.drop = Dropout(self.dropout)
 
     def start(self, batch: int) -> tuple[Carry, ...]:
         """Return the initial carry of every layer."""

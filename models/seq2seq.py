@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from configs.base import Config
 from models.bridges import BRIDGES
 from models.decoders import DECODERS, PlainDecoder, RecurrentState
+from models.dropout import Dropout
 from models.embedding import Embed
 from models.encoders import RecurrentEncoder, RecurrentMemory
 from models.initializers import make_initializers
@@ -26,7 +27,7 @@ class Seq2Seq(nn.Module):
     dropout: float
 
     def setup(self) -> None:
-        self.drop = nn.Dropout(self.dropout)
+        self.drop = Dropout(self.dropout)
 
     def encode(
         self, source: Int[Array, "b s"], mask: Bool[Array, "b s"], deterministic: bool = True

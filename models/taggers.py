@@ -9,6 +9,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int
 
 from configs.base import Config
+from models.dropout import Dropout
 from models.embedding import Embed
 from models.initializers import XAVIER, Initializers, make_initializers
 from models.recurrent import Stack
@@ -77,7 +78,7 @@ class Windows(nn.Module):
     def __call__(
         self, x: Float[Array, "b t i"], mask: Bool[Array, "b t"], deterministic: bool = True
     ) -> Float[Array, "b t h"]:
-        drop = nn.Dropout(self.dropout)
+        drop = Dropout(self.dropout)
         for i, window in enumerate(self.windows):
             layer = nn.Conv(
                 self.features, (2 * window + 1,), dtype=self.dtype, name=f"layer{i}",
@@ -140,9 +141,7 @@ class Tagger(nn.Module):
         self, inputs: Mapping[str, Array], mask: Bool[Array, "b t"], deterministic: bool = True
     ) -> Float[Array, "1 b t o"]:
         features = self.network(self.inputs(inputs, mask), mask, deterministic)
-        features = nn.Dropout(self.dropout)(
-            features.astype(jnp.float32), deterministic=deterministic
-        )
+        features = Dropout(self.dropout)(features.astype(jnp.float32), deterministic=deterministic)
         init = self.initializers.kernel
         return nn.Dense(self.outputs, kernel_init=init, name="output")(features)[None]
 

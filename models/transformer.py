@@ -20,6 +20,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from configs.base import Config
+from models.dropout import Dropout
 from models.embedding import Embed
 from models.initializers import XAVIER
 from models.layers import Layers
@@ -51,7 +52,7 @@ class Residual(nn.Module):
 
     def setup(self) -> None:
         self.norm = nn.LayerNorm(dtype=self.shape.dtype)
-        self.drop = nn.Dropout(self.shape.dropout)
+        self.drop = Dropout(self.shape.dropout)
 
     def enter(self, x: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
         """Return the input of the sublayer: x, normalized if `pre_norm`."""
@@ -172,7 +173,7 @@ class Transformer(nn.Module):
     attention_head: int  # head of this layer; -1: the mean over all heads
 
     def setup(self) -> None:
-        self.drop = nn.Dropout(self.shape.dropout)
+        self.drop = Dropout(self.shape.dropout)
 
     def encode(
         self, source: Int[Array, "b s"], mask: Bool[Array, "b s"], deterministic: bool = True

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from configs.base import base_config
 from configs.vaswani2017 import get_config
 from models import multihead
+from models.dropout import Dropout
 from models.layers import unroll_layers
 from models.output import logits
 from models.transformer import make_transformer, sinusoids
@@ -261,7 +262,7 @@ def test_dropout_is_applied_where_the_paper_applies_it():
 
     def count(next_method, args, kwargs, context):
         nonlocal dropouts
-        dropouts += isinstance(context.module, nn.Dropout) and context.method_name == "__call__"
+        dropouts += isinstance(context.module, Dropout) and context.method_name == "__call__"
         return next_method(*args, **kwargs)
 
     with nn.intercept_methods(count):
