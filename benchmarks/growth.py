@@ -191,8 +191,8 @@ def prepare_beam(kind: str, width: int) -> dict[str, Prepared]:
 
 
 def _prepared(function: Callable, *arguments: Any) -> dict[str, Prepared]:
-    """Compile a function for these arguments."""
-    compiled = Compiled.of(function, *arguments)
+    """Compile a training step or decoding of a recurrent model for these arguments."""
+    compiled = Compiled.of(function, *arguments, concurrent=True)
     call = functools.partial(compiled.function, *arguments)
     return {"step": Prepared(repeated(call), {"temporary": compiled.temporary})}
 

@@ -33,10 +33,17 @@ class Compiled(NamedTuple):
     bytes: int  # size of temporary buffers, arguments and results per device in bytes
 
     @classmethod
-    def of(cls, function: Callable, *arguments: Any, mesh: Mesh | None = None) -> "Compiled":
+    def of(
+        cls,
+        function: Callable,
+        *arguments: Any,
+        mesh: Mesh | None = None,
+        concurrent: bool = False,
+    ) -> "Compiled":
         """Compile a function for these arguments and this mesh (default: one device)."""
         mesh = mesh or make_mesh(jax.devices()[:1])
-        compiled = compiled_for(mesh, function).lower(*arguments).compile()
+        jitted = compiled_for(mesh, function, concurrent=concurrent)
+        compiled = jitted.lower(*arguments).compile()
         memory: Any = compiled.memory_analysis()
         interface = memory.argument_size_in_bytes + memory.output_size_in_bytes
         temporary = memory.temp_size_in_bytes

@@ -81,7 +81,7 @@ def prepare_training(subject: Subject) -> dict[str, Prepared]:
     number = CPU_DEVICES if jax.default_backend() == "cpu" else 1
     mesh = make_mesh(jax.devices()[:number])
     step, *arguments = subject.training_step(mesh)
-    compiled = Compiled.of(step, *arguments, mesh=mesh)
+    compiled = Compiled.of(step, *arguments, mesh=mesh, concurrent=subject.concurrent)
     # Disable cuDNN attention while counting: its matrix products are not visible in the jaxpr.
     with mock.patch.object(multihead, "FLASH_FROM", 2**30):
         flops = count_flops(jax.make_jaxpr(step)(*arguments).jaxpr)

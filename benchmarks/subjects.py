@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from configs import luong2015, vaswani2017
 from configs.base import Config
 from configs.recipes import set_stacks
+from configs.registry import MODELS
 from data.vocabulary import SPECIALS
 from decoding.translator import Translator
 from tasks.translation import Translation
@@ -34,6 +35,11 @@ class Subject(NamedTuple):
     batch: int
     length: int
     make_torch_model: Callable[[float], Any]  # creates the same model in PyTorch, with dropout
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether training runs independent GPU kernels at the same time."""
+        return MODELS[self.config.model.name].concurrent
 
     def torch_model(self) -> Any:
         """Create the same model in PyTorch."""

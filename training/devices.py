@@ -22,6 +22,8 @@ GPU_OPTIONS = {
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,CONDITIONAL,WHILE,"
     "DYNAMIC_SLICE_FUSION",
 }
+# Independent kernels of a command buffer run at the same time.
+CONCURRENT_OPTIONS = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
 AXES = ("data", "state")  # names of the mesh axes
 SMALLEST = 2**12  # arrays with fewer elements are replicated instead of sharded
 CPU_DEVICES = 2  # number of JAX devices into which training divides a CPU
@@ -96,13 +98,24 @@ def state_sharding(mesh: Mesh, tree: Any) -> Any:
     return jax.tree.map(sharding, tree)
 
 
-def compiled(mesh: Mesh, function: Callable, out_shardings: Any = None, **options: Any) -> Any:
-    """`jax.jit` with compiler options for the mesh's devices; outputs are replicated by default."""
+def compiled(
+    mesh: Mesh,
+    function: Callable,
+    out_shardings: Any = None,
+    concurrent: bool = False,
+    **options: Any,
+) -> Any:
+    """`jax.jit` with compiler options for the mesh's devices; outputs are replicated by default.
+
+    With `concurrent`, a GPU runs independent kernels at the same time. This is faster for programs
+    with many small kernels, such as recurrent models and decoding.
+    """
     gpu = mesh.devices.flat[0].platform == "gpu"
+    gpu_options = GPU_OPTIONS | (CONCURRENT_OPTIONS if concurrent else {})
     return jax.jit(
         function,
         out_shardings=replicated(mesh) if out_shardings is None else out_shardings,
-        compiler_options=GPU_OPTIONS if gpu else None,
+        compiler_options=gpu_options if gpu else None,
         **options,
     )
 

@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from jaxtyping import Bool, Float, Int, Key, Shaped
 
 from configs.base import Config
+from configs.registry import MODELS
 from training.devices import compile_all, compiled, replicated, state_sharding
 from training.flops import count_flops
 from training.optimizers import applied_rate
@@ -89,7 +90,8 @@ def make_train_step(
 
     # Outputs have the shardings of the inputs, so that the second step does not compile again.
     out_shardings = state_sharding(mesh, like), replicated(mesh), replicated(mesh)
-    return compiled(mesh, step, out_shardings, donate_argnums=0)
+    concurrent = MODELS[config.model.name].concurrent
+    return compiled(mesh, step, out_shardings, concurrent, donate_argnums=0)
 
 
 def initial_state(

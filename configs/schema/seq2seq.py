@@ -191,4 +191,5 @@ SEQ2SEQ = ModelSchema(
     builder="models.seq2seq:make_seq2seq",
     fields=_FIELDS,
     rules=_rules,
+    concurrent=True,
 )

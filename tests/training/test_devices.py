@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from configs import luong2015
+from training import devices
 from training.devices import AHEAD, divide_cpu, fetched
 
 
@@ -88,3 +89,11 @@ def test_at_most_some_programs_are_dispatched_before_the_oldest_is_fetched(ahead
         found.append((int(result["n"]), len(dispatched)))
     assert found == [(number, min(number + 1 + ahead, 40)) for number in range(40)]
     assert not [*fetched(iter(()))]
+
+
+def test_xla_knows_the_options_for_gpus():
+    """XLA reads them on every platform, and rejects unknown names and values."""
+    options = devices.GPU_OPTIONS | devices.CONCURRENT_OPTIONS
+    assert jax.jit(lambda x: x + 1, compiler_options=options)(1) == 2
+    with pytest.raises(Exception, match="valid enum value"):
+        jax.jit(lambda x: x + 1, compiler_options=dict.fromkeys(devices.CONCURRENT_OPTIONS, "?"))(1)
