@@ -1,9 +1,12 @@
 """The device mesh, and how batches and train states are sharded over it."""
 
 import collections
+import fcntl
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -129,8 +132,29 @@ def compile_all(function: Any, calls: Sequence[tuple], **options: Any) -> list[A
     Only XLA runs in threads: threads that trace in Python slow each other down.
     """
     with ThreadPoolExecutor() as pool:
-        futures = [pool.submit(function.lower(*call, **options).compile) for call in calls]
+        futures = [pool.submit(_compile, function.lower(*call, **options)) for call in calls]
     return [future.result() for future in futures]
+
+
+def _compile(lowered: Any) -> Any:
+    """Compile a program, or wait for another process of this machine that is compiling it.
+
+    The waiting process then reads the program from the compilation cache. Processes of multi-host
+    runs do not wait, because they compile together.
+    """
+    cache = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    if not cache or jax.process_count() > 1:
+        return lowered.compile()
+    program = hashlib.sha256(lowered.as_text().encode()).hexdigest()
+    lock = Path(cache) / "locks" / program[:3]  # few files, of which two programs rarely share one
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("w")
+    except OSError:  # then JAX cannot write to the cache, either
+        return lowered.compile()
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return lowered.compile()  # closing the file at the end of `with` releases the lock
 
 
 def dispatched(results: Iterable[Any], ahead: int = AHEAD) -> Iterator[Any]:

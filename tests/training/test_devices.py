@@ -1,5 +1,9 @@
 """The JAX devices into which training divides a CPU."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import numpy as np
 import pytest
@@ -97,3 +101,47 @@ def test_xla_knows_the_options_for_gpus():
     assert jax.jit(lambda x: x + 1, compiler_options=options)(1) == 2
     with pytest.raises(Exception, match="valid enum value"):
         jax.jit(lambda x: x + 1, compiler_options=dict.fromkeys(devices.CONCURRENT_OPTIONS, "?"))(1)
+
+
+class Program:
+    """A program that has not been compiled; `compiling` is called while it is compiled."""
+
+    def __init__(self, text, compiling):
+        self.text, self.compile = text, compiling
+
+    def as_text(self):
+        return self.text
+
+
+@pytest.fixture
+def cache(tmp_path):
+    """The folder of the compilation cache, which does not exist yet."""
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "cache"))
+    yield tmp_path / "cache"
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
+def compile_in_threads(compiling, *texts):
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(devices._compile, [Program(text, compiling) for text in texts]))
+
+
+def test_a_program_waits_while_an_equal_one_is_compiled(cache):
+    running = threading.Lock()
+
+    def compiling():
+        assert running.acquire(blocking=False), "two equal programs are compiled at the same time"
+        time.sleep(0.2)
+        running.release()
+
+    compile_in_threads(compiling, "same", "same", "same")
+
+
+def test_different_programs_are_compiled_at_the_same_time(cache):
+    compile_in_threads(threading.Barrier(2, timeout=60).wait, "one", "another")
+
+
+def test_programs_are_compiled_if_the_cache_cannot_be_written(cache):
+    cache.write_text("a file instead of a folder")
+    assert compile_in_threads(lambda: "compiled", "same") == ["compiled"]
