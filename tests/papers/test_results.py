@@ -2,6 +2,8 @@
 
 import copy
 import json
+import re
+import statistics
 import subprocess
 import sys
 
@@ -54,6 +56,30 @@ def test_the_overview_counts_undecided_claims_with_smaller_effects():
         undecided._replace(published=9.5, outcome="holds"),
     ]
     assert _undecided(verdicts).startswith("For 1 of the 2 undecided claims")
+
+
+def pairs(text):
+    """Yield every "mean ± deviation" in a text, as numbers with their number of decimals."""
+    for mean, deviation in re.findall(r"(-?\d+(?:\.\d+)?) ± (\d+(?:\.\d+)?)", text):
+        yield float(mean), float(deviation), len(mean.partition(".")[2])
+
+
+def test_summaries_have_the_figures_of_pages():
+    """Each "mean ± deviation" in a summary is that of a row, or a rounded one of another page."""
+    summaries = [README, FOLDER / "README.md"]
+    pages = [path for path in FOLDER.rglob("*.md") if path not in summaries]
+    known = {pair[:2] for path in pages for pair in pairs(path.read_text("utf-8"))}
+    for results in committed(TARGETS).values():
+        rows = [row for result in results for row in result.content["rows"].values()]
+        for values in (values for row in rows for values in row["measured"].values()):
+            if len(values) > 1 and None not in values:
+                mean, deviation = statistics.mean(values), statistics.stdev(values)
+                known |= {(scale * mean, scale * deviation) for scale in (1, 1000)}
+    for path in summaries:
+        for mean, deviation, decimals in pairs(path.read_text("utf-8")):
+            near = 0.501 * 10**-decimals
+            found = any(abs(mean - m) < near and abs(deviation - d) < near for m, d in known)
+            assert found, f"{path.name}: {mean} ± {deviation} is not on any page of results"
 
 
 def test_every_page_has_the_verdicts_of_its_results():
