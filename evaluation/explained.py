@@ -17,6 +17,7 @@ from data.store import ArrayFields
 from data.vocabulary import EOS, PAD
 from decoding.forced import target_log_p
 from evaluation.interventions import delete_token, scaled_embeddings
+from models.attention import ALIGNMENTS, Alignment
 from models.output import output_scores
 from tasks.task import Params
 from tasks.translation import shift_right
@@ -91,9 +92,9 @@ class TranslationExplainer(Explainer):
 
     def output_size(self, source_length: int) -> int:
         attention = self.task.config.model.get("attention", {})
-        # Marginal and hard attention mix the distributions of several source positions.
-        mixed = {"marginal": source_length, "hard": attention.get("positions", 1)}
-        return len(self.task.target) * mixed.get(attention.get("align"), 1)
+        alignment = ALIGNMENTS.get(attention.get("align"), Alignment)
+        # Each context of a target position has a distribution of its own.
+        return len(self.task.target) * alignment.contexts(attention, source_length)
 
     def decide(self, params: Params, batch: ArrayBatch) -> ArrayBatch:
         return batch  # the targets are the hypotheses of the model

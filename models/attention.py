@@ -63,6 +63,11 @@ class Alignment(nn.Module):
         """Build the alignment from `config.model.attention`."""
         return cls(score, attention.key_value == "split", **fields)
 
+    @staticmethod
+    def contexts(attention: Config, source_length: int) -> int:
+        """Return the largest number of context vectors per target position, except in training."""
+        return 1
+
     def source(self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"]) -> Source:
         """Compute the attention keys and values of a batch once, before decoding."""
         keys, values = jnp.split(states, 2, axis=-1) if self.key_value else (states, states)
@@ -83,7 +88,7 @@ class Alignment(nn.Module):
     ) -> tuple[Float[Array, "b #t *n k"], Float[Array, "b t s"]]:
         """Return context vectors and attention weights for the given target positions.
 
-        An alignment may return n context vectors per target position; see `Hard` and `Marginal`.
+        An alignment may return n context vectors per target position (`contexts`).
         """
         raise NotImplementedError
 
@@ -270,6 +275,10 @@ class Hard(Global):
     def from_config(cls, attention: Config, score: Score, **fields: Any) -> "Alignment":
         return super().from_config(attention, score, positions=attention.positions, **fields)
 
+    @staticmethod
+    def contexts(attention: Config, source_length: int) -> int:
+        return attention.positions
+
     def __call__(
         self,
         query: Float[Array, "b t h"],
@@ -314,6 +323,10 @@ class Marginal(Global):
     distribution is the mixture Σ_s α_t(s) p(y_t | h̄_s), where α_t are the attention weights of
     global attention.
     """
+
+    @staticmethod
+    def contexts(attention: Config, source_length: int) -> int:
+        return source_length
 
     def __call__(
         self,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ml_collections import ConfigDict
 
 from configs.base import base_config
 from configs.schema.seq2seq import EQUAL_WIDTHS
@@ -26,8 +27,10 @@ from tests.models.test_cells import random_params
 
 WIDTH = 4
 DOT = SCORES["dot"](query_width=WIDTH, key_width=WIDTH)
-# Marginal attention has many contexts per target position; tests/models/test_seq2seq.py tests it.
-PAIRS = list(itertools.product(SCORES, [name for name in ALIGNMENTS if name != "marginal"]))
+# tests/models/test_seq2seq.py tests alignments with many contexts per target position.
+ARGMAX = ConfigDict({"positions": 1})
+ONE_CONTEXT = [name for name in ALIGNMENTS if ALIGNMENTS[name].contexts(ARGMAX, 9) == 1]
+PAIRS = list(itertools.product(SCORES, ONE_CONTEXT))
 
 
 def attend(module, query, memory, mask, target_positions):
@@ -233,6 +236,18 @@ def test_the_mixture_of_hard_attention_does_not_depend_on_padding():
                 mixture = alpha[0, t, chosen] @ p[chosen] / alpha[0, t, chosen].sum()
                 np.testing.assert_allclose(log_p[0, t], np.log(mixture), rtol=1e-4)
                 np.testing.assert_allclose(contexts[0, t, 0], memory[row, chosen[0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ALIGNMENTS)
+def test_an_alignment_declares_its_number_of_contexts(name):
+    model = base_config().model
+    model.encoder.features = model.decoder.features = WIDTH
+    model.attention.update({"score": "dot", "align": name, "positions": 3})
+    module = make_alignment(model, XAVIER, jnp.float32)
+    init = functools.partial(module.init_with_output, method=attend)
+    (context, _), _ = jax.eval_shape(init, jax.random.key(0), *draw(12, [5], [0, 1]))
+    several = context.shape[2] if context.ndim == 4 else 1
+    assert ALIGNMENTS[name].contexts(model.attention, source_length=7) == several
 
 
 def test_equal_keys_and_values_after_a_split_equal_plain_attention():
