@@ -27,6 +27,7 @@ from configs import recipes
 from configs.arguments import parse
 from configs.base import Config, base_config, choices
 from configs.datasets import DATASETS, use_dataset
+from configs.schema.seq2seq import WITHOUT_FEEDBACK
 
 
 def get_config(arguments: str = "") -> Config:
@@ -35,8 +36,7 @@ def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
         data=DATASETS["translation"],
-        # Marginal attention needs attention after the recurrent step.
-        align=[name for name in aligns if name not in ("none", "marginal")],
+        align=[name for name in aligns if name not in ("none", *WITHOUT_FEEDBACK)],
         score=choices("seq2seq", "model.attention.score", first="concat"),
         size=SIZES,
     )

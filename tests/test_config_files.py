@@ -13,6 +13,7 @@ from configs.base import choices
 from configs.check import check, check_path
 from configs.datasets import DATASETS
 from configs.load import load_config_file
+from configs.schema.seq2seq import WITHOUT_FEEDBACK
 from configs.vaswani2017 import VARIANTS
 from errors import UserError
 from tasks.registry import make_model
@@ -70,16 +71,17 @@ def test_a_docstring_lists_the_values_of_its_arguments_or_their_field(path):
 def points():
     """Yield each config file with all combinations of its ARGUMENTS, and with every model size.
 
-    Combinations with an alignment that a config file does not offer are omitted, and marginal
-    attention of luong2015.py has no input feeding.
+    Combinations with an alignment that a config file does not offer are omitted, and the alignments
+    of luong2015.py that need it have no input feeding.
     """
-    omitted = {"bahdanau2015": {"none", "marginal"}, "toshniwal2016": {"marginal"}}
+    omitted = {"bahdanau2015": {"none", *WITHOUT_FEEDBACK}, "toshniwal2016": {*WITHOUT_FEEDBACK}}
     for name, arguments in ARGUMENTS.items():
         for values in itertools.product(*(VALUES[a] for a in arguments)):
             if omitted.get(name, set()).intersection(values):
                 continue
             given = ",".join(f"{a}={v}" for a, v in zip(arguments, values, strict=True))
-            yield name, f"{given},feed=no" if "align=marginal" in given else given
+            without_feedback = not {*WITHOUT_FEEDBACK}.isdisjoint(values) and name == "luong2015"
+            yield name, f"{given},feed=no" if without_feedback else given
         for size in getattr(importlib.import_module(f"configs.{name}"), "SIZES", ()):
             yield name, f"size={size}"
 
