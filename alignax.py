@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # importing JAX is slow, so functions import these modules
     from configs.base import Config
     from decoding.translator import Hypothesis, Translator
     from evaluation.canvas import Picture
-    from evaluation.inputs import LabelledInput
+    from tasks.task import LabelledInput
     from training.restore import RestoredRun
 
 __all__ = ["Run", "TranslatedText", "load"]
@@ -155,7 +155,7 @@ class Run:
         """
         from errors import UserError
         from evaluation.drawing import draw_hypothesis, draw_input
-        from evaluation.inputs import LabelledInput
+        from tasks.task import LabelledInput
 
         if isinstance(result, TranslatedText):
             empty = not result.tokens

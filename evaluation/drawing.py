@@ -10,7 +10,7 @@ from decoding.translator import Hypothesis
 from evaluation.classification import draw_text
 from evaluation.cloze import draw_question
 from evaluation.forced_attention import readable
-from evaluation.inputs import LabelledInput
+from tasks.task import LabelledInput
 
 if TYPE_CHECKING:
     from evaluation.canvas import Picture

@@ -181,7 +181,7 @@ class PredictionExplainer(Explainer):
 
     def __init__(self, task: Any):
         self.task, self.fields = task, task.prepared.fields
-        self._text = "passage" if "passage" in self.fields else "words"
+        self._text = task.word_field
 
     def output_size(self, source_length: int) -> int:
         if "passage" in self.fields:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from decoding.translator import Hypothesis
-from evaluation.inputs import LabelledInput
+from tasks.task import LabelledInput
 from writing import to_json
 
 LIKELY = 0.5  # in text, notes with at least this probability are listed

@@ -16,7 +16,8 @@ import tqdm
 from errors import UserError
 from evaluation.drawing import draw_input
 from evaluation.formats import input_record, input_text
-from evaluation.inputs import InputPredictor, LabelledInput
+from evaluation.inputs import InputPredictor
+from tasks.task import LabelledInput
 from terminal import ask, clean_lines, edit_lines
 from writing import write_lines
 

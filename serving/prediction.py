@@ -9,9 +9,10 @@ from jax.sharding import Mesh
 from data.inputs import STREAM
 from errors import UserError
 from evaluation.explained import source_weights
-from evaluation.inputs import InputPredictor, LabelledInput
+from evaluation.inputs import InputPredictor
 from serving.requests import Body, Edit
 from serving.run import Answer, Job, LabRun
+from tasks.task import LabelledInput
 from terminal import clean_lines
 from training.restore import RestoredRun
 

@@ -1,8 +1,12 @@
 """Text classification: loss and predictions of a batch."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Key
 
@@ -10,7 +14,7 @@ from configs.base import Config
 from data.classification import ClassificationCorpus
 from tasks.losses import class_values, penalty, summed
 from tasks.registry import make_model
-from tasks.task import Params, Predicted, Task, drop_words
+from tasks.task import LabelledInput, Params, Predicted, Task, drop_words
 
 
 class Classification(Task):
@@ -23,6 +27,8 @@ class Classification(Task):
         ("output/kernel", 1, "label"),
         ("output/bias", 0, "label"),
     )
+    word_field = "words"
+    empty_input = LabelledInput({"words": []}, probabilities={})
 
     def build(self, config: Config) -> None:
         self.words, self.labels = (self.prepared.vocabularies[n] for n in ("words", "label"))
@@ -60,3 +66,17 @@ class Classification(Task):
         logits, weights = self.model.apply({"params": params}, batch["words"])
         p = nn.softmax(logits)
         return {"label": p.argmax(axis=-1), "p": p.max(axis=-1), "probabilities": p}, weights
+
+    def labelled_input(
+        self, fields: Mapping[str, Any], text: Mapping[str, Any], p: Mapping[str, Any]
+    ) -> LabelledInput:
+        names, shape = self.labels.names, np.shape(fields["words"])
+        crops = {"hops": (slice(None), slice(shape[-1])), "words": tuple(map(slice, shape)),
+                 "sentences": (slice(shape[0]),)}  # fmt: skip
+        return LabelledInput(
+            text,
+            names[int(p["label"])],
+            float(p["p"]),
+            dict(zip(names, p["probabilities"].tolist(), strict=True)),
+            {name: p[name][crop] for name, crop in crops.items() if name in p},
+        )

@@ -1,5 +1,8 @@
 """Cloze reading comprehension: loss and predicted answers of a batch."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -9,7 +12,7 @@ from configs.base import Config
 from data.cloze import ClozeCorpus
 from tasks.losses import summed
 from tasks.registry import make_model
-from tasks.task import Params, Predicted, Task, drop_words
+from tasks.task import LabelledInput, Params, Predicted, Task, drop_words
 
 
 class Cloze(Task):
@@ -18,6 +21,7 @@ class Cloze(Task):
     corpus = ClozeCorpus
     counted = "questions"
     token_axes = (("embed/embedding", 0, "words"),)
+    word_field = "passage"
 
     def build(self, config: Config) -> None:
         self.words = self.prepared.vocabularies["words"]
@@ -61,6 +65,21 @@ class Cloze(Task):
         p, weights = self._probabilities(params, batch)
         predicted = {"answer": p.argmax(axis=1) + 1, "p": p.max(axis=1), "probabilities": p}
         return predicted, weights
+
+    def labelled_input(
+        self, fields: Mapping[str, Any], text: Mapping[str, Any], p: Mapping[str, Any]
+    ) -> LabelledInput:
+        passage, query = len(text["passage"]), len(text["query"])
+        crops = {"s": (slice(passage),), "alpha": (slice(query), slice(passage)),
+                 "beta": (slice(query),)}  # fmt: skip
+        candidates = text["candidates"]
+        return LabelledInput(
+            text,
+            candidates[int(p["answer"]) - 1],
+            float(p["p"]),
+            dict(zip(candidates, p["probabilities"].tolist(), strict=False)),
+            {name: p[name][crop] for name, crop in crops.items() if name in p},
+        )
 
     def _probabilities(
         self, params: Params, batch: dict[str, Array], key: Key[Array, ""] | None = None

@@ -3,6 +3,9 @@
 A label is a number, a class or a set of notes, depending on the corpus.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +18,7 @@ from data.store import axes
 from errors import UserError
 from tasks.losses import class_values, summed
 from tasks.registry import make_model
-from tasks.task import Params, Predicted, Task
+from tasks.task import LabelledInput, Params, Predicted, Task
 
 
 class Labelling(Task):
@@ -23,6 +26,7 @@ class Labelling(Task):
 
     corpus = LabellingCorpus
     counted = "time steps"
+    word_field = "word"
 
     def build(self, config: Config) -> None:
         self.kind = KINDS[config.data.corpus]
@@ -92,6 +96,19 @@ class Labelling(Task):
             p = jax.nn.softmax(outputs)
             return {"label": outputs.argmax(axis=-1), "probabilities": p}, {}
         return {"label": jax.nn.sigmoid(outputs) if self.kind == "notes" else outputs}, {}
+
+    def labelled_input(
+        self, fields: Mapping[str, Any], text: Mapping[str, Any], p: Mapping[str, Any]
+    ) -> LabelledInput:
+        # The frame after the end of a piano roll is predicted, but predicts nothing.
+        label = p["label"][: fields["length"] - (self.kind == "notes")]
+        if self.kind != "classes":
+            inputs = fields["x"] if self.kind == "values" else fields["label"][:-1]
+            return LabelledInput({**text, "x": np.asarray(inputs)}, label)
+        labels = [self.prepared.vocabularies["label"].names[i] for i in label]
+        probabilities = p["probabilities"][: len(label)]
+        shown = text or {"x": np.asarray(fields["x"])}
+        return LabelledInput(shown, labels, probabilities.max(axis=1), probabilities)
 
     def _inputs(
         self, batch: dict[str, Array]

@@ -3,10 +3,11 @@
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Int, Key
 
@@ -23,6 +24,23 @@ TokenAxis = tuple[str, int, str]
 Predicted = tuple[dict[str, Array], dict[str, Array]]  # predictions and attention weights, by name
 
 
+class LabelledInput(NamedTuple):
+    """An input and its prediction. An empty input has no prediction: its label is None.
+
+    The label is a class label, the answer to a question, one class label per word or time step, an
+    array [time, 1] of predicted values, or, for music, an array [frame, note] with the
+    probabilities of the notes of the next frame.
+    """
+
+    text: Mapping[str, Any]  # the words, sentences or columns; the passage, query and candidates
+    label: Any = None
+    p: Any = None  # probability of the label, or one per time step; None for values and notes
+    probabilities: Any = None  # by class label or candidate, or [time, class] for sequences
+    attention: Mapping[str, np.ndarray] = {}  # attention weights by name, if they were asked for
+    unknown: Sequence[str] = ()  # the words that are not in the vocabulary
+    words: int = 0  # number of words
+
+
 def drop_words(words: Int[Array, "*b"], rate: float, key: Key[Array, ""]) -> Int[Array, "*b"]:
     """Replace a random fraction `rate` of the word ids by <unk>, except padding (word dropout)."""
     dropped = jax.random.bernoulli(key, rate, words.shape) & (words != PAD)
@@ -32,7 +50,8 @@ def drop_words(words: Int[Array, "*b"], rate: float, key: Key[Array, ""]) -> Int
 class Task:
     """Base class of tasks, which combine a corpus with a model.
 
-    Subclasses define `build`, `init` and `loss`. All except Translation also define `predict`.
+    Subclasses define `build`, `init` and `loss`. All except Translation also define `predict`,
+    `labelled_input` and `word_field`.
     """
 
     corpus: type[Corpus]
@@ -40,6 +59,8 @@ class Task:
     # Parameters with one row or column per token of a vocabulary: their names, the axis of the
     # tokens, and the name of the vocabulary.
     token_axes: Sequence[TokenAxis] = ()
+    word_field = ""  # the array field, and the entry of the text, with the words of an input
+    empty_input = LabelledInput({})  # the result of an input without words
 
     def __init__(
         self,
@@ -60,6 +81,15 @@ class Task:
 
     def build(self, config: Config) -> None:
         """Create the model for the vocabularies of `self.prepared`; every task defines this."""
+        raise NotImplementedError
+
+    def labelled_input(
+        self, fields: Mapping[str, Any], text: Mapping[str, Any], p: Mapping[str, Any]
+    ) -> LabelledInput:
+        """Return the prediction of an input, given its fields and its text.
+
+        `p` contains the results of `predict` for this input, with the padding of its batch.
+        """
         raise NotImplementedError
 
     def use_eval_sets(self, sets: Iterable[EvalSet], folder: Path) -> None:
