@@ -5,12 +5,19 @@ from pathlib import Path
 
 import jax
 
-from serving.prediction import PredictionRun
+from serving.prediction import ClassificationRun, ClozeRun, LabellingRun
 from serving.run import LabRun
 from serving.translation import TranslationRun
 from terminal import clean
 from training.devices import make_mesh
 from training.restore import restore_runs
+
+LAB_RUNS: dict[str, type[LabRun]] = {
+    "translation": TranslationRun,
+    "classification": ClassificationRun,
+    "labelling": LabellingRun,
+    "cloze": ClozeRun,
+}
 
 
 def load_runs(workdirs: Sequence[Path], checkpoint: str) -> dict[str, LabRun]:
@@ -23,6 +30,5 @@ def load_runs(workdirs: Sequence[Path], checkpoint: str) -> dict[str, LabRun]:
     for workdir in workdirs:
         name = clean(str(workdir))
         (run,) = restore_runs([str(workdir)], mesh, [checkpoint], "--runs")
-        kind = TranslationRun if run.task.config.task == "translation" else PredictionRun
-        found[name] = kind(name, run, mesh)
+        found[name] = LAB_RUNS[run.task.config.task](name, run, mesh)
     return found

@@ -7,7 +7,7 @@ import jax
 import pytest
 
 from serving.app import Lab, ServerLimits
-from serving.prediction import PredictionRun
+from serving.runs import LAB_RUNS
 from serving.server import listen, make_server
 from serving.translation import TranslationRun
 from serving.worker import ModelWorker
@@ -45,7 +45,7 @@ def predictions(tmp_path_factory, one_device):
         config = small_config(name, tmp_path_factory.mktemp(name))
         if name == "columns":
             config.data.inputs = ("word", "pos")
-        runs[name] = PredictionRun(name, restored(make_task(config), 0), one_device)
+        runs[name] = LAB_RUNS[config.task](name, restored(make_task(config), 0), one_device)
     return runs
 
 

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from configs.registry import TASKS
 from data.vocabulary import SentencePieceVocabulary
 from decoding.translator import Translator
 from errors import UserError
 from serving.requests import Body
+from serving.runs import LAB_RUNS
 from serving.translation import MOST_TRANSLATORS
 from tests.serving.conftest import HOSTILE
 
@@ -146,6 +148,10 @@ def test_heads_of_a_transformer_are_shown(translations):
 
 QUESTION = {"passage": "the film was good and long", "query": "so XXXXX .",
             "candidates": ["film", "good"]}  # fmt: skip
+
+
+def test_the_lab_has_a_class_for_every_task():
+    assert {*LAB_RUNS} == {*TASKS}
 
 
 def test_other_tasks_show_distributions_and_what_was_read(predictions):
