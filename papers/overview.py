@@ -121,8 +121,8 @@ def _undecided(verdicts: Sequence[Verdict]) -> str:
     smaller = sum(high < published for high, published in effects)
     return (
         f"For {smaller} of the {len(effects)} undecided claims whose difference is published, the "
-        "whole interval lies below the published difference: the effect is smaller here than in "
-        "the paper, if it exists."
+        "whole interval lies below the published difference: if there is an effect here, it is "
+        "smaller than in the paper."
     )
 
 

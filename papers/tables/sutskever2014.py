@@ -4,7 +4,7 @@ from papers.claims import Claim, ranked
 from papers.table import Row, Table
 
 _MEASURES = ("tokenized_bleu", "bleu", "perplexity")
-_DATA = ("multi30k_en_de", "multi30k_de_en", "dates")
+_DATA = ("multi30k_de_en", "multi30k_en_de", "dates")
 _SIZE = (
     "The paper's models have 4 layers of 1000 units and are trained on 12 M sentences; size=small "
     "has 2 layers of 512 units, and Multi30k has 29,000 captions."

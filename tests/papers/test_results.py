@@ -44,6 +44,13 @@ def test_the_overview_contains_all_claims():
         assert (f"## {target}" in text) == bool(table.claims)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_default_corpus_of_a_target_has_a_page(target):
+    """`reproduce.py TARGET` repeats a page, and no other experiment."""
+    corpora = {result.content["data"] for result in committed(TARGETS)[target]}
+    assert TARGETS[target].data[0] in corpora
+
+
 def test_the_overview_counts_undecided_claims_with_smaller_effects():
     claim, equal = Claim("a", "b", "text"), Claim("a", "b", "text", margin=1.0, equal=True)
     undecided = Verdict(claim, "undecided", "frame", (3, 3), 0.5, (-1.0, 2.0))

@@ -100,7 +100,7 @@ def test_every_split_of_scan_has_the_same_architectures():
 
 def test_tables_share_runs_with_equal_configs():
     one, four = (
-        make_plan(name, TARGETS[name], "", "", Path("results"), 1, "")
+        make_plan(name, TARGETS[name], "dates", "", Path("results"), 1, "")
         for name in ("luong2015.table1", "luong2015.table4")
     )
     # Both tables contain location with input feeding, which is trained once. Local-p differs in
