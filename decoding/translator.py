@@ -68,7 +68,12 @@ class Translator:
         self.source, self.target = tasks[0].source, tasks[0].target
         self.dictionary = dictionary or {}
         self.numbers = _numbers(**{name: settings[name] for name in NUMBERS})
-        self._decode = compiled(mesh, self._search, concurrent=True, static_argnames="attention")
+        # Beam search with concurrent kernels has been timed on a GPU, but its results have not been
+        # compared with those of one kernel after another.
+        concurrent = settings.beam == 1
+        self._decode = compiled(
+            mesh, self._search, concurrent=concurrent, static_argnames="attention"
+        )
         self._score = compiled(mesh, self._target_log_p)
         self._attention = compiled(mesh, self._target_attention, static_argnames="name")
         # The shapes for which each of these functions is compiled, by its static arguments.
