@@ -195,21 +195,28 @@ def make_batch(
     return batch
 
 
-def pad_examples(
-    fields: ArrayFields, examples: Sequence[Mapping[str, Any]], rows: int, lengths: Sequence[int]
-) -> Batch:
-    """Return a batch of encoded examples, zero-padded to `rows` and to the `lengths` of the axes.
+def padded_batches(
+    fields: ArrayFields,
+    examples: Sequence[Mapping[str, Any]],
+    members: Sequence[int],
+    rows: int,
+    lengths: Sequence[int],
+) -> Iterator[Batch]:
+    """Yield batches of the encoded examples at `members`, all of the same shape.
 
-    "index" holds the position of each row's example in `examples`, or -1 for an empty row.
+    A batch is zero-padded to `rows` and to the `lengths` of the named axes. "index" holds the
+    position of each row's example in `examples`, or -1 for an empty row.
     """
-    batch = {"index": np.full(rows, -1, np.int32)}
-    batch["index"][: len(examples)] = np.arange(len(examples))
-    for name, shape in shapes(fields, lengths).items():
-        batch[name] = np.zeros((rows, *shape), fields[name].dtype)
-        for row, example in enumerate(examples):
-            values = np.asarray(example[name])
-            batch[name][(row, *map(slice, values.shape))] = values
-    return batch
+    for first in range(0, len(members), rows):
+        chosen = members[first : first + rows]
+        batch = {"index": np.full(rows, -1, np.int32)}
+        batch["index"][: len(chosen)] = chosen
+        for name, shape in shapes(fields, lengths).items():
+            batch[name] = np.zeros((rows, *shape), fields[name].dtype)
+            for row, i in enumerate(chosen):
+                values = np.asarray(examples[i][name])
+                batch[name][(row, *map(slice, values.shape))] = values
+        yield batch
 
 
 def train_iterator(

@@ -18,7 +18,9 @@ from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
 from configs.base import Config
+from data.batches import Batch, padded_batches
 from data.tokenizers import without_marks
+from data.translation import FIELDS
 from data.vocabulary import EOS, PAD, UNK
 from decoding.beam import Hypotheses, beam_search, penalized
 from decoding.ensemble import ensemble
@@ -121,9 +123,14 @@ class Translator:
     ) -> Iterator[tuple[dict[str, np.ndarray], Hypotheses]]:
         """Yield each batch with its hypotheses while the device decodes the next batch."""
         weights = attention or self.settings.replace_unknown
+        with_eos = [[*tokens, EOS] if tokens else [] for tokens in ids]
         batches = [
             batch | {"number": batch["index"] + first}
-            for batch in self._batches(ids, self._shapes[self._decode, weights])
+            for batch in self._batches(self._shapes[self._decode, weights], source=with_eos)
+        ]
+        host, hosts = jax.process_index(), jax.process_count()
+        batches = [
+            {name: np.array_split(x, hosts)[host] for name, x in batch.items()} for batch in batches
         ]
         shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
         calls = [(params, shape, self.numbers) for shape in shapes.values()]
@@ -190,35 +197,29 @@ class Translator:
         **options: Any,
     ) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
         """Yield each batch of sentence pairs with the result of a compiled function."""
-        batches = list(self._pairs(sources, targets, self._shapes[function, *options.values()]))
+        source = [[*self.source.encode(text), EOS] for text in sources]
+        target = [[*self.target.encode(text), EOS] for text in targets]
+        shapes = self._shapes[function, *options.values()]
+        batches = [*self._batches(shapes, source=source, target=target)]
         shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
         compile_all(function, [(list(params), shape) for shape in shapes.values()], **options)
         calls = (function(list(params), put(batch, self.mesh), **options) for batch in batches)
         yield from zip(batches, fetched(calls, ahead=1), strict=True)
 
-    def _pairs(
-        self, sources: Sequence[str], targets: Sequence[str], compiled_shapes: CompiledShapes
-    ) -> Iterator[dict[str, np.ndarray]]:
-        """Yield batches of sources and targets, both padded to the same width."""
-        sides = [
-            [[*vocabulary.encode(text), EOS] for text in texts]
-            for vocabulary, texts in ((self.source, sources), (self.target, targets))
-        ]
-        longest = [max(len(x), len(y)) for x, y in zip(*sides, strict=True)]
-        for width, members in length_groups(longest, self.settings.batch):
-            rows, width = compiled_shapes.fit(self._rows(len(members)), width)
-            for first in range(0, len(members), rows):
-                batch: dict[str, np.ndarray] = {"index": np.full(rows, -1, np.int32)}
-                chunk = members[first : first + rows]
-                batch["index"][: len(chunk)] = chunk
-                for name, side in zip(("source", "target"), sides, strict=True):
-                    batch[name] = np.full((rows, width), PAD, np.int32)
-                    for row, i in enumerate(chunk):
-                        batch[name][row, : len(side[i])] = side[i]
-                yield batch
+    def _batches(
+        self, compiled_shapes: CompiledShapes, **sides: Sequence[Sequence[int]]
+    ) -> Iterator[Batch]:
+        """Yield batches of the token ids of texts or pairs, with few different widths.
 
-    def _rows(self, members: int) -> int:
-        return batch_rows(members, self.mesh.size, self.settings.batch)
+        Both sides of a pair are padded to the same width. Empty texts are in no batch.
+        """
+        fields = {name: FIELDS[name] for name in sides}
+        examples = [dict(zip(sides, ids, strict=True)) for ids in zip(*sides.values(), strict=True)]
+        lengths = [max(map(len, example.values())) for example in examples]
+        for width, members in length_groups(lengths, self.settings.batch):
+            rows = batch_rows(len(members), self.mesh.size, self.settings.batch)
+            rows, width = compiled_shapes.fit(rows, width)
+            yield from padded_batches(fields, examples, members, rows, [width] * len(fields))
 
     def _target_log_p(self, params: list[Params], batch: dict[str, Array]) -> Float[Array, " b"]:
         """Return log p of each target of a batch."""
@@ -235,25 +236,6 @@ class Translator:
         members = zip(self.tasks, params, strict=True)
         named = [task.attentions(p, batch["source"], batch["target"]) for task, p in members]
         return jnp.mean(jnp.stack([weights[name] for weights in named if weights]), axis=0)
-
-    def _batches(
-        self, ids: list[list[int]], compiled_shapes: CompiledShapes
-    ) -> Iterator[dict[str, np.ndarray]]:
-        """Yield batches with few different widths; each batch has only the rows of this host."""
-        host, hosts = jax.process_index(), jax.process_count()
-        lengths = [len(tokens) + 1 if tokens else 0 for tokens in ids]  # with </s>
-        for width, members in length_groups(lengths, self.settings.batch):
-            rows, width = compiled_shapes.fit(self._rows(len(members)), width)
-            for first in range(0, len(members), rows):
-                batch = {
-                    "source": np.full((rows, width), PAD, np.int32),
-                    "index": np.full(rows, -1, np.int32),
-                }
-                for row, i in enumerate(members[first : first + rows]):
-                    batch["source"][row, : len(ids[i]) + 1] = [*ids[i], EOS]
-                    batch["index"][row] = i
-                host_rows = slice(host * rows // hosts, (host + 1) * rows // hosts)
-                yield {name: x[host_rows] for name, x in batch.items()}
 
     def _search(
         self,

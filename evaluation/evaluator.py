@@ -10,8 +10,10 @@ from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
 from configs.base import Config
+from data.batches import padded_batches
 from data.pair import Pair
 from data.tokenizers import normalized
+from data.translation import FIELDS
 from data.vocabulary import PAD
 from decoding.translator import Hypothesis, Translator
 from evaluation.bootstrap import bleu_statistics, mean_statistics, text_bleu_statistics
@@ -86,16 +88,11 @@ class Evaluator:
         # Each pair of widths is compiled once, so long sentences have few different widths.
         multiple = 8 if max(longest) <= LONG else LONG
         widths = [-(-length // multiple) * multiple for length in longest]
-        results: list[Any] = [None] * len(sources)
-        for first in range(0, len(sources), rows):
-            batch: dict[str, np.ndarray] = {"index": np.full(rows, -1, np.int32)}
-            for name, side, width in zip(
-                ("source", "target"), (sources, targets), widths, strict=True
-            ):
-                batch[name] = np.full((rows, width), PAD, np.int32)
-                for row, ids in enumerate(side[first : first + rows]):
-                    batch[name][row, : len(ids)] = ids
-                    batch["index"][row] = first + row
+        pairs = [
+            dict(zip(FIELDS, pair, strict=True)) for pair in zip(sources, targets, strict=True)
+        ]
+        results: list[Any] = [None] * len(pairs)
+        for batch in padded_batches(FIELDS, pairs, range(len(pairs)), rows, widths):
             for i, named in self._cropped(params, put(batch, self.mesh)):
                 results[i] = named
         return results

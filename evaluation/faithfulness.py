@@ -17,7 +17,7 @@ from jax import Array
 from jax.sharding import Mesh
 from jaxtyping import Bool, Float, Int, Key
 
-from data.batches import Batch, pad_examples
+from data.batches import Batch, padded_batches
 from data.store import axis_lengths
 from decoding.groups import batch_rows, length_groups, padded_width
 from evaluation.bootstrap import confidence_interval, mean_score
@@ -96,12 +96,7 @@ def _batches(
         outputs = len(MIXTURES) * explainer.output_size(shape[0])
         most = min(EXAMPLES, MOST_OUTPUTS // outputs)
         rows = batch_rows(len(group), mesh.size, most)
-        for first in range(0, len(group), rows):
-            members = group[first : first + rows]
-            chosen = [examples[i] for i in members]
-            batch = pad_examples(explainer.fields, chosen, rows, shape)
-            batch["index"][: len(members)] = members
-            batches.append(batch)
+        batches += padded_batches(explainer.fields, examples, group, rows, shape)
     return batches
 
 

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from data.batches import Batch, pad_examples
+from data.batches import Batch, padded_batches
 from data.inputs import Input, LabelledCorpus
 from data.store import axis_lengths
 from data.vocabulary import UNK
@@ -47,14 +47,13 @@ class InputPredictor:
         examples = [corpus.make_input(value, place) for value, place in inputs]
         encoded = [corpus.encode_input(e, vocabularies, self.counts) for e in examples]
         results = [self.task.empty_input] * len(inputs)
-        batches = self._batches([e and e[0] for e in encoded], attention)
+        batches = self._batches([e[0] if e else {} for e in encoded], attention)
         calls = (
-            self._run(self._params, put(batch, self.mesh), attention=attention)
-            for _, batch in batches
+            self._run(self._params, put(batch, self.mesh), attention=attention) for batch in batches
         )
         found = zip(batches, fetched(calls, ahead=1), strict=True)
-        for (members, _), (predicted, weights) in found:
-            for row, i in enumerate(members):
+        for batch, (predicted, weights) in found:
+            for row, i in enumerate(batch["index"][batch["index"] >= 0]):
                 fields, text = encoded[i] or ({}, {})
                 unknown, words = _unknown(self.task.word_field, fields, text)
                 # Rows are copied, so that the arrays of the batch can be freed.
@@ -63,22 +62,17 @@ class InputPredictor:
                 results[i] = labelled._replace(unknown=unknown, words=words)
         return results
 
-    def _batches(
-        self, examples: list[Mapping[str, Any] | None], attention: bool
-    ) -> list[tuple[list[int], Batch]]:
-        """Return batches of inputs of similar lengths, each with the indices of its inputs."""
+    def _batches(self, examples: Sequence[Mapping[str, Any]], attention: bool) -> list[Batch]:
+        """Return batches of inputs of similar lengths, without empty inputs."""
         fields = self.task.prepared.fields
         lengths = [axis_lengths(fields, e) if e else [0] for e in examples]
-        batches = []
+        batches: list[Batch] = []
         for width, group in length_groups([n[0] for n in lengths], BATCH):
             others = np.array([lengths[i] for i in group]).max(axis=0)[1:]
             rows = batch_rows(len(group), self.mesh.size, BATCH)
             rows, *shape = self._shapes.fit(rows, width, *(padded_width(int(n)) for n in others))
-            for first in range(0, len(group), rows):
-                members = group[first : first + rows]
-                chosen: Any = [examples[i] for i in members]
-                batches.append((members, pad_examples(fields, chosen, rows, shape)))
-        by_shape = {tuple(x.shape for x in batch.values()): batch for _, batch in batches}
+            batches += padded_batches(fields, examples, group, rows, shape)
+        by_shape = {tuple(x.shape for x in batch.values()): batch for batch in batches}
         calls = [(self._params, abstract(batch, self.mesh)) for batch in by_shape.values()]
         compile_all(self._run, calls, attention=attention)
         return batches

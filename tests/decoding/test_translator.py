@@ -84,7 +84,8 @@ def test_a_compiled_shape_is_used_if_it_is_at_most_twice_as_large(
     translator = Translator([tiny_task], mesh, settings(tiny_task))
     widths = []
     for words in (30, 12, 2):
-        (batch,) = translator._batches([[5] * words], translator._shapes[translator._decode, False])
+        shapes = translator._shapes[translator._decode, False]
+        (batch,) = translator._batches(shapes, source=[[5] * (words + 1)])
         widths.append(batch["source"].shape[1])
     assert widths == [32, 32, 8]
     for text in ("x " * 30, "x " * 12):
