@@ -36,7 +36,7 @@ PHASES = {
         "training.workdir:load_config": DATA,
         "training.restore:make_task": DATA,
         "training.restore:Checkpoints.restore_params": MODEL,
-        "decoding.translator:compile_all": COMPILATION,
+        "training.devices:compile_all": COMPILATION,
         "evaluation.translation_stream:TranslationStream.translate_all": FIRST,
     },
 }

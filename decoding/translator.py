@@ -33,7 +33,7 @@ from errors import UserError
 from models.scan import hoist
 from tasks.task import Params
 from tasks.translation import Translation
-from training.devices import abstract, compile_all, compiled, fetched, put
+from training.devices import batch_results, compiled
 
 # Settings that are arguments of the compiled search, so that other values need no compilation.
 NUMBERS = {"alpha": np.float32, "temperature": np.float32, "seed": np.uint32}
@@ -128,16 +128,8 @@ class Translator:
             batch | {"number": batch["index"] + first}
             for batch in self._batches(self._shapes[self._decode, weights], source=with_eos)
         ]
-        host, hosts = jax.process_index(), jax.process_count()
-        batches = [
-            {name: np.array_split(x, hosts)[host] for name, x in batch.items()} for batch in batches
-        ]
-        shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
-        calls = [(params, shape, self.numbers) for shape in shapes.values()]
-        compile_all(self._decode, calls, attention=weights)
-        yield from fetched(
-            (self.decode(params, put(batch, self.mesh), attention=weights) for batch in batches),
-            ahead=1,
+        return batch_results(
+            self._decode, self.mesh, params, batches, self.numbers, ahead=1, attention=weights
         )
 
     def in_order(
@@ -155,9 +147,9 @@ class Translator:
         An ensemble averages probabilities at every time step, as in decoding.
         """
         results = np.zeros(len(sources))
-        for batch, log_p in self._on_pairs(self._score, params, sources, targets):
-            real = batch["index"] >= 0  # False for padding rows, which have index −1
-            results[batch["index"][real]] = log_p[real]
+        for index, log_p in self._on_pairs(self._score, params, sources, targets):
+            real = index >= 0  # False for padding rows, which have index −1
+            results[index[real]] = log_p[real]
         return results.tolist()
 
     def attention(
@@ -195,16 +187,13 @@ class Translator:
         sources: Sequence[str],
         targets: Sequence[str],
         **options: Any,
-    ) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
-        """Yield each batch of sentence pairs with the result of a compiled function."""
+    ) -> Iterator[tuple[Any, np.ndarray]]:
+        """Yield the results of a compiled function for batches of sentence pairs."""
         source = [[*self.source.encode(text), EOS] for text in sources]
         target = [[*self.target.encode(text), EOS] for text in targets]
         shapes = self._shapes[function, *options.values()]
-        batches = [*self._batches(shapes, source=source, target=target)]
-        shapes = {batch["source"].shape: abstract(batch, self.mesh) for batch in batches}
-        compile_all(function, [(list(params), shape) for shape in shapes.values()], **options)
-        calls = (function(list(params), put(batch, self.mesh), **options) for batch in batches)
-        yield from zip(batches, fetched(calls, ahead=1), strict=True)
+        batches = self._batches(shapes, source=source, target=target)
+        return batch_results(function, self.mesh, list(params), batches, ahead=1, **options)
 
     def _batches(
         self, compiled_shapes: CompiledShapes, **sides: Sequence[Sequence[int]]
@@ -221,21 +210,23 @@ class Translator:
             rows, width = compiled_shapes.fit(rows, width)
             yield from padded_batches(fields, examples, members, rows, [width] * len(fields))
 
-    def _target_log_p(self, params: list[Params], batch: dict[str, Array]) -> Float[Array, " b"]:
-        """Return log p of each target of a batch."""
+    def _target_log_p(
+        self, params: list[Params], batch: dict[str, Array]
+    ) -> tuple[Int[Array, " b"], Float[Array, " b"]]:
+        """Return the index of each pair of a batch, and log p of its target."""
         source, target = batch["source"], batch["target"]
         members = zip(self.tasks, params, strict=True)
         log_p = jnp.stack([log_probability(task.model, p, source, target) for task, p in members])
         mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(self.tasks))
-        return jnp.sum(mean, axis=1, where=target != PAD)
+        return batch["index"], jnp.sum(mean, axis=1, where=target != PAD)
 
     def _target_attention(
         self, params: list[Params], batch: dict[str, Array], name: str
-    ) -> Float[Array, "b t s"]:
-        """Return the attention weights of a batch: the mean over the models with attention."""
+    ) -> tuple[dict[str, Array], Float[Array, "b t s"]]:
+        """Return a batch with its attention weights: the mean over the models with attention."""
         members = zip(self.tasks, params, strict=True)
         named = [task.attentions(p, batch["source"], batch["target"]) for task, p in members]
-        return jnp.mean(jnp.stack([weights[name] for weights in named if weights]), axis=0)
+        return batch, jnp.mean(jnp.stack([weights[name] for weights in named if weights]), axis=0)
 
     def _search(
         self,

@@ -31,7 +31,7 @@ from evaluation.interventions import (
 )
 from models.replacement import replace_weights
 from tasks.task import Params
-from training.devices import abstract, compile_all, compiled, fetched, put
+from training.devices import batch_results, compiled
 
 # Adversarial weights change the output by at most this total variation distance.
 MOST_CHANGED = 0.05
@@ -59,10 +59,8 @@ def measure_faithfulness(
 
     run = compiled(mesh, explain)
     batches = _batches(explainer, examples, mesh)
-    by_shape = {tuple(x.shape for x in batch.values()): batch for batch in batches}
-    compile_all(run, [(params, abstract(batch, mesh)) for batch in by_shape.values()])
     statistics: dict[str, list[np.ndarray]] = {}
-    for index, values in fetched(run(params, put(batch, mesh)) for batch in batches):
+    for index, values in batch_results(run, mesh, params, batches):
         for name, found in values.items():
             rows = found[index >= 0]
             pair = np.nansum(rows, axis=1, dtype=float), np.sum(~np.isnan(rows), axis=1)

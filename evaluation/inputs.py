@@ -4,7 +4,7 @@ Inputs are batched by length into a few shapes, because every shape needs a comp
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ from data.store import axis_lengths
 from data.vocabulary import UNK
 from decoding.groups import CompiledShapes, batch_rows, length_groups, padded_width
 from tasks.task import LabelledInput, Params
-from training.devices import abstract, compile_all, compiled, fetched, put
+from training.devices import batch_results, compiled
 
 BATCH = 64  # inputs that are predicted together
 
@@ -37,9 +37,9 @@ class InputPredictor:
 
     def _predict(
         self, params: Params, batch: dict[str, jax.Array], attention: bool
-    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    ) -> tuple[jax.Array, dict[str, jax.Array], dict[str, jax.Array]]:
         predicted, weights = self.task.predict(params, batch)
-        return predicted, weights if attention else {}
+        return batch["index"], predicted, weights if attention else {}
 
     def __call__(self, inputs: Sequence[Input], attention: bool = False) -> list[LabelledInput]:
         """Return the predictions of all inputs, in their order."""
@@ -47,13 +47,11 @@ class InputPredictor:
         examples = [corpus.make_input(value, place) for value, place in inputs]
         encoded = [corpus.encode_input(e, vocabularies, self.counts) for e in examples]
         results = [self.task.empty_input] * len(inputs)
-        batches = self._batches([e[0] if e else {} for e in encoded], attention)
-        calls = (
-            self._run(self._params, put(batch, self.mesh), attention=attention) for batch in batches
-        )
-        found = zip(batches, fetched(calls, ahead=1), strict=True)
-        for batch, (predicted, weights) in found:
-            for row, i in enumerate(batch["index"][batch["index"] >= 0]):
+        batches = self._batches([e[0] if e else {} for e in encoded])
+        for index, predicted, weights in batch_results(
+            self._run, self.mesh, self._params, batches, ahead=1, attention=attention
+        ):
+            for row, i in enumerate(index[index >= 0]):
                 fields, text = encoded[i] or ({}, {})
                 unknown, words = _unknown(self.task.word_field, fields, text)
                 # Rows are copied, so that the arrays of the batch can be freed.
@@ -62,20 +60,15 @@ class InputPredictor:
                 results[i] = labelled._replace(unknown=unknown, words=words)
         return results
 
-    def _batches(self, examples: Sequence[Mapping[str, Any]], attention: bool) -> list[Batch]:
-        """Return batches of inputs of similar lengths, without empty inputs."""
+    def _batches(self, examples: Sequence[Mapping[str, Any]]) -> Iterator[Batch]:
+        """Yield batches of inputs of similar lengths, without empty inputs."""
         fields = self.task.prepared.fields
         lengths = [axis_lengths(fields, e) if e else [0] for e in examples]
-        batches: list[Batch] = []
         for width, group in length_groups([n[0] for n in lengths], BATCH):
             others = np.array([lengths[i] for i in group]).max(axis=0)[1:]
             rows = batch_rows(len(group), self.mesh.size, BATCH)
             rows, *shape = self._shapes.fit(rows, width, *(padded_width(int(n)) for n in others))
-            batches += padded_batches(fields, examples, group, rows, shape)
-        by_shape = {tuple(x.shape for x in batch.values()): batch for batch in batches}
-        calls = [(self._params, abstract(batch, self.mesh)) for batch in by_shape.values()]
-        compile_all(self._run, calls, attention=attention)
-        return batches
+            yield from padded_batches(fields, examples, group, rows, shape)
 
 
 def _unknown(

@@ -177,6 +177,28 @@ def fetched(results: Iterable[Any], ahead: int = AHEAD) -> Iterator[Any]:
     return map(jax.device_get, dispatched(results, ahead))
 
 
+def batch_results(
+    function: Any,
+    mesh: Mesh,
+    params: Any,
+    batches: Iterable[Batch],
+    *arguments: Any,
+    ahead: int = AHEAD,
+    **options: Any,
+) -> Iterator[Any]:
+    """Yield `function(params, batch, *arguments)` of every batch, as NumPy arrays.
+
+    A `compiled` function is first compiled for all shapes of the batches, in parallel. Every host
+    has the same batches, and transfers its rows of them. `ahead` is explained in `dispatched`.
+    """
+    host, hosts = jax.process_index(), jax.process_count()
+    parts = [{k: np.array_split(x, hosts)[host] for k, x in batch.items()} for batch in batches]
+    shapes = {tuple(x.shape for x in part.values()): abstract(part, mesh) for part in parts}
+    compile_all(function, [(params, part, *arguments) for part in shapes.values()], **options)
+    calls = (function(params, put(part, mesh), *arguments, **options) for part in parts)
+    return fetched(calls, ahead)
+
+
 def _rows_field(config: Config) -> str:
     """Return the field of config.data of which the rows of every training batch are a multiple."""
     return "batch_size" if config.data.batch_unit == "sentences" else "batch_multiple"
