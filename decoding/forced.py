@@ -1,19 +1,147 @@
-"""Forced decoding: probabilities of a given translation, and search after a given prefix."""
+"""Forced decoding: probabilities of given translations, and search after a given prefix."""
 
+import collections
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
-from data.vocabulary import PAD
+from configs.base import Config
+from data.batches import Batch, padded_batches
+from data.translation import FIELDS
+from data.vocabulary import EOS, PAD
 from decoding.greedy import Step
+from decoding.groups import CompiledShapes, batch_rows, length_groups
+from errors import UserError
 from models.output import output_scores
 from tasks.losses import cross_entropy, mixture_cross_entropy
 from tasks.task import Params
-from tasks.translation import shift_right
+from tasks.translation import Translation, shift_right
+from training.devices import batch_results, compiled
+
+
+class ForcedDecoder:
+    """Compute probabilities and attention weights of given translations by teacher forcing.
+
+    `settings` is config.decode. Several tasks form an ensemble and must have equal vocabularies.
+    The methods take one set of parameters per task. Every batch shape is compiled once.
+    """
+
+    def __init__(self, tasks: Sequence[Translation], mesh: Mesh, settings: Config):
+        _check_vocabularies(tasks)
+        self.tasks, self.mesh, self.settings = tasks, mesh, settings
+        self.source, self.target = tasks[0].source, tasks[0].target
+        self._score = compiled(mesh, self._target_log_p)
+        self._attention = compiled(mesh, self._target_attention, static_argnames="name")
+        # The shapes for which each compiled function is compiled, by its static arguments.
+        self._shapes: dict[Any, CompiledShapes] = collections.defaultdict(CompiledShapes)
+
+    def score(
+        self, params: Sequence[Params], sources: Sequence[str], targets: Sequence[str]
+    ) -> list[float]:
+        """Return log p of each target given its source (forced decoding).
+
+        An ensemble averages probabilities at every time step, as in decoding.
+        """
+        results = np.zeros(len(sources))
+        for index, log_p in self._on_pairs(self._score, params, sources, targets):
+            real = index >= 0  # False for padding rows, which have index −1
+            results[index[real]] = log_p[real]
+        return results.tolist()
+
+    def attention(
+        self,
+        params: Sequence[Params],
+        sources: Sequence[str],
+        targets: Sequence[str],
+        name: str = "attention",
+    ) -> Iterator[tuple[int, Float[np.ndarray, "t s"]]]:
+        """Yield the index of every pair and its attention weights under teacher forcing.
+
+        `name` is one of `attention_names`. An ensemble averages the weights of its models.
+        """
+        for batch, weights in self._on_pairs(self._attention, params, sources, targets, name=name):
+            for row, i in enumerate(map(int, batch["index"])):
+                if i >= 0:
+                    t, s = ((batch[side][row] != PAD).sum() for side in ("target", "source"))
+                    yield i, weights[row, :t, :s]
+
+    def attention_names(self, params: Sequence[Params]) -> list[str]:
+        """Return the names of attention weights that all models with attention have.
+
+        They are the names in Translation.attentions; [] if no model has attention.
+        """
+        token = jax.ShapeDtypeStruct((1, 1), np.int32)
+        members = zip(self.tasks, params, strict=True)
+        named = [jax.eval_shape(task.attentions, p, token, token) for task, p in members]
+        first, *others = [weights for weights in named if weights] or [{}]
+        return [name for name in first if all(name in other for other in others)]
+
+    def _on_pairs(
+        self,
+        function: Any,
+        params: Sequence[Params],
+        sources: Sequence[str],
+        targets: Sequence[str],
+        **options: Any,
+    ) -> Iterator[tuple[Any, np.ndarray]]:
+        """Yield the results of a compiled function for batches of sentence pairs."""
+        source = [[*self.source.encode(text), EOS] for text in sources]
+        target = [[*self.target.encode(text), EOS] for text in targets]
+        shapes = self._shapes[function, *options.values()]
+        batches = self._batches(shapes, source=source, target=target)
+        return batch_results(function, self.mesh, list(params), batches, ahead=1, **options)
+
+    def _batches(
+        self, compiled_shapes: CompiledShapes, **sides: Sequence[Sequence[int]]
+    ) -> Iterator[Batch]:
+        """Yield batches of the token ids of texts or pairs, with few different widths.
+
+        Both sides of a pair are padded to the same width. Empty texts are in no batch.
+        """
+        fields = {name: FIELDS[name] for name in sides}
+        examples = [dict(zip(sides, ids, strict=True)) for ids in zip(*sides.values(), strict=True)]
+        lengths = [max(map(len, example.values())) for example in examples]
+        for width, members in length_groups(lengths, self.settings.batch):
+            rows = batch_rows(len(members), self.mesh.size, self.settings.batch)
+            rows, width = compiled_shapes.fit(rows, width)
+            yield from padded_batches(fields, examples, members, rows, [width] * len(fields))
+
+    def _target_log_p(
+        self, params: list[Params], batch: dict[str, Array]
+    ) -> tuple[Int[Array, " b"], Float[Array, " b"]]:
+        """Return the index of each pair of a batch, and log p of its target."""
+        source, target = batch["source"], batch["target"]
+        members = zip(self.tasks, params, strict=True)
+        log_p = jnp.stack([log_probability(task.model, p, source, target) for task, p in members])
+        mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(self.tasks))
+        return batch["index"], jnp.sum(mean, axis=1, where=target != PAD)
+
+    def _target_attention(
+        self, params: list[Params], batch: dict[str, Array], name: str
+    ) -> tuple[dict[str, Array], Float[Array, "b t s"]]:
+        """Return a batch with its attention weights: the mean over the models with attention."""
+        members = zip(self.tasks, params, strict=True)
+        named = [task.attentions(p, batch["source"], batch["target"]) for task, p in members]
+        return batch, jnp.mean(jnp.stack([weights[name] for weights in named if weights]), axis=0)
+
+
+def _check_vocabularies(tasks: Sequence[Translation]) -> None:
+    first = tasks[0]
+    for other in tasks[1:]:
+        for side in ("source", "target"):
+            if first.tokenization(side) != other.tokenization(side):
+                raise UserError(
+                    f"these runs cannot form an ensemble, because their {side} vocabularies or "
+                    "tokenizers differ: train them on the same corpus with the same vocabulary "
+                    "settings"
+                )
 
 
 def log_probability(

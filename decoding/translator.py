@@ -3,7 +3,6 @@
 Texts are batched by length into a few shapes, because every shape needs a compilation.
 """
 
-import collections
 import copy
 import functools
 import types
@@ -15,21 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from configs.base import Config
-from data.batches import Batch, padded_batches
 from data.tokenizers import without_marks
-from data.translation import FIELDS
 from data.vocabulary import EOS, PAD, UNK
 from decoding.beam import Hypotheses, beam_search, penalized
 from decoding.ensemble import ensemble
-from decoding.forced import force_prefix, log_probability
+from decoding.forced import ForcedDecoder, force_prefix
 from decoding.greedy import Step, greedy
-from decoding.groups import CompiledShapes, batch_rows, length_groups
 from decoding.next_tokens import most_probable
 from decoding.sampling import make_sampler
-from errors import UserError
 from models.scan import hoist
 from tasks.task import Params
 from tasks.translation import Translation
@@ -50,12 +45,11 @@ class Hypothesis(NamedTuple):
     attention: np.ndarray | None  # [target tokens, source tokens], both with </s>
 
 
-class Translator:
-    """Translate and score texts; every batch shape is compiled once.
+class Translator(ForcedDecoder):
+    """Translate texts, and score given translations; every batch shape is compiled once.
 
-    `settings` is config.decode. Several tasks form an ensemble and must have equal vocabularies.
-    The methods take one set of parameters per task. If decode.replace_unknown is set, unknown words
-    are replaced by source words or their translations in `dictionary`.
+    If decode.replace_unknown is set, unknown words are replaced by source words or their
+    translations in `dictionary`.
     """
 
     def __init__(
@@ -65,9 +59,7 @@ class Translator:
         settings: Config,
         dictionary: Mapping[str, str] | None = None,
     ):
-        _check_vocabularies(tasks)
-        self.tasks, self.mesh, self.settings = tasks, mesh, settings
-        self.source, self.target = tasks[0].source, tasks[0].target
+        super().__init__(tasks, mesh, settings)
         self.dictionary = dictionary or {}
         self.numbers = _numbers(**{name: settings[name] for name in NUMBERS})
         # Beam search with concurrent kernels has been timed on a GPU, but its results have not been
@@ -76,10 +68,6 @@ class Translator:
         self._decode = compiled(
             mesh, self._search, concurrent=concurrent, static_argnames="attention"
         )
-        self._score = compiled(mesh, self._target_log_p)
-        self._attention = compiled(mesh, self._target_attention, static_argnames="name")
-        # The shapes for which each of these functions is compiled, by its static arguments.
-        self._shapes: dict[Any, CompiledShapes] = collections.defaultdict(CompiledShapes)
 
     def with_numbers(self, **changes: float) -> "Translator":
         """Return a translator with other values of NUMBERS, which shares the compiled functions.
@@ -138,95 +126,6 @@ class Translator:
         """Return the decode.nbest hypotheses of every text, in the order of the texts."""
         hypotheses = dict(self.translate(params, texts, attention))
         return [hypotheses[i] for i in range(len(texts))]
-
-    def score(
-        self, params: Sequence[Params], sources: Sequence[str], targets: Sequence[str]
-    ) -> list[float]:
-        """Return log p of each target given its source (forced decoding).
-
-        An ensemble averages probabilities at every time step, as in decoding.
-        """
-        results = np.zeros(len(sources))
-        for index, log_p in self._on_pairs(self._score, params, sources, targets):
-            real = index >= 0  # False for padding rows, which have index −1
-            results[index[real]] = log_p[real]
-        return results.tolist()
-
-    def attention(
-        self,
-        params: Sequence[Params],
-        sources: Sequence[str],
-        targets: Sequence[str],
-        name: str = "attention",
-    ) -> Iterator[tuple[int, Float[np.ndarray, "t s"]]]:
-        """Yield the index of every pair and its attention weights under teacher forcing.
-
-        `name` is one of `attention_names`. An ensemble averages the weights of its models.
-        """
-        for batch, weights in self._on_pairs(self._attention, params, sources, targets, name=name):
-            for row, i in enumerate(map(int, batch["index"])):
-                if i >= 0:
-                    t, s = ((batch[side][row] != PAD).sum() for side in ("target", "source"))
-                    yield i, weights[row, :t, :s]
-
-    def attention_names(self, params: Sequence[Params]) -> list[str]:
-        """Return the names of attention weights that all models with attention have.
-
-        They are the names in Translation.attentions; [] if no model has attention.
-        """
-        token = jax.ShapeDtypeStruct((1, 1), np.int32)
-        members = zip(self.tasks, params, strict=True)
-        named = [jax.eval_shape(task.attentions, p, token, token) for task, p in members]
-        first, *others = [weights for weights in named if weights] or [{}]
-        return [name for name in first if all(name in other for other in others)]
-
-    def _on_pairs(
-        self,
-        function: Any,
-        params: Sequence[Params],
-        sources: Sequence[str],
-        targets: Sequence[str],
-        **options: Any,
-    ) -> Iterator[tuple[Any, np.ndarray]]:
-        """Yield the results of a compiled function for batches of sentence pairs."""
-        source = [[*self.source.encode(text), EOS] for text in sources]
-        target = [[*self.target.encode(text), EOS] for text in targets]
-        shapes = self._shapes[function, *options.values()]
-        batches = self._batches(shapes, source=source, target=target)
-        return batch_results(function, self.mesh, list(params), batches, ahead=1, **options)
-
-    def _batches(
-        self, compiled_shapes: CompiledShapes, **sides: Sequence[Sequence[int]]
-    ) -> Iterator[Batch]:
-        """Yield batches of the token ids of texts or pairs, with few different widths.
-
-        Both sides of a pair are padded to the same width. Empty texts are in no batch.
-        """
-        fields = {name: FIELDS[name] for name in sides}
-        examples = [dict(zip(sides, ids, strict=True)) for ids in zip(*sides.values(), strict=True)]
-        lengths = [max(map(len, example.values())) for example in examples]
-        for width, members in length_groups(lengths, self.settings.batch):
-            rows = batch_rows(len(members), self.mesh.size, self.settings.batch)
-            rows, width = compiled_shapes.fit(rows, width)
-            yield from padded_batches(fields, examples, members, rows, [width] * len(fields))
-
-    def _target_log_p(
-        self, params: list[Params], batch: dict[str, Array]
-    ) -> tuple[Int[Array, " b"], Float[Array, " b"]]:
-        """Return the index of each pair of a batch, and log p of its target."""
-        source, target = batch["source"], batch["target"]
-        members = zip(self.tasks, params, strict=True)
-        log_p = jnp.stack([log_probability(task.model, p, source, target) for task, p in members])
-        mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(self.tasks))
-        return batch["index"], jnp.sum(mean, axis=1, where=target != PAD)
-
-    def _target_attention(
-        self, params: list[Params], batch: dict[str, Array], name: str
-    ) -> tuple[dict[str, Array], Float[Array, "b t s"]]:
-        """Return a batch with its attention weights: the mean over the models with attention."""
-        members = zip(self.tasks, params, strict=True)
-        named = [task.attentions(p, batch["source"], batch["target"]) for task, p in members]
-        return batch, jnp.mean(jnp.stack([weights[name] for weights in named if weights]), axis=0)
 
     def _search(
         self,
@@ -315,18 +214,6 @@ class Translator:
 def _numbers(**values: float) -> dict[str, np.ndarray]:
     """Return settings in NUMBERS as arrays."""
     return {name: np.asarray(x, NUMBERS[name]) for name, x in values.items()}
-
-
-def _check_vocabularies(tasks: Sequence[Translation]) -> None:
-    first = tasks[0]
-    for other in tasks[1:]:
-        for side in ("source", "target"):
-            if first.tokenization(side) != other.tokenization(side):
-                raise UserError(
-                    f"these runs cannot form an ensemble, because their {side} vocabularies or "
-                    "tokenizers differ: train them on the same corpus with the same vocabulary "
-                    "settings"
-                )
 
 
 def replace_unknown(

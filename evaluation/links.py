@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from data.links import Link, words_of_tokens
 from data.vocabulary import SPECIALS, UNK, UNKNOWN
-from decoding.translator import Hypothesis, Translator
+from decoding.forced import ForcedDecoder
+from decoding.translator import Hypothesis
 from errors import UserError
 from evaluation.alignment import LinkSettings, attention_links, symmetrize
 from tasks.task import Params
@@ -49,23 +50,23 @@ class Aligner:
 
     def __init__(
         self,
-        translator: Translator,
+        decoder: ForcedDecoder,
         params: Sequence[Params],
         settings: LinkSettings,
         reverse: "Aligner | None" = None,
         of: str = "--workdir",
     ):
         """Check the settings; `of` is the flag that names the runs, for messages."""
-        _check_weights(translator.attention_names(params), settings.weights, of)
-        self._translator, self._params, self._settings = translator, params, settings
+        _check_weights(decoder.attention_names(params), settings.weights, of)
+        self._decoder, self._params, self._settings = decoder, params, settings
         self.reverse = reverse
 
     def links(self, bitexts: Sequence[Bitext]) -> list[set[Link]]:
         """Return the word links of every sentence pair."""
         links: list[set[Link]] = [set() for _ in bitexts]
-        source, target = self._translator.source, self._translator.target
+        source, target = self._decoder.source, self._decoder.target
         texts = [b.source for b in bitexts], [b.target for b in bitexts]
-        weights = self._translator.attention(self._params, *texts, name=self._settings.weights)
+        weights = self._decoder.attention(self._params, *texts, name=self._settings.weights)
         for i, attention in weights:
             links[i] = attention_links(
                 attention,
@@ -88,15 +89,15 @@ def symmetrize_all(
 
 
 def make_aligner(
-    translator: Translator,
+    decoder: ForcedDecoder,
     params: Sequence[Params],
     settings: LinkSettings,
     reverse: Sequence[RestoredRun],
 ) -> Aligner:
-    """Return the aligner of a translator's models; `reverse` are the runs in `settings.reverse`."""
+    """Return the aligner of a decoder's models; `reverse` are the runs in `settings.reverse`."""
     if not reverse:
-        return Aligner(translator, params, settings)
-    data = translator.tasks[0].config.data
+        return Aligner(decoder, params, settings)
+    data = decoder.tasks[0].config.data
     for config in (run.task.config for run in reverse):
         given = f"is a {config.task} run"
         if config.task == "translation":
@@ -107,13 +108,11 @@ def make_aligner(
                 f"--reverse_workdir={','.join(settings.reverse)} {given}: name a run that {wanted},"
                 " the reverse of --workdir"
             )
-    reverse_translator = Translator(
-        [run.task for run in reverse], translator.mesh, translator.settings
-    )
+    reverse_decoder = ForcedDecoder([run.task for run in reverse], decoder.mesh, decoder.settings)
     changed = LinkSettings(settings.reverse_weights or settings.weights, settings.threshold)
     reverse_params = [run.params for run in reverse]
-    backward = Aligner(reverse_translator, reverse_params, changed, of="--reverse_workdir")
-    return Aligner(translator, params, settings, backward)
+    backward = Aligner(reverse_decoder, reverse_params, changed, of="--reverse_workdir")
+    return Aligner(decoder, params, settings, backward)
 
 
 def _check_weights(names: Sequence[str], weights: str, of: str) -> None:

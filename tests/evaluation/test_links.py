@@ -8,6 +8,7 @@ import pytest
 
 from data.tokenizers import make_tokenizer
 from data.vocabulary import WordVocabulary
+from decoding.forced import ForcedDecoder
 from decoding.translator import Hypothesis, Translator
 from errors import UserError
 from evaluation.alignment import LinkSettings
@@ -50,8 +51,8 @@ def directions(tiny_task, mesh, monkeypatch):
             shape = len(self.target.tokens(target)) + 1, len(self.source.tokens(source)) + 1
             yield i, np.eye(*shape, dtype=np.float32)
 
-    monkeypatch.setattr(Translator, "attention", attention)
-    monkeypatch.setattr(Translator, "attention_names", lambda self, params: names)
+    monkeypatch.setattr(ForcedDecoder, "attention", attention)
+    monkeypatch.setattr(ForcedDecoder, "attention_names", lambda self, params: names)
     reverse = copy.copy(tiny_task)
     reverse.source, reverse.target = tiny_task.target, tiny_task.source
     reverse.config = tiny_task.config.copy_and_resolve_references()
@@ -97,12 +98,12 @@ def test_an_ensemble_averages_the_weights_that_its_models_have_in_common(tiny_ta
         return task
 
     tasks = [member(), member(posterior=0.5, attention=0.2), member(attention=0.4)]
-    translator = Translator(tasks, mesh, tiny_task.config.decode)
-    assert translator.attention_names([{}] * 3) == ["attention"]
-    ((i, weights),) = translator.attention([{}] * 3, ["May 3"], ["Mai"])
+    decoder = ForcedDecoder(tasks, mesh, tiny_task.config.decode)
+    assert decoder.attention_names([{}] * 3) == ["attention"]
+    ((i, weights),) = decoder.attention([{}] * 3, ["May 3"], ["Mai"])
     assert i == 0 and weights.shape == (2, 3)
     np.testing.assert_allclose(weights, 0.3, rtol=1e-6)
-    assert Translator(tasks[:1], mesh, tiny_task.config.decode).attention_names([{}]) == []
+    assert ForcedDecoder(tasks[:1], mesh, tiny_task.config.decode).attention_names([{}]) == []
 
 
 def test_mistakes_are_user_errors(directions):
