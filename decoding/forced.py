@@ -1,7 +1,7 @@
 """Forced decoding: probabilities of given translations, and search after a given prefix."""
 
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -25,6 +25,9 @@ from tasks.task import Params
 from tasks.translation import Translation, shift_right
 from training.devices import batch_results, compiled
 
+# Attention weights [target, source] of one sentence pair, by name.
+Attentions = dict[str, Float[np.ndarray, "t s"]]
+
 
 class ForcedDecoder:
     """Compute probabilities and attention weights of given translations by teacher forcing.
@@ -38,7 +41,7 @@ class ForcedDecoder:
         self.tasks, self.mesh, self.settings = tasks, mesh, settings
         self.source, self.target = tasks[0].source, tasks[0].target
         self._score = compiled(mesh, self._target_log_p)
-        self._attention = compiled(mesh, self._target_attention, static_argnames="name")
+        self.attentions = compiled(mesh, self._attentions, static_argnames="name")
         # The shapes for which each compiled function is compiled, by its static arguments.
         self._shapes: dict[Any, CompiledShapes] = collections.defaultdict(CompiledShapes)
 
@@ -66,22 +69,14 @@ class ForcedDecoder:
 
         `name` is one of `attention_names`. An ensemble averages the weights of its models.
         """
-        for batch, weights in self._on_pairs(self._attention, params, sources, targets, name=name):
-            for row, i in enumerate(map(int, batch["index"])):
-                if i >= 0:
-                    t, s = ((batch[side][row] != PAD).sum() for side in ("target", "source"))
-                    yield i, weights[row, :t, :s]
+        for found in self._on_pairs(self.attentions, params, sources, targets, name=name):
+            yield from ((i, named[name]) for i, named in unpadded(*found))
 
     def attention_names(self, params: Sequence[Params]) -> list[str]:
-        """Return the names of attention weights that all models with attention have.
-
-        They are the names in Translation.attentions; [] if no model has attention.
-        """
+        """Return the names of the weights that `attention` can compute; [] without attention."""
         token = jax.ShapeDtypeStruct((1, 1), np.int32)
-        members = zip(self.tasks, params, strict=True)
-        named = [jax.eval_shape(task.attentions, p, token, token) for task, p in members]
-        first, *others = [weights for weights in named if weights] or [{}]
-        return [name for name in first if all(name in other for other in others)]
+        batch = {"source": token, "target": token}
+        return [*jax.eval_shape(self._attentions, params, batch)[1]]
 
     def _on_pairs(
         self,
@@ -90,7 +85,7 @@ class ForcedDecoder:
         sources: Sequence[str],
         targets: Sequence[str],
         **options: Any,
-    ) -> Iterator[tuple[Any, np.ndarray]]:
+    ) -> Iterator[tuple[Any, Any]]:
         """Yield the results of a compiled function for batches of sentence pairs."""
         source = [[*self.source.encode(text), EOS] for text in sources]
         target = [[*self.target.encode(text), EOS] for text in targets]
@@ -123,13 +118,29 @@ class ForcedDecoder:
         mean = jax.nn.logsumexp(log_p, axis=0) - jnp.log(len(self.tasks))
         return batch["index"], jnp.sum(mean, axis=1, where=target != PAD)
 
-    def _target_attention(
-        self, params: list[Params], batch: dict[str, Array], name: str
-    ) -> tuple[dict[str, Array], Float[Array, "b t s"]]:
-        """Return a batch with its attention weights: the mean over the models with attention."""
+    def _attentions(
+        self, params: Sequence[Params], batch: dict[str, Array], name: str | None = None
+    ) -> tuple[dict[str, Array], dict[str, Float[Array, "b t s"]]]:
+        """Return a batch and its attention weights, named as in Translation.attentions.
+
+        They are means over the models with attention, and have the names that all of these models
+        have. With `name`, only the weights with this name are returned.
+        """
         members = zip(self.tasks, params, strict=True)
         named = [task.attentions(p, batch["source"], batch["target"]) for task, p in members]
-        return batch, jnp.mean(jnp.stack([weights[name] for weights in named if weights]), axis=0)
+        named = [weights for weights in named if weights] or [{}]
+        names = [n for n in named[0] if name in (None, n) and all(n in other for other in named)]
+        return batch, {n: jnp.stack([weights[n] for weights in named]).mean(axis=0) for n in names}
+
+
+def unpadded(
+    batch: Mapping[str, np.ndarray], named: Mapping[str, np.ndarray]
+) -> Iterator[tuple[int, Attentions]]:
+    """Yield the index of every example of a batch and its attention weights, without padding."""
+    for row, i in enumerate(map(int, batch["index"])):
+        if i >= 0:
+            t, s = ((batch[side][row] != PAD).sum() for side in ("target", "source"))
+            yield i, {name: weights[row, :t, :s].copy() for name, weights in named.items()}
 
 
 def _check_vocabularies(tasks: Sequence[Translation]) -> None:

@@ -1,20 +1,20 @@
 """Compute losses, translations and attention weights of a split, for validation and reports."""
 
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from configs.base import Config
 from data.batches import padded_batches
 from data.pair import Pair
 from data.tokenizers import normalized
 from data.translation import FIELDS
-from data.vocabulary import PAD
+from decoding.forced import Attentions, ForcedDecoder, unpadded
 from decoding.translator import Hypothesis, Translator
 from evaluation.bootstrap import bleu_statistics, mean_statistics, text_bleu_statistics
 from evaluation.examples import ScoredExample
@@ -22,10 +22,8 @@ from evaluation.predictions import compile_for_split, mean_losses, split_batches
 from evaluation.scores import detokenized_bleu, exact_matches, text_scores, token_errors
 from tasks.task import Params
 from tasks.translation import Translation
-from training.devices import compiled, fetched, put
+from training.devices import batch_results, compiled, fetched
 
-# Attention weights [target, source] of one sentence pair, by name.
-Attentions = dict[str, Float[np.ndarray, "t s"]]
 LONG = 128  # tokens; the attention of longer sentences is computed one sentence at a time
 
 
@@ -50,13 +48,6 @@ class Evaluator:
         self.translator = Translator([task], mesh, decode)
         # `compiled` replicates the results on all hosts: every host scores the whole split.
         self._loss = compiled(mesh, task.loss)
-        self._compiled_attentions = compiled(mesh, self._attentions)
-
-    def _attentions(
-        self, params: Params, batch: dict[str, jax.Array]
-    ) -> tuple[dict[str, jax.Array], dict[str, Float[jax.Array, "b t s"]]]:
-        """Return the batch and its attention weights, named as in Translation.attentions."""
-        return batch, self.task.attentions(params, batch["source"], batch["target"])
 
     def losses(self, params: Params, split: str) -> dict[str, float]:
         """Return loss, perplexity and accuracy under teacher forcing, as means over tokens."""
@@ -66,12 +57,6 @@ class Evaluator:
         loss = values["loss"]
         perplexity = math.inf if loss > 700 else math.exp(loss)
         return {"loss": loss, "perplexity": perplexity, "accuracy": values["accuracy"]}
-
-    def forced_attention(self, params: Params, split: str) -> Iterator[tuple[int, Attentions]]:
-        """Yield the index of every sentence pair and its attention under teacher forcing."""
-        compile_for_split(self._compiled_attentions, params, self.task, split, self.mesh)
-        for batch in split_batches(self.task, split, self.mesh):
-            yield from self._cropped(params, batch)
 
     def attention_of(
         self,
@@ -91,21 +76,10 @@ class Evaluator:
         pairs = [
             dict(zip(FIELDS, pair, strict=True)) for pair in zip(sources, targets, strict=True)
         ]
-        results: list[Any] = [None] * len(pairs)
-        for batch in padded_batches(FIELDS, pairs, range(len(pairs)), rows, widths):
-            for i, named in self._cropped(params, put(batch, self.mesh)):
-                results[i] = named
-        return results
-
-    def _cropped(
-        self, params: Params, batch: dict[str, jax.Array]
-    ) -> Iterator[tuple[int, Attentions]]:
-        """Yield the example index and attention of every nonempty row, without padding."""
-        whole, named = jax.device_get(self._compiled_attentions(params, batch))
-        for row, i in enumerate(map(int, whole["index"])):
-            if i >= 0:
-                t, s = ((whole[side][row] != PAD).sum() for side in ("target", "source"))
-                yield i, {name: weights[row, :t, :s].copy() for name, weights in named.items()}
+        batches = padded_batches(FIELDS, pairs, range(len(pairs)), rows, widths)
+        function = self.translator.attentions
+        results = batch_results(function, self.mesh, [params], batches, ahead=0)
+        return [named for found in results for _, named in unpadded(*found)]
 
     def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
         """Translate every sentence of the split once, in the order of the corpus."""
@@ -126,6 +100,15 @@ def translate_split(
         Translated(pair, texts, hypotheses)
         for (pair, texts), hypotheses in zip(together, found, strict=True)
     ]
+
+
+def forced_attention(
+    decoder: ForcedDecoder, params: Sequence[Params], task: Translation, split: str
+) -> Iterator[tuple[int, Attentions]]:
+    """Yield the index of every sentence pair of a split and its attention under teacher forcing."""
+    compile_for_split(decoder.attentions, params, task, split, decoder.mesh)
+    for batch in split_batches(task, split, decoder.mesh):
+        yield from unpadded(*jax.device_get(decoder.attentions(params, batch)))
 
 
 def references(task: Translation, split: str) -> list[tuple[Pair, list[str]]]:

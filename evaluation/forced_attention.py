@@ -8,8 +8,8 @@ import numpy as np
 from data.links import Link, parse_links, words_of_tokens
 from data.pair import Pair
 from data.tokenizers import JOINER
+from decoding.forced import Attentions
 from evaluation.alignment import LinkSettings, alignment_error_rate, attention_links
-from evaluation.evaluator import Attentions
 from evaluation.links import Aligner, Bitext, symmetrize_all
 from evaluation.statistics import AttentionStatistics, measure
 from tasks.translation import Translation

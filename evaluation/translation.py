@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jax.sharding import Mesh
 
 from data.links import Link, format_links
@@ -18,6 +17,7 @@ from evaluation.drawing import draw_hypothesis
 from evaluation.evaluator import (
     Evaluator,
     Translated,
+    forced_attention,
     references,
     sample,
     score,
@@ -88,7 +88,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     scores = evaluator.losses(params, wanted.split) | all_scores(task, translated, wanted.ter)
     drawn = [t.pair for t in translated[: wanted.pictures]]
     forced = ForcedAttention(task, task.pairs(wanted.split), drawn, wanted.align)
-    for i, named in evaluator.forced_attention(params, wanted.split):
+    for i, named in forced_attention(evaluator.translator, [params], task, wanted.split):
         forced.add(i, named)
     parts = lengths(task, translated) | beams(task, params, mesh, wanted)
     links = forced.links(aligner.reverse if aligner else None)
@@ -123,15 +123,7 @@ def report_ensemble(
     aligner = _aligner(translator, params, wanted)
     translated = translate_split(translator, params, task, wanted.split)
     forced = ForcedAttention(task, task.pairs(wanted.split), settings=wanted.align)
-    attentions = [
-        Evaluator(member, mesh, wanted.decode).forced_attention(p, wanted.split)
-        for member, p in zip(tasks, params, strict=True)
-    ]
-    for (i, first), *others in zip(*attentions, strict=True):
-        named = {
-            name: np.mean([weights, *(other[name] for _, other in others)], axis=0)
-            for name, weights in first.items()
-        }
+    for i, named in forced_attention(translator, params, task, wanted.split):
         forced.add(i, named)
     parts, scores = lengths(task, translated), all_scores(task, translated, wanted.ter)
     links = forced.links(aligner.reverse if aligner else None)

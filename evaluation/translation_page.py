@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from data.vocabulary import EOS
+from decoding.forced import Attentions
 from decoding.translator import Hypothesis
 from evaluation.charts import chart_groups, position_chart
 from evaluation.comparison import comparison_rows
-from evaluation.evaluator import LONG, Attentions, Evaluator, Translated
+from evaluation.evaluator import LONG, Evaluator, Translated
 from evaluation.explorer import focus_token, opening_example
 from evaluation.faithfulness_report import describe_faithfulness
 from evaluation.forced_attention import readable
