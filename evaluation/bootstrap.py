@@ -5,6 +5,7 @@ scores of several seeds, so it also applies to scores that have no example stati
 The confidence interval of a single score is also found by resampling examples.
 """
 
+import collections
 import functools
 import math
 import warnings
@@ -12,9 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from sacrebleu import BLEU
+from sacrebleu import BLEU, CHRF
+from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
-from evaluation.scores import TOKENIZED
+from evaluation.scores import TOKENIZED, detokenized_bleu, exact_matches
 
 SAMPLES, SEED = 1000, 12345  # of the bootstrap
 ExampleStatistics = np.ndarray  # [example, statistic]; the corpus score depends on column sums
@@ -68,7 +70,12 @@ def welch(first: Sequence[float], second: Sequence[float]) -> float:
 
 def format_p(p: float) -> str:
     """Format a p-value as in papers, such as ".032" or "<.001"."""
-    return "<.001" if p < 0.001 else f"{p:.3f}".lstrip("0") if p < 1 else "1"
+    return "<.001" if p < 0.001 else f"{p:.3f}".lstrip("0") if p < 0.9995 else "1"
+
+
+def equation_p(p: str) -> str:
+    """Return "p = .032" or "p < .001", given a p-value that `format_p` has formatted."""
+    return f"p < {p[1:]}" if p.startswith("<") else f"p = {p}"
 
 
 def confidence_interval(
@@ -126,18 +133,74 @@ def text_bleu_statistics(
     return np.array(rows, float)
 
 
-def bleu_score(sums: np.ndarray) -> np.ndarray | np.floating:
-    """Return BLEU-4 without smoothing, given the column sums of `bleu_statistics`."""
+def bleu_score(sums: np.ndarray, smooth: bool = False) -> np.ndarray | np.floating:
+    """Return BLEU-4, given the column sums of `text_bleu_statistics`.
+
+    With `smooth`, the k-th order without a correct n-gram counts 2⁻ᵏ correct ones, which is the
+    default of sacreBLEU (smooth:exp). BLEU is still 0 without any correct token.
+    """
     counts, totals, hypothesis, reference = (
         sums[..., :4],
         sums[..., 4:8],
         sums[..., 8],
         sums[..., 9],
     )
+    if smooth:
+        missing = counts == 0
+        halves = 0.5 ** np.cumsum(missing, axis=-1)
+        smoothed = missing & (totals > 0) & counts.any(axis=-1, keepdims=True)
+        counts = np.where(smoothed, halves, counts)
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = np.exp(np.log(counts / totals).mean(axis=-1))
         brevity = np.exp(np.minimum(0, 1 - reference / hypothesis))
     return np.nan_to_num(100 * brevity * precision)
+
+
+def chrf_statistics(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], lowercase: bool
+) -> ExampleStatistics:
+    """Return the statistics from which chrF is computed, one row per sentence.
+
+    The columns are the numbers of character n-grams of the hypothesis, of its closest reference,
+    and of both, with three columns per order.
+    """
+
+    def ngrams(text: str) -> list[collections.Counter[str]]:
+        return extract_all_char_ngrams(text.lower() if lowercase else text, CHRF.CHAR_ORDER)
+
+    rows = []
+    for text, several in zip(hypotheses, references, strict=True):
+        found = ngrams(text)
+        candidates = np.array([
+            [(bool(other) * one.total(), other.total(), (one & other).total())
+             for one, other in zip(found, ngrams(reference), strict=True)]
+            for reference in several
+        ], float).reshape(len(several), -1)  # fmt: skip
+        rows.append(candidates[np.argmax(chrf_score(candidates))])
+    return np.array(rows)
+
+
+def chrf_score(sums: np.ndarray) -> np.ndarray | np.floating:
+    """Return chrF as sacreBLEU does, given the column sums of `chrf_statistics`."""
+    hypothesis, reference, both = (sums[..., column::3] for column in range(3))
+    orders = np.maximum(1, ((hypothesis > 0) & (reference > 0)).sum(axis=-1))
+    precision = (both / np.maximum(1, hypothesis)).sum(axis=-1) / orders
+    recall = (both / np.maximum(1, reference)).sum(axis=-1) / orders
+    factor = CHRF.BETA**2
+    total = factor * precision + recall
+    return 100 * (1 + factor) * precision * recall / np.where(total > 0, total, 1)
+
+
+def text_statistics(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], lowercase: bool
+) -> dict[str, ExampleStatistics]:
+    """Return the example statistics of the scores in `scores.text_scores`, by their names."""
+    bleu = text_bleu_statistics(hypotheses, references, detokenized_bleu(lowercase))
+    return {
+        "bleu": bleu,
+        "chrf": chrf_statistics(hypotheses, references, lowercase),
+        "exact": mean_statistics(exact_matches(hypotheses, references, lowercase)),
+    }
 
 
 class ExampleScore(NamedTuple):
@@ -147,11 +210,12 @@ class ExampleScore(NamedTuple):
     width: int  # number of statistics per example
 
 
-# The scores with example statistics, by their names in scores.json. sacreBLEU smooths BLEU if a
-# system has no correct n-gram of some order in the whole test set; `bleu_score` is then 0.
+# The scores with example statistics, by their names in scores.json. The score of all examples
+# equals that in scores.json, so BLEU is smoothed here as there, and tokenized BLEU is not.
 EXAMPLE_SCORES = {
-    "bleu": ExampleScore(bleu_score, 10),
+    "bleu": ExampleScore(functools.partial(bleu_score, smooth=True), 10),
     "tokenized_bleu": ExampleScore(bleu_score, 10),
+    "chrf": ExampleScore(chrf_score, 3 * CHRF.CHAR_ORDER),
     "exact": ExampleScore(mean_score, 2),
     "token_error": ExampleScore(mean_score, 2),
     "accuracy": ExampleScore(mean_score, 2),

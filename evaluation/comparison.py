@@ -5,10 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from errors import UserError
-from evaluation.bootstrap import mean_score, mean_statistics, paired_bootstrap_p
+from evaluation.bootstrap import (
+    EXAMPLE_SCORES,
+    ExampleStatistics,
+    confidence_interval,
+    format_p,
+    paired_bootstrap_p,
+    text_statistics,
+)
 from evaluation.evaluator import Translated, references
 from evaluation.metrics import metric_of
-from evaluation.scores import exact_matches, paired_bootstrap, sentence_chrf
+from evaluation.scores import sentence_chrf
 from reading import read_lines
 from tasks.translation import Translation
 
@@ -43,21 +50,27 @@ def compare_runs(
     """
     hypotheses = [t.best.text for t in translated]
     references = [t.references for t in translated]
-    scores: dict[str, Any] = paired_bootstrap(
-        {"other": others, "this": hypotheses}, references, task.lowercase
-    )
-    matches = {
-        name: exact_matches(texts, references, task.lowercase)
+    statistics = {
+        name: text_statistics(texts, references, task.lowercase)
         for name, texts in (("other", others), ("this", hypotheses))
     }
-    statistics = {name: [mean_statistics(values)] for name, values in matches.items()}
-    p = paired_bootstrap_p(statistics["this"], statistics["other"], mean_score)
-    scores["exact"] = {
-        name: {"score": sum(values) / len(values), "interval": None, "p": p}
-        for name, values in matches.items()
-    }
+    scores = {key: _compared(key, statistics) for key in statistics["this"]}
     sentences = _most_different(task, translated, others)
     return {"run": str(folder), "scores": scores, "sentences": sentences}
+
+
+def _compared(
+    key: str, statistics: dict[str, dict[str, ExampleStatistics]]
+) -> dict[str, dict[str, float]]:
+    """Compare one score of both runs, given their example statistics."""
+    score = EXAMPLE_SCORES[key].score
+    rows = {name: found[key] for name, found in statistics.items()}
+    p = paired_bootstrap_p([rows["this"]], [rows["other"]], score)
+    entry = {}
+    for name, sentences in rows.items():
+        value, low, high = confidence_interval(sentences, score)
+        entry[name] = {"score": value, "interval": (high - low) / 2, "p": p}
+    return entry
 
 
 def _most_different(
@@ -96,15 +109,14 @@ def comparison_rows(comparison: dict[str, Any]) -> list[dict[str, str]]:
         metric, this, other = metric_of(key), runs["this"], runs["other"]
 
         def score(run: dict[str, Any], metric: Any = metric) -> str:
-            interval = "" if run["interval"] is None else f" ± {metric.text(run['interval'])}"
-            return metric.text(run["score"]) + interval
+            return f"{metric.text(run['score'])} ± {metric.text(run['interval'])}"
 
         difference = metric.scale * (this["score"] - other["score"])
         rows.append(
             {
                 "name": metric.name, "label": metric.label,
                 "this": score(this), "other": score(other),
-                "difference": f"{difference:+.2f}".replace("-", "−"), "p": f"{this['p']:.3f}",
+                "difference": f"{difference:+.2f}".replace("-", "−"), "p": format_p(this["p"]),
             }
         )  # fmt: skip
     return rows

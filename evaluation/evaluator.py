@@ -16,10 +16,10 @@ from data.tokenizers import normalized
 from data.translation import FIELDS
 from decoding.forced import Attentions, ForcedDecoder, unpadded
 from decoding.translator import Hypothesis, Translator
-from evaluation.bootstrap import bleu_statistics, mean_statistics, text_bleu_statistics
+from evaluation.bootstrap import bleu_statistics, text_statistics
 from evaluation.examples import ScoredExample
 from evaluation.predictions import compile_for_split, mean_losses, split_batches
-from evaluation.scores import detokenized_bleu, exact_matches, text_scores, token_errors
+from evaluation.scores import text_scores, token_errors
 from tasks.task import Params
 from tasks.translation import Translation
 from training.devices import batch_results, compiled, fetched
@@ -143,14 +143,10 @@ def translated_examples(task: Translation, translated: list[Translated]) -> list
     texts, references = [t.best.text for t in translated], [t.references for t in translated]
     words = [task.scored_words(text) for text in texts]
     reference_words = [[task.scored_words(text) for text in several] for several in references]
-    matches = exact_matches(texts, references, task.lowercase)
-    bleu = text_bleu_statistics(texts, references, detokenized_bleu(task.lowercase))
-    statistics = {
-        "bleu": bleu.tolist(),
-        "tokenized_bleu": bleu_statistics(words, reference_words).tolist(),
-        "exact": mean_statistics(matches).tolist(),
-        "token_error": token_errors(words, reference_words),
-    }
+    found = text_statistics(texts, references, task.lowercase)
+    found["tokenized_bleu"] = bleu_statistics(words, reference_words)
+    statistics = {name: rows.tolist() for name, rows in found.items()}
+    statistics["token_error"] = token_errors(words, reference_words)
     return [
         ScoredExample(
             task.source.surface(t.pair.source), t.references, t.best.text,

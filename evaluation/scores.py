@@ -4,13 +4,12 @@ A sentence may have several references, such as all pronunciations of a word.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sacrebleu
 from rapidfuzz.distance import Levenshtein
 from sacrebleu.metrics.base import Metric
-from sacrebleu.significance import PairedTest
 
 References = Sequence[Sequence[str]]  # one list of references per sentence
 
@@ -101,43 +100,6 @@ def signatures(lowercase: bool = False, references: int = 1) -> dict[str, str]:
     for metric in metrics.values():
         metric.corpus_score(["a"], [["a"]] * references)
     return {name: str(metric.get_signature()) for name, metric in metrics.items()}
-
-
-def paired_bootstrap(
-    systems: Mapping[str, Sequence[str]],
-    references: References,
-    lowercase: bool = False,
-    samples: int = 1000,
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Compare every system with the first one by sacreBLEU's paired bootstrap (Koehn 2004).
-
-    The result maps each metric ("bleu" and "chrf") and system to its "score", half the width of
-    the score's 95 % confidence interval ("interval"), and the p-value of the difference from the
-    first system ("p").
-    """
-    test = PairedTest(
-        [(name, list(texts)) for name, texts in systems.items()], _metrics(lowercase),
-        _streams(references), test_type="bs", n_samples=samples,
-    )  # fmt: skip
-    scores: Any = test()[1]
-    columns = [results for name, results in scores.items() if name != "System"]
-
-    def p(result: Any, first: Any) -> float:
-        # Equal scores have p = 1, but sacreBLEU returns the smallest possible p-value for them, and
-        # no p-value for the first system.
-        return 1.0 if result.score == first.score else float(result.p_value)
-
-    return {
-        metric: {
-            name: {
-                "score": result.score,
-                "interval": float(result.ci or 0),
-                "p": p(result, results[0]),
-            }
-            for name, result in zip(systems, results, strict=True)
-        }
-        for metric, results in zip(_metrics(lowercase), columns, strict=True)
-    }
 
 
 def _streams(references: References) -> Any:

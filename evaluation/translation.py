@@ -11,6 +11,7 @@ from data.links import Link, format_links
 from data.vocabulary import UNK
 from decoding.translator import Translator
 from evaluation.alignment import LinkSettings
+from evaluation.bootstrap import equation_p
 from evaluation.comparison import compare_runs, comparison_rows, other_hypotheses
 from evaluation.curves import Part, by_length, by_unknown
 from evaluation.drawing import draw_hypothesis
@@ -266,7 +267,7 @@ def _print(task: Translation, translated: list[Translated], result: dict[str, An
     for row in comparison_rows(result["against"]) if "against" in result else []:
         print(
             f"{row['name']:>22}: {row['this']}, other run {row['other']}, difference "
-            f"{row['difference']}, p = {row['p']} (paired bootstrap)"
+            f"{row['difference']}, {equation_p(row['p'])} (paired bootstrap)"
         )
     for part in result["curves"].get("beam width", []):
         values = ", ".join(

@@ -96,14 +96,14 @@ def test_the_page_opens_with_a_correct_reordered_sentence_of_moderate_length():
 
 def test_a_comparison_has_scores_difference_and_p_value():
     runs = {
-        "this": {"score": 0.75, "interval": None, "p": 0.0123},
-        "other": {"score": 0.8, "interval": None, "p": 1.0},
+        "this": {"score": 0.75, "interval": 0.02, "p": 0.0123},
+        "other": {"score": 0.8, "interval": 0.01, "p": 0.0123},
     }
     bleu = {"this": {"score": 31.0, "interval": 1.5, "p": 0.2}, "other": runs["other"]}
     exact, scored = comparison_rows({"scores": {"exact": runs, "bleu": bleu}})
     assert exact["label"] == "Exact match (%, higher is better)"
     shown = [exact[name] for name in ("this", "other", "difference", "p")]
-    assert shown == ["75.00", "80.00", "−5.00", "0.012"]
+    assert shown == ["75.00 ± 2.00", "80.00 ± 1.00", "−5.00", ".012"]
     assert scored["this"] == "31.00 ± 1.50"
 
 
