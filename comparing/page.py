@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from comparing.comparability import Comparability, comparability
 from comparing.curves import learning_curves
-from comparing.examples import compared_examples, same_examples
+from comparing.examples import compared_examples
 from comparing.runs import ComparedRun, check_comparable, load_run
 from comparing.scores import (
     cost_table,
@@ -23,11 +24,6 @@ from terminal import clean
 _TEMPLATE = Path(__file__).parent / "page.html"
 _SCRIPTS = ("scores.js", "curves.js", "examples.js", "page.js")
 MOST_PROBLEMS = 5  # messages about runs that are shown
-OTHER_EXAMPLES = (
-    "The reports have different examples, so the page does not show any, and p-values are those of "
-    "Welch's t-test over seeds: to compare examples, score all runs on the same split of the same "
-    "corpus, or on the same test set (eval.py --test)."
-)
 
 
 def write_comparison(folders: Sequence[Path], split: str, sentences: int, path: Path) -> list[str]:
@@ -51,9 +47,9 @@ def write_comparison(folders: Sequence[Path], split: str, sentences: int, path: 
     systems = group_runs(runs)
     problems = [problem for run in runs for problem in run.problems]
     notes = _shortened([*_repetitions(systems), *problems, *_faithfulness_problems(runs)])
-    content = _content(systems, split, sentences)
-    if content["different"]:
-        notes.append(OTHER_EXAMPLES)
+    comparable = comparability(runs, split)
+    notes = [*comparable.notes, *notes]
+    content = _content(systems, comparable, split, sentences)
     content |= {"notes": notes, "validation": validation}
     write_html(path, _TEMPLATE, _SCRIPTS, _cleaned(content))
     return notes
@@ -97,12 +93,14 @@ def _shortened(problems: list[str]) -> list[str]:
     return [*problems[:MOST_PROBLEMS], f"There are {more} more messages like these."]
 
 
-def _content(systems: Sequence[System], split: str, sentences: int) -> dict[str, Any]:
+def _content(
+    systems: Sequence[System], comparable: Comparability, split: str, sentences: int
+) -> dict[str, Any]:
     """Return the content of the page, except its notes."""
     runs = [run for system in systems for run in system.runs]
     task = runs[0].config.task
-    comparable, examples = same_examples(runs), []
-    if comparable:
+    examples = []
+    if comparable.examples:
         examples = compared_examples(systems, sentences, task == "translation", task == "labelling")
     unit = resolve(TASKS[task].task).counted
     terms = next((run.terms for run in runs if run.terms), {})
@@ -118,12 +116,11 @@ def _content(systems: Sequence[System], split: str, sentences: int) -> dict[str,
         ],
         "differences": [difference._asdict() for difference in differences(systems)],
         "scores": score_table(systems, comparable),
-        "faithfulness": faithfulness_table(systems),
+        "faithfulness": faithfulness_table(systems, comparable),
         "faithfulness_sample": faithfulness_sample(systems),
         "curves": learning_curves(runs),
         "cost": cost_table(systems, unit),
         "examples": examples,
-        "different": not comparable and any(run.examples for run in runs),
     }
 
 

@@ -13,9 +13,13 @@ function buildScores() {
   const found = content.scores.flatMap(({ contrasts }) => contrasts.flat()).filter(Boolean);
   const used = new Set(found.map(({ test }) => test));
   if (found.length) used.add("");
-  byId("tests").textContent = Object.keys(TESTS).filter(test => used.has(test)).map(test => TESTS[test]).join(" ");
+  const texts = Object.keys(TESTS).filter(test => used.has(test)).map(test => TESTS[test]);
+  if (content.scores.some(({ cells }) => cells.some(({ best }) => best)))
+    texts.unshift("The best mean of each score is bold.");
+  byId("tests").textContent = texts.join(" ");
   content.systems.forEach(({ name }, i) => add(byId("baseline"), "option", name, { value: i }));
-  byId("baseline").parentNode.hidden = content.systems.length < 2;
+  const every = [...content.scores, ...content.faithfulness];
+  byId("baseline").parentNode.hidden = !every.some(({ contrasts }) => contrasts.flat().some(Boolean));
   byId("baseline").onchange = () => {
     fillScores(byId("scores"), content.scores);
     if (content.faithfulness.length) buildFaithfulness();

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from comparing.comparability import Comparability
 from comparing.runs import ComparedRun
 from comparing.systems import System
 from evaluation.bootstrap import EXAMPLE_SCORES, bootstrap_means, bootstrap_p, format_p, welch
@@ -19,7 +20,8 @@ class ScoreCell(NamedTuple):
 
     text: str  # mean ± standard deviation over seeds; "–" if there is none
     mean: float | None
-    best: bool  # whether no other system has a better mean; False if all means are equal
+    # Whether no other system has a better mean; False if all means are equal or not comparable.
+    best: bool
 
 
 class Contrast(NamedTuple):
@@ -39,24 +41,29 @@ def validation_report(run: ComparedRun) -> dict[str, Any] | None:
     return {"scores": found} if found else None
 
 
-def score_table(systems: Sequence[System], comparable: bool) -> list[dict[str, Any]]:
+def score_table(systems: Sequence[System], comparable: Comparability) -> list[dict[str, Any]]:
     """Return one entry per score, with its name, its direction and the results of all systems.
 
-    "contrasts"[i][j] compares system i with system j; it is None if one of them has no score. The
-    bootstrap is used if the runs are `comparable`, which means that they predict the same examples.
+    "contrasts"[i][j] compares system i with system j. It is None if one of them has no score, or if
+    the score is not "compared". The bootstrap is used if the reports have the same examples.
     """
     reports = [run.report for system in systems for run in system.runs if run.report]
     entries = []
     for key in dict.fromkeys(key for report in reports for key in report["scores"]):
         metric = metric_of(key)
         notes = {report.get("signatures", {}).get(key, metric.note) for report in reports}
-        means = [_sampled(key, system) if comparable else None for system in systems]
-        entry = _entry(metric, [_values(system, "scores", key) for system in systems], means)
+        compared = comparable.compares(key)
+        tested = compared and comparable.examples
+        means = [_sampled(key, system) if tested else None for system in systems]
+        measured = [_values(system, "scores", key) for system in systems]
+        entry = _entry(metric, measured, means, compared)
         entries.append({"name": metric.name, "note": "; ".join(sorted(notes)), **entry})
     return entries
 
 
-def faithfulness_table(systems: Sequence[System]) -> list[dict[str, Any]]:
+def faithfulness_table(
+    systems: Sequence[System], comparable: Comparability
+) -> list[dict[str, Any]]:
     """Return one entry per measure of faithfulness, like `score_table`; [] if there are none.
 
     The value of a single seed is followed by its confidence interval over examples.
@@ -65,7 +72,7 @@ def faithfulness_table(systems: Sequence[System]) -> list[dict[str, Any]]:
     for key, metric in FAITHFULNESS.items():
         measured = [_values(system, "faithfulness", key) for system in systems]
         if any(measured):
-            entry = _entry(metric, measured, [None] * len(systems))
+            entry = _entry(metric, measured, [None] * len(systems), comparable.compares(key))
             for cell, system in zip(entry["cells"], systems, strict=True):
                 cell["text"] += _interval(system, key, metric)
             name = f"{metric.full_name} ({metric.unit})"
@@ -91,13 +98,20 @@ def _interval(system: System, key: str, metric: Metric) -> str:
 
 
 def _entry(
-    metric: Metric, measured: Sequence[Sequence[float]], means: Sequence[np.ndarray | None]
+    metric: Metric,
+    measured: Sequence[Sequence[float]],
+    means: Sequence[np.ndarray | None],
+    compared: bool,
 ) -> dict[str, Any]:
     """Return the results of one score: its values by system and, if known, bootstrap means."""
+    cells = _cells(metric, measured)
+    contrasts = _contrasts(metric, measured, means)
+    if not compared:
+        cells = [cell._replace(best=False) for cell in cells]
+        contrasts = [[None] * len(row) for row in contrasts]
     return {
-        "unit": metric.unit, "direction": metric.direction,
-        "cells": [cell._asdict() for cell in _cells(metric, measured)],
-        "contrasts": _contrasts(metric, measured, means),
+        "unit": metric.unit, "direction": metric.direction, "compared": compared,
+        "cells": [cell._asdict() for cell in cells], "contrasts": contrasts,
     }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from comparing.comparability import OTHER_CORPORA, Comparability, comparability
 from comparing.curves import learning_curves
 from comparing.examples import compared_examples, same_examples
 from comparing.page import write_comparison
@@ -18,9 +19,11 @@ from evaluation.examples import ScoredExample
 from evaluation.page import read_page_content
 from tests.comparing.runs import GOLD, SOURCES, WRONG, write_report, write_run
 
+SAME = Comparability(examples=True)  # of runs with the same examples
+
 
 def test_scores_have_means_deviations_and_significance(systems):
-    loss, exact = score_table(systems, comparable=True)
+    loss, exact = score_table(systems, SAME)
     assert [cell["text"] for cell in loss["cells"]] == ["0.6 ± 0.1", "0.55 ± 0.071"]
     assert [cell["best"] for cell in loss["cells"]] == [False, True]
     assert [cell["text"] for cell in exact["cells"]] == ["100.00 ± 0.00", "66.67 ± 0.00"]
@@ -31,17 +34,17 @@ def test_scores_have_means_deviations_and_significance(systems):
     # The loss has no example statistics, so that the seeds are compared.
     assert loss["contrasts"][0][1]["test"] == "t" and loss["contrasts"][0][1]["p"]
     # No test is possible if the seeds of both systems have equal scores.
-    assert score_table(systems, comparable=False)[1]["contrasts"][0][1]["test"] == ""
+    assert score_table(systems, Comparability())[1]["contrasts"][0][1]["test"] == ""
     single = [systems[0]._replace(runs=systems[0].runs[:1]), systems[1]]
-    assert score_table(single, True)[0]["contrasts"][0][1]["p"] == ""
+    assert score_table(single, SAME)[0]["contrasts"][0][1]["p"] == ""
     first = systems[0].runs[0]
     infinite = first._replace(report={"scores": {"loss": math.inf}})
-    (loss,) = score_table([systems[0]._replace(runs=[infinite, infinite])], False)
+    (loss,) = score_table([systems[0]._replace(runs=[infinite, infinite])], Comparability())
     assert loss["cells"][0]["text"] == "–"
 
 
 def test_faithfulness_is_compared_over_seeds(systems):
-    assert faithfulness_table(systems) == []
+    assert faithfulness_table(systems, SAME) == []
 
     def measured(system, *drops):
         found = [
@@ -56,16 +59,19 @@ def test_faithfulness_is_compared_over_seeds(systems):
             ]
         )
 
-    (entry,) = faithfulness_table([measured(systems[0], 1, 2, 3), measured(systems[1], 8, 9)])
+    both = [measured(systems[0], 1, 2, 3), measured(systems[1], 8, 9)]
+    (entry,) = faithfulness_table(both, SAME)
     assert entry["name"] == "Removal of the most attended token, drop in log p (nats)"
     assert [cell["text"] for cell in entry["cells"]] == ["2.00 ± 1.00", "8.50 ± 0.71"]
     assert not any(cell["best"] for cell in entry["cells"])
     contrast = entry["contrasts"][1][0]
     assert contrast["difference"] == "+6.50" and contrast["test"] == "t"
-    (entry,) = faithfulness_table([measured(systems[0], 1, 2, 3), systems[1]])
+    (other,) = faithfulness_table(both, Comparability(corpora=False))
+    assert other["cells"] == entry["cells"] and other["contrasts"] == [[None] * 2] * 2
+    (entry,) = faithfulness_table([measured(systems[0], 1, 2, 3), systems[1]], SAME)
     assert entry["cells"][1]["text"] == "–" and entry["contrasts"][1][0] is None
     single = systems[0]._replace(runs=systems[0].runs[:1])
-    (entry,) = faithfulness_table([measured(single, 1)])
+    (entry,) = faithfulness_table([measured(single, 1)], SAME)
     assert entry["cells"][0]["text"] == "1.00 [0.50, 4.00]"  # over examples
 
 
@@ -256,15 +262,35 @@ def test_reports_of_reproduce_are_found(tmp_path):
     assert load_run(folder, "valid").report is None
 
 
-def test_other_examples_are_not_shown_side_by_side(runs, tmp_path):
+def test_reports_of_other_examples_are_not_compared(runs, tmp_path):
     other = write_run(tmp_path / "other", report=False)
-    write_report(other / "eval" / "test", "translation", GOLD, sources=["a", "b", "c"])
-    notes = write_comparison([runs[0], other], "test", 10, tmp_path / "page.html")
-    assert "different examples" in notes[-1]
-    assert read_page_content(tmp_path / "page.html", "")["examples"] == []
+    write_report(other / "eval" / "test", "translation", WRONG, 1, sources=["a", "b", "c"])
+    unscored = [write_run(tmp_path / f"x{i}", i, report=False) for i in range(9)]
+    notes = write_comparison([runs[0], other, *unscored], "test", 10, tmp_path / "page.html")
+    assert notes[0] == OTHER_CORPORA and len(notes) == 7
+    content = read_page_content(tmp_path / "page.html", "")
+    assert content["examples"] == [] and content["notes"] == notes
+    for score in content["scores"]:
+        assert not any(cell["best"] for cell in score["cells"]) and not score["compared"]
+        assert not any(contrast for row in score["contrasts"] for contrast in row)
     loaded = load_run(runs[0], "test")
     spaced = [x._replace(text=x.text.upper().replace(" ", "  ")) for x in loaded.examples]
     assert same_examples([loaded, loaded._replace(examples=spaced)])
+
+
+def test_scores_without_examples_are_compared_for_corpora_of_one_name(systems):
+    """The digest of a corpus depends on its vocabularies, and its label does not."""
+    run = systems[0].runs[0]._replace(examples=[], corpus="text-en-de-1")
+
+    def corpora(split="test", **changes):
+        return comparability([run, run._replace(**changes)], split).corpora
+
+    assert corpora(corpus="text-en-de-2") and corpora(corpus="")
+    assert not corpora(corpus="text-en-fr-2")
+    assert corpora(corpus="text-en-fr-2", report=None)
+    assert corpora("talks", corpus="text-en-fr-2")  # a test set, not a split of these corpora
+    assert not corpora(fields=run.fields | {"data.name": "other"})
+    assert corpora("test", examples=systems[0].runs[0].examples)
 
 
 def test_runs_of_different_tasks_are_refused(runs, tmp_path):

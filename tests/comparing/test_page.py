@@ -111,6 +111,22 @@ def test_scores_are_compared_with_any_system(show, tmp_path):
 
 
 @needs_browser
+def test_scores_of_different_corpora_are_shown_without_comparison(show, tmp_path):
+    folders = two_systems(tmp_path)
+    other = write_run(tmp_path / "other", report=False, train__steps=5)
+    write_report(other / "eval" / "test", "translation", GOLD, 4, sources=["a", "b", "c"])
+    browser = show([*folders, other])
+    assert "their corpora differ" in texts(browser, "#notes li")[0]
+    assert texts(browser, "#scores tr:nth-child(3) td")[1:] == [
+        "100.00 ± 0.00", "33.33 ± 0.00", "100.00",
+    ]  # fmt: skip
+    assert not find(browser, "#scores .best")
+    assert not browser.find_element("id", "baseline").is_displayed()
+    assert "best mean" not in browser.find_element("id", "scores-section").text
+    assert not find(browser, "#examples-section")
+
+
+@needs_browser
 def test_faithfulness_is_a_table_of_its_own(show, tmp_path):
     folders = two_systems(tmp_path)
     browser = show(folders)
