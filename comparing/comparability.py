@@ -1,15 +1,64 @@
 """Which scores of the runs of a comparison can be compared."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from comparing.examples import same_examples
-from comparing.runs import ComparedRun
+from comparing.runs import ComparedRun, target_vocabulary
+from comparing.systems import System
+from evaluation.metrics import in_sentence, metric_of
 
 OTHER_CORPORA = (
     "The scores of the runs are not comparable, because their corpora differ: the page shows no "
     "differences, no best scores and no examples. To compare the runs, score all of them on the "
     "same split of the same corpus, or on the same test set (eval.py --test)."
+)
+
+
+def _setting(run: ComparedRun, name: str) -> object:
+    """Return a setting of the vocabulary of target texts; None if the task has none."""
+    return run.fields.get(f"data.{target_vocabulary(run.fields)}_vocab.{name}")
+
+
+def _tokens(run: ComparedRun) -> object:
+    return run.vocabulary, *(_setting(run, name) for name in ("kind", "tokenizer", "lowercase"))
+
+
+def _words(run: ComparedRun) -> object:
+    """Return the tokenizer of `Vocabulary.words`; subwords are joined, and split with Moses."""
+    return _setting(run, "tokenizer") if _setting(run, "kind") == "words" else "moses"
+
+
+def _case(run: ComparedRun) -> object:
+    return bool(_setting(run, "lowercase"))
+
+
+class Condition(NamedTuple):
+    """What two translation runs must have in common so that some scores are comparable."""
+
+    scores: Sequence[str]  # their names in scores.json
+    of_run: Callable[[ComparedRun], object]  # equal for runs that can be compared
+    runs: str  # ends a sentence about runs that can be compared, with the reason
+
+
+CONDITIONS = (
+    Condition(
+        ("loss", "perplexity", "accuracy"),
+        _tokens,
+        "with the same target vocabulary: means over target tokens depend on how texts are divided "
+        "into tokens",
+    ),
+    Condition(
+        ("tokenized_bleu", "token_error"),
+        _words,
+        "with the same tokenizer of target texts, which determines the words that are counted",
+    ),
+    Condition(
+        ("bleu", "chrf", "ter", "exact", "token_error"),
+        _case,
+        "whose target vocabularies are all lowercased or all not: with a lowercased vocabulary, "
+        "scores ignore the case",
+    ),
 )
 
 
@@ -20,9 +69,18 @@ class Comparability(NamedTuple):
     examples: bool = False  # whether the reports are known to have the same examples
     notes: Sequence[str] = ()  # why scores are not compared
 
-    def compares(self, key: str) -> bool:
-        """Return whether a score, given by its name in scores.json, can be compared."""
-        return self.corpora
+    def kinds(self, key: str, systems: Sequence[System]) -> list[object]:
+        """Return one value per system: systems with the same value can be compared by a score.
+
+        The score is given by its name in scores.json.
+        """
+        if not self.corpora:
+            return [*range(len(systems))]
+        found = [condition for condition in CONDITIONS if key in condition.scores]
+        return [
+            {tuple(condition.of_run(run) for condition in found) for run in system.runs}
+            for system in systems
+        ]
 
 
 def comparability(runs: Sequence[ComparedRun], split: str) -> Comparability:
@@ -30,7 +88,25 @@ def comparability(runs: Sequence[ComparedRun], split: str) -> Comparability:
     examples = same_examples(runs)
     if _different_corpora(runs, split, examples):
         return Comparability(corpora=False, notes=[OTHER_CORPORA])
-    return Comparability(examples=examples)
+    return Comparability(examples=examples, notes=_notes(runs))
+
+
+def _notes(runs: Sequence[ComparedRun]) -> list[str]:
+    """Return one message per condition that the scored runs do not meet."""
+    scored = [run for run in runs if run.report]
+    present = {key for run in runs if run.report for key in run.report["scores"]}
+    notes = []
+    for condition in CONDITIONS if runs[0].config.task == "translation" else ():
+        names = [in_sentence(metric_of(key).name) for key in condition.scores if key in present]
+        if names and len({condition.of_run(run) for run in scored}) > 1:
+            notes.append(f"The page compares {listed(names)} only between runs {condition.runs}.")
+    return notes
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence, such as "loss, perplexity and accuracy"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _different_corpora(runs: Sequence[ComparedRun], split: str, same: bool) -> bool:

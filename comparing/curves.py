@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from comparing.runs import ComparedRun
-from evaluation.metrics import METRICS
+from evaluation.metrics import METRICS, in_sentence
 from training.records import Entry, elapsed
 
 MOST_POINTS = 400  # of a curve; longer curves are thinned out
@@ -37,9 +37,8 @@ def learning_curves(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
 
 def _label(kind: str, name: str) -> str:
     shown = METRICS[name].name if name in METRICS else _NAMES.get(name, name)
-    shown = shown if shown[:2].isupper() or shown == "chrF" else shown[0].lower() + shown[1:]
     unit = " (%)" if name in METRICS and METRICS[name].unit == "%" else ""
-    return f"{_KINDS[kind]} {shown}{unit}"
+    return f"{_KINDS[kind]} {in_sentence(shown)}{unit}"
 
 
 def _curves(log: Sequence[Entry]) -> dict[tuple[str, str], dict[str, list[float]]]:

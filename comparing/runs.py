@@ -5,7 +5,7 @@ and eval.py write. This module does not import JAX.
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,8 @@ from evaluation.page import read_page_content
 from reading import matching, read_json, reading
 from training.finding import find_workdirs
 from training.records import Entry, Facts, make_facts, read_complete_log, read_starts
-from training.workdir import flat, load_config
+from training.vocabularies import recorded_digests
+from training.workdir import VOCABULARY_FOLDER, flat, load_config
 
 AGAIN = "score the run again with eval.py"
 RESTORE_IT = "restore the file from a backup"
@@ -50,6 +51,7 @@ class ComparedRun(NamedTuple):
     config: Config
     fields: dict[str, object]  # the config as a flat dictionary
     corpus: str  # identifies the content of the corpus
+    vocabulary: str  # SHA-256 of the target vocabulary of a translation run
     log: list[Entry]
     facts: Facts
     report: dict[str, Any] | None  # scores.json
@@ -87,11 +89,19 @@ def load_run(folder: Path, split: str) -> ComparedRun:
         problems.append(
             f"{folder} has no run.json, so its corpus, device and commit are unknown: {RESTORE_IT}"
         )
+    fields = flat(config)
+    digests = recorded_digests(folder / VOCABULARY_FOLDER)
+    vocabulary = digests.get(f"{target_vocabulary(fields)}.vocab", "")
     run = ComparedRun(
-        folder, config, flat(config), starts[0].get("data", "") if starts else "", log,
+        folder, config, fields, starts[0].get("data", "") if starts else "", vocabulary, log,
         make_facts(log, starts), report=None, examples=[], shown=[], terms={}, problems=problems,
     )  # fmt: skip
     return _with_report(run, _report_folder(folder, split), split)
+
+
+def target_vocabulary(fields: Mapping[str, object]) -> str:
+    """Return which vocabulary encodes the target texts of a translation run: source or target."""
+    return "source" if fields.get("data.shared_vocab") else "target"
 
 
 def _report_folder(run: Path, split: str) -> Path:

@@ -45,18 +45,16 @@ def score_table(systems: Sequence[System], comparable: Comparability) -> list[di
     """Return one entry per score, with its name, its direction and the results of all systems.
 
     "contrasts"[i][j] compares system i with system j. It is None if one of them has no score, or if
-    the score is not "compared". The bootstrap is used if the reports have the same examples.
+    their scores are not comparable. The bootstrap is used if the reports have the same examples.
     """
     reports = [run.report for system in systems for run in system.runs if run.report]
     entries = []
     for key in dict.fromkeys(key for report in reports for key in report["scores"]):
         metric = metric_of(key)
         notes = {report.get("signatures", {}).get(key, metric.note) for report in reports}
-        compared = comparable.compares(key)
-        tested = compared and comparable.examples
-        means = [_sampled(key, system) if tested else None for system in systems]
+        means = [_sampled(key, system) if comparable.examples else None for system in systems]
         measured = [_values(system, "scores", key) for system in systems]
-        entry = _entry(metric, measured, means, compared)
+        entry = _entry(metric, measured, means, comparable.kinds(key, systems))
         entries.append({"name": metric.name, "note": "; ".join(sorted(notes)), **entry})
     return entries
 
@@ -72,7 +70,8 @@ def faithfulness_table(
     for key, metric in FAITHFULNESS.items():
         measured = [_values(system, "faithfulness", key) for system in systems]
         if any(measured):
-            entry = _entry(metric, measured, [None] * len(systems), comparable.compares(key))
+            kinds = comparable.kinds(key, systems)
+            entry = _entry(metric, measured, [None] * len(systems), kinds)
             for cell, system in zip(entry["cells"], systems, strict=True):
                 cell["text"] += _interval(system, key, metric)
             name = f"{metric.full_name} ({metric.unit})"
@@ -101,16 +100,20 @@ def _entry(
     metric: Metric,
     measured: Sequence[Sequence[float]],
     means: Sequence[np.ndarray | None],
-    compared: bool,
+    kinds: Sequence[object],
 ) -> dict[str, Any]:
-    """Return the results of one score: its values by system and, if known, bootstrap means."""
+    """Return the results of one score: its values by system and, if known, bootstrap means.
+
+    Only systems with equal `kinds` are compared, and none is the best if the kinds differ.
+    """
     cells = _cells(metric, measured)
     contrasts = _contrasts(metric, measured, means)
-    if not compared:
+    for i, row in enumerate(contrasts):
+        row[:] = [x if kinds[i] == kinds[j] else None for j, x in enumerate(row)]
+    if any(kind != kinds[0] for kind in kinds):
         cells = [cell._replace(best=False) for cell in cells]
-        contrasts = [[None] * len(row) for row in contrasts]
     return {
-        "unit": metric.unit, "direction": metric.direction, "compared": compared,
+        "unit": metric.unit, "direction": metric.direction,
         "cells": [cell._asdict() for cell in cells], "contrasts": contrasts,
     }  # fmt: skip
 

@@ -102,6 +102,11 @@ FAITHFULNESS = {
 }
 
 
+def in_sentence(name: str) -> str:
+    """Return the name of a score as it is written inside a sentence, such as "exact match"."""
+    return name if name[:2].isupper() or name == "chrF" else name[:1].lower() + name[1:]
+
+
 def metric_of(key: str) -> Metric:
     """Return the metric of a score; an unknown score gets its key as its name."""
     return METRICS.get(key, Metric(key, form=".4g"))

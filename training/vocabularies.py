@@ -20,7 +20,7 @@ def keep_vocabularies(source: Path, folder: Path) -> None:
     """
     folder.mkdir(exist_ok=True)
     compare_vocabularies(source, folder)
-    known, found = _recorded(folder), _digests(source)
+    known, found = recorded_digests(folder), _digests(source)
     for name, code in found.items():
         path = folder / name
         if path.exists() and digest(path) == code:
@@ -56,7 +56,7 @@ def compare_vocabularies(source: Path, folder: Path) -> None:
     """Raise UserError if the vocabularies of a prepared corpus are not those of the run."""
     found = _digests(source)
     # Runs of older versions have no digests, so their files are compared.
-    known = _recorded(folder) or _digests(folder)
+    known = recorded_digests(folder) or _digests(folder)
     different = [name for name, code in known.items() if found.get(name) != code]
     if different:
         raise UserError(
@@ -67,7 +67,7 @@ def compare_vocabularies(source: Path, folder: Path) -> None:
 
 def check_vocabularies(folder: Path) -> None:
     """Raise UserError if a vocabulary of a run has changed since train.py wrote it."""
-    known, found = _recorded(folder), _digests(folder)
+    known, found = recorded_digests(folder), _digests(folder)
     for name, code in known.items():
         if found.get(name) != code:
             raise DamagedFile(
@@ -77,7 +77,8 @@ def check_vocabularies(folder: Path) -> None:
             )
 
 
-def _recorded(folder: Path) -> dict[str, str]:
+def recorded_digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of the vocabularies of a run, by file name; {} if they are unknown."""
     path = folder / DIGESTS
     remedy = "restore it from a backup, or delete it if the vocabularies are intact"
     return read_json(path, {str: str}, remedy) if path.exists() else {}

@@ -271,11 +271,66 @@ def test_reports_of_other_examples_are_not_compared(runs, tmp_path):
     content = read_page_content(tmp_path / "page.html", "")
     assert content["examples"] == [] and content["notes"] == notes
     for score in content["scores"]:
-        assert not any(cell["best"] for cell in score["cells"]) and not score["compared"]
+        assert not any(cell["best"] for cell in score["cells"])
         assert not any(contrast for row in score["contrasts"] for contrast in row)
     loaded = load_run(runs[0], "test")
     spaced = [x._replace(text=x.text.upper().replace(" ", "  ")) for x in loaded.examples]
     assert same_examples([loaded, loaded._replace(examples=spaced)])
+
+
+VOCABULARIES = {  # changes of the target vocabulary of a run, and the scores that still compare
+    "data__target_vocab__kind": ("bpe", {"bleu", "exact"}),
+    "data__target_vocab__tokenizer": ("split", {"bleu", "exact"}),
+    "data__target_vocab__lowercase": (True, {"tokenized_bleu"}),
+    "data__source_vocab__kind": ("bpe", {"loss", "bleu", "tokenized_bleu", "exact"}),
+}
+
+
+@pytest.mark.parametrize("field", VOCABULARIES)
+def test_scores_are_compared_only_if_they_count_the_same_tokens(field, tmp_path):
+    value, expected = VOCABULARIES[field]
+    folders = [
+        write_run(tmp_path / "a", 0), write_run(tmp_path / "b", 1, WRONG, **{field: value}),
+        write_run(tmp_path / "c", 3, WRONG, train__steps=7),
+    ]  # fmt: skip
+    for i, folder in enumerate(folders):
+        path = folder / "eval/test/scores.json"
+        report = json.loads(path.read_text())
+        report["scores"] |= {"bleu": 10 + i, "tokenized_bleu": 11 + i}
+        path.write_text(json.dumps(report))
+    notes = write_comparison(folders, "test", 10, tmp_path / "page.html")
+    scores = read_page_content(tmp_path / "page.html", "")["scores"]
+    keys = ("loss", "exact", "bleu", "tokenized_bleu")
+    compared = set()
+    for key, score in zip(keys, scores, strict=True):
+        assert score["contrasts"][0][2]  # always of the same tokens
+        if score["contrasts"][0][1]:
+            compared.add(key)
+            assert score["contrasts"][1][2] and any(cell["best"] for cell in score["cells"])
+        else:
+            assert not any(cell["best"] for cell in score["cells"])
+    assert compared == expected
+    reason = "The page compares loss only between runs with the same target vocabulary: "
+    assert any(note.startswith(reason) for note in notes) == ("loss" not in expected)
+    assert len(notes) == (0 if "loss" in expected else 2)
+
+
+def test_vocabularies_with_other_words_have_other_perplexities(tmp_path):
+    """A shared vocabulary has the name of the source vocabulary."""
+    settings = {"data__shared_vocab": True}
+    folders = [write_run(tmp_path / "a", 0), write_run(tmp_path / "b", 1, train__steps=5),
+               write_run(tmp_path / "c", 2, **settings)]  # fmt: skip
+    for folder, digests in zip(
+        folders,
+        ({"source.vocab": "1", "target.vocab": "2"}, {"source.vocab": "3", "target.vocab": "2"},
+         {"source.vocab": "4"}), strict=True,
+    ):  # fmt: skip
+        (folder / "vocabulary").mkdir()
+        (folder / "vocabulary" / "sha256.json").write_text(json.dumps(digests))
+    assert write_comparison(folders[:2], "test", 10, tmp_path / "page.html") == []
+    assert [load_run(folder, "test").vocabulary for folder in folders] == ["2", "2", "4"]
+    (note,) = write_comparison(folders, "test", 10, tmp_path / "page.html")
+    assert note.startswith("The page compares loss only between runs with the same target voc")
 
 
 def test_scores_without_examples_are_compared_for_corpora_of_one_name(systems):
