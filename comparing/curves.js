@@ -72,8 +72,10 @@ function drawChart(svg, values, { label, curves }) {
     addSvg(svg, "text", { x: x(tick), y: height - SIZE.bottom + 18, "text-anchor": "middle" }, numberText(tick));
   addSvg(svg, "text", { x: (SIZE.left + width - SIZE.right) / 2, y: height - 4, "text-anchor": "middle" }, axis === "steps" ? "training step" : "minutes");
   for (const curve of shown) {
-    const points = curve.values.map((value, i) => `${x(curve[axis][i]).toFixed(1)},${y(value).toFixed(1)}`);
-    const line = addSvg(svg, "polyline", { class: "curve", points: points.join(" "), "stroke-dasharray": dashesOf(curve.system) });
+    const points = curve.values.map((value, i) => [x(curve[axis][i]).toFixed(1), y(value).toFixed(1)]);
+    const line = points.length === 1
+      ? addSvg(svg, "circle", { class: "curve", cx: points[0][0], cy: points[0][1], r: 4 })  // a line of one point is invisible
+      : addSvg(svg, "polyline", { class: "curve", points: points.join(" "), "stroke-dasharray": dashesOf(curve.system) });
     line.style.stroke = colorOf(curve.system);
     addSvg(line, "title", {}, content.runs[curve.run].name);
   }

@@ -193,6 +193,20 @@ def test_every_logged_value_can_be_drawn(show, tmp_path):
 
 
 @needs_browser
+def test_a_curve_of_one_point_is_a_circle(show, tmp_path):
+    folders = two_systems(tmp_path)
+    path = folders[0] / "log.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:3]))  # its run, one training loss and one validation
+    browser = show(folders)
+    chart = ".line-chart:first-child "
+    assert len(find(browser, f"{chart} polyline.curve")) == 3
+    (circle,) = find(browser, f"{chart} circle.curve")
+    assert circle.size["width"] > 5 and circle.value_of_css_property("stroke") != "none"
+    assert float(circle.get_attribute("cx")) > 62  # inside the axes
+
+
+@needs_browser
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
 def test_the_page_is_readable(show, tmp_path, width, scheme):
     browser = show(two_systems(tmp_path), width, scheme)
