@@ -15,7 +15,7 @@ seeds form one system. The page contains
 
 Scores, examples and attention come from the reports that eval.py has written to RUN/eval/SPLIT. A
 run without such a report is compared without them, and the command that writes its report is
-printed. For attention weights of more examples, score the runs with eval.py --sentences=300, for
+printed. For attention weights of more examples, score the runs with eval.py --sentences=1000, for
 example. docs/comparing.md describes the page.
 """
 

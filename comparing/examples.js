@@ -9,9 +9,15 @@ const ORDERS = {
   number: { label: "order in the corpus", key: x => [-x.number], text: x => `${x.number}` },
   length: { label: "length of the source", key: x => [x.length], text: x => `${x.length}` },
 };
+const NO_ATTENTION =
+  "The report.html of this run has no attention weights for this example. To add them, score the run again with "
+  + "eval.py --sentences=1000, which writes those of 1,000 examples.";
 const percent = value => value === null ? "–" : `${(100 * value).toFixed(0)} %`;
 const shownRuns = new Set();
 let current = null;  // the example that is shown
+
+// Return how many runs have attention weights for an example: their reports may lack those of most examples.
+const attended = example => example.runs.filter(run => run.attention).length;
 
 // Compare two lists of numbers, the largest first; null comes last.
 function compareKeys(a, b) {
@@ -27,9 +33,9 @@ function buildExamples() {
   byId("examples-about").textContent =
     "The disagreement of an example is the mean distance between the predictions, or between the attention weights, "
     + "of two runs of different systems: 0\u00a0% if they are equal, and at most 100\u00a0%.";
-  const attended = content.examples.some(x => x.attention !== null);
+  const known = content.examples.some(x => x.attention !== null);
   for (const [name, { label }] of Object.entries(ORDERS))
-    if (attended || name !== "attention") add(byId("order"), "option", label, { value: name });
+    if (known || name !== "attention") add(byId("order"), "option", label, { value: name });
   byId("order").onchange = () => fillList(true);
   byId("find").oninput = () => fillList(false);
   byId("list").onkeydown = event => moveInList(event, current?.number);
@@ -64,7 +70,7 @@ function buildChoice() {
 function fillList(reset) {
   const list = byId("list"), wanted = byId("find").value.toLowerCase();
   const order = ORDERS[byId("order").value];
-  const sorted = content.examples.map(example => [order.key(example), example]).sort((a, b) => compareKeys(a[0], b[0]) || a[1].number - b[1].number);
+  const sorted = content.examples.map(example => [[attended(example), ...order.key(example)], example]).sort((a, b) => compareKeys(a[0], b[0]) || a[1].number - b[1].number);
   const matches = ({ text, reference, runs }) =>
     [text, reference, ...runs.map(run => run.prediction ?? "")].some(x => x.toLowerCase().includes(wanted));
   list.replaceChildren();
@@ -119,7 +125,7 @@ function addCard(example, run) {
     else addShadedText(card, words, tokens, rows);
   }
   if (note) add(card, "p", note, { className: "muted" });
-  else if (!tokens) add(card, "p", "This example is not in the run's report.html, which has the attention weights.", { className: "muted" });
+  else if (!tokens) add(card, "p", NO_ATTENTION, { className: "muted" });
 }
 
 function addHeatMap(card, words, tokens, rows) {

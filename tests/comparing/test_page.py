@@ -6,6 +6,7 @@ import re
 import pytest
 
 from comparing.page import write_comparison
+from evaluation.page import read_page_content
 from tests.browser import (
     contrast,
     needs_browser,
@@ -78,6 +79,27 @@ def test_examples_can_be_sorted_searched_and_chosen(show, tmp_path):
     assert texts(browser, ".card h3") == ["dot/seed0", "dot/seed1"]
     browser.find_element("id", "find").send_keys("ein tag")
     assert texts(browser, "#list li span") == ["one week"]
+
+
+@needs_browser
+def test_examples_with_attention_come_first(show, tmp_path):
+    folders = two_systems(tmp_path)[::2]
+    for folder, numbers in zip(folders, ([0], [0, 2]), strict=True):
+        path = folder / "eval/test/report.html"
+        content = read_page_content(path, "")
+        # Examples are found by their positions, so the others get other texts.
+        for i, example in enumerate(content["examples"]):
+            example["text"] += "" if i in numbers else " (removed)"
+        path.write_text(f'<script id="data" type="application/json">{json.dumps(content)}</script>')
+    browser = show(folders)
+    # Both reports have the weights of the first example, and one has those of the third.
+    for order in ("disagreement of predictions", "length of the source"):
+        choose(browser, "order", order)
+        assert texts(browser, "#list li span") == ["May 3 , 2020", "June 4 , 1999", "one week"]
+    assert len(find(browser, ".card .heat")) == 2
+    find(browser, "#list li")[1].click()
+    assert len(find(browser, ".card .heat")) == 1
+    assert "eval.py --sentences=1000" in texts(browser, ".card")[0]
 
 
 @needs_browser
