@@ -10,6 +10,7 @@ from comparing.examples import compared_examples
 from comparing.runs import ComparedRun, check_comparable, load_run
 from comparing.scores import (
     cost_table,
+    describe_tests,
     faithfulness_sample,
     faithfulness_table,
     score_table,
@@ -102,6 +103,7 @@ def _content(
     examples = []
     if comparable.examples:
         examples = compared_examples(systems, sentences, task == "translation", task == "labelling")
+    scores = score_table(systems, comparable)
     unit = resolve(TASKS[task].task).counted
     terms = next((run.terms for run in runs if run.terms), {})
     return {
@@ -115,7 +117,8 @@ def _content(
             for name, (i, run) in zip(run_names(runs), _numbered(systems), strict=True)
         ],
         "differences": [difference._asdict() for difference in differences(systems)],
-        "scores": score_table(systems, comparable),
+        "scores": scores,
+        "tests": describe_tests(scores),
         "faithfulness": faithfulness_table(systems, comparable),
         "faithfulness_sample": faithfulness_sample(systems),
         "curves": learning_curves(runs),

@@ -2,21 +2,9 @@
 
 const MOST_SYSTEM_COLUMNS = 6;  // of the table of scores
 
-const TESTS = {
-  "": "Below a score is its difference from that of the chosen system, with its two-sided p-value.",
-  bootstrap: "p is that of a paired bootstrap over the examples (1,000 resamples).",
-  t: "(t) marks the p-values of Welch's t-test over seeds.",
-};
-
 function buildScores() {
   if (content.validation) byId("scores-title").textContent = "Best validation scores during training";
-  const found = content.scores.flatMap(({ contrasts }) => contrasts.flat()).filter(Boolean);
-  const used = new Set(found.map(({ test }) => test));
-  if (found.length) used.add("");
-  const texts = Object.keys(TESTS).filter(test => used.has(test)).map(test => TESTS[test]);
-  if (content.scores.some(({ cells }) => cells.some(({ best }) => best)))
-    texts.unshift("The best mean of each score is bold.");
-  byId("tests").textContent = texts.join(" ");
+  byId("tests").textContent = content.tests;
   content.systems.forEach(({ name }, i) => add(byId("baseline"), "option", name, { value: i }));
   const every = [...content.scores, ...content.faithfulness];
   byId("baseline").parentNode.hidden = !every.some(({ contrasts }) => contrasts.flat().some(Boolean));

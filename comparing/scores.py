@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from comparing.comparability import Comparability
+from comparing.comparability import Comparability, listed
 from comparing.runs import ComparedRun
 from comparing.systems import System
 from evaluation.bootstrap import EXAMPLE_SCORES, bootstrap_means, bootstrap_p, format_p, welch
-from evaluation.metrics import FAITHFULNESS, Metric, metric_of
+from evaluation.metrics import FAITHFULNESS, Metric, in_sentence, metric_of
 from training.records import best_metrics, operations
 
 
@@ -57,6 +57,36 @@ def score_table(systems: Sequence[System], comparable: Comparability) -> list[di
         entry = _entry(metric, measured, means, comparable.kinds(key, systems))
         entries.append({"name": metric.name, "note": "; ".join(sorted(notes)), **entry})
     return entries
+
+
+def describe_tests(table: Sequence[dict[str, Any]]) -> str:
+    """Say which means of a `score_table` are bold, and which scores have p-values of which test."""
+    by_test: dict[str, list[str]] = {}
+    for entry in table:
+        tests = {x["test"] for row in entry["contrasts"] for x in row if x}
+        if tests:
+            by_test.setdefault(max(tests), []).append(in_sentence(entry["name"]))
+    texts = []
+    if any(cell["best"] for entry in table for cell in entry["cells"]):
+        texts.append("The best mean of a score is bold if all systems can be compared.")
+    if by_test:
+        texts.append("Below a score is its difference from that of the chosen system.")
+    if names := by_test.get("bootstrap"):
+        texts.append(
+            f"The two-sided p-values of {listed(names)} are those of a paired bootstrap over the "
+            "examples (1,000 resamples)."
+        )
+    if names := by_test.get("t"):
+        texts.append(
+            f"The two-sided p-values of {listed(names)}, marked (t), are those of Welch's t-test "
+            "over seeds, for systems with at least two seeds."
+        )
+    if names := by_test.get(""):
+        texts.append(
+            f"There are no p-values for {listed(names)}: Welch's t-test needs at least two seeds "
+            "per system, with scores that vary."
+        )
+    return " ".join(texts)
 
 
 def faithfulness_table(

@@ -11,7 +11,7 @@ from comparing.curves import learning_curves
 from comparing.examples import compared_examples, same_examples
 from comparing.page import write_comparison
 from comparing.runs import check_comparable, load_run
-from comparing.scores import cost_table, faithfulness_table, score_table
+from comparing.scores import cost_table, describe_tests, faithfulness_table, score_table
 from comparing.systems import group_runs
 from errors import UserError
 from evaluation.bootstrap import format_p, mean_score, mean_statistics, paired_bootstrap_p
@@ -41,6 +41,31 @@ def test_scores_have_means_deviations_and_significance(systems):
     infinite = first._replace(report={"scores": {"loss": math.inf}})
     (loss,) = score_table([systems[0]._replace(runs=[infinite, infinite])], Comparability())
     assert loss["cells"][0]["text"] == "–"
+
+
+def test_the_page_says_which_scores_have_which_test(systems):
+    table = score_table(systems, SAME)
+    bold = "The best mean of a score is bold if all systems can be compared. "
+    below = "Below a score is its difference from that of the chosen system. "
+    bootstrap = (
+        "The two-sided p-values of exact match are those of a paired bootstrap over the examples "
+        "(1,000 resamples). "
+    )
+    assert describe_tests(table) == bold + below + bootstrap + (
+        "The two-sided p-values of loss, marked (t), are those of Welch's t-test over seeds, for "
+        "systems with at least two seeds."
+    )
+    single = [system._replace(runs=system.runs[:1]) for system in systems]
+    runs = [
+        run._replace(report={"scores": {**run.report["scores"], "accuracy": 0.1 * i}})
+        for i, run in enumerate(run for system in single for run in system.runs)
+    ]
+    single = [s._replace(runs=[run]) for s, run in zip(single, runs, strict=True)]
+    text = describe_tests(score_table(single, SAME))
+    assert bootstrap in text and "There are no p-values for loss and accuracy: " in text
+    assert "t-test over seeds" not in text
+    assert describe_tests(score_table(single, Comparability(corpora=False))) == ""
+    assert describe_tests(score_table(single[:1], SAME)) == ""
 
 
 def test_faithfulness_is_compared_over_seeds(systems):
