@@ -69,9 +69,9 @@ function addScore(cell, { text, best }, contrast) {
   cell.textContent = text;
   cell.classList.toggle("best", best);
   if (!contrast) return;
-  const p = contrast.p && `, p ${/^</.test(contrast.p) ? contrast.p : `= ${contrast.p}`}`;
+  const p = contrast.p && `, ${contrast.p}`;
   add(cell, "small", `${contrast.difference}${p}${contrast.test === "t" ? " (t)" : ""}`);
-  cell.classList.toggle("significant", /^<|^\.0[0-4]/.test(contrast.p));
+  cell.classList.toggle("significant", /^p <|^p = \.0[0-4]/.test(contrast.p));
 }
 
 function buildDifferences() {

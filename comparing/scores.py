@@ -10,7 +10,14 @@ import numpy as np
 from comparing.comparability import Comparability, listed
 from comparing.runs import ComparedRun
 from comparing.systems import System
-from evaluation.bootstrap import EXAMPLE_SCORES, bootstrap_means, bootstrap_p, format_p, welch
+from evaluation.bootstrap import (
+    EXAMPLE_SCORES,
+    bootstrap_means,
+    bootstrap_p,
+    equation_p,
+    format_p,
+    welch,
+)
 from evaluation.metrics import FAITHFULNESS, Metric, in_sentence, metric_of
 from training.records import best_metrics, operations
 
@@ -28,7 +35,7 @@ class Contrast(NamedTuple):
     """The difference between the mean scores of two systems."""
 
     difference: str
-    p: str  # two-sided p-value; "" if there is no test
+    p: str  # two-sided p-value, such as "p = .032"; "" if there is no test
     test: str  # "bootstrap", "t" (Welch's t-test over seeds) or ""
 
 
@@ -190,12 +197,12 @@ def _contrasts(
         difference = f"{'+' if gap >= 0 else '−'}{metric.text(abs(gap))}"
         first, second = means[i], means[j]
         if first is not None and second is not None:
-            found = Contrast(difference, format_p(bootstrap_p(first, second)), "bootstrap")
+            p, test = bootstrap_p(first, second), "bootstrap"
         else:
-            p = welch(measured[i], measured[j])
-            known = not math.isnan(p)
-            found = Contrast(difference, format_p(p) if known else "", "t" if known else "")
-        return found._asdict()
+            p, test = welch(measured[i], measured[j]), "t"
+        if math.isnan(p):
+            return Contrast(difference, "", "")._asdict()
+        return Contrast(difference, equation_p(format_p(p)), test)._asdict()
 
     return [[contrast(i, j) for j in range(len(measured))] for i in range(len(measured))]
 

@@ -29,7 +29,7 @@ def test_scores_have_means_deviations_and_significance(systems):
     assert [cell["text"] for cell in exact["cells"]] == ["100.00 ± 0.00", "66.67 ± 0.00"]
     assert exact["contrasts"][0][0] is None and loss["note"] == "−log p"
     right, wrong = ([mean_statistics([1, 1, last])] * 2 for last in (1, 0))
-    p = format_p(paired_bootstrap_p(right, wrong, mean_score))
+    p = f"p = {format_p(paired_bootstrap_p(right, wrong, mean_score))}"
     assert exact["contrasts"][1][0] == {"difference": "−33.33", "p": p, "test": "bootstrap"}
     # The loss has no example statistics, so that the seeds are compared.
     assert loss["contrasts"][0][1]["test"] == "t" and loss["contrasts"][0][1]["p"]

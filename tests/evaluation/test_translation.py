@@ -10,7 +10,7 @@ from comparing.runs import read_report_examples
 from data.tokenizers import TOKENIZERS, make_tokenizer
 from data.vocabulary import EOS, WordVocabulary
 from evaluation import pictures, translation
-from evaluation.bootstrap import EXAMPLE_SCORES
+from evaluation.bootstrap import EXAMPLE_SCORES, bootstrap_means, bootstrap_p, text_statistics
 from evaluation.evaluator import Evaluator
 from evaluation.examples import read_examples
 from evaluation.forced_attention import ForcedAttention
@@ -158,6 +158,13 @@ def test_a_report_contains_all_scores_and_comparisons(params, tiny_task, mesh, t
     assert {"score", "interval", "p"} <= against["scores"]["bleu"]["this"].keys()
     for name, runs in against["scores"].items():
         assert runs["this"]["score"] == pytest.approx(kept["scores"][name], rel=1e-4)
+    # compare.py computes the same p-values from examples.jsonl.
+    scored = read_examples(tmp_path, "score again")
+    mai = text_statistics(["Mai"] * 12, [x.references for x in scored], tiny_task.lowercase)
+    for name, runs in against["scores"].items():
+        ours = np.array([x.statistics[name] for x in scored], float)
+        means = [bootstrap_means([rows], EXAMPLE_SCORES[name].score) for rows in (ours, mai[name])]
+        assert runs["this"]["p"] == pytest.approx(bootstrap_p(*means), rel=1e-4), name
     assert all(row["other"] == "Mai" != row["this"] for row in against["sentences"])
     assert [part["label"] for part in kept["curves"]["beam width"]] == ["1", "2"]
     assert sum(part["sentences"] for part in kept["curves"]["source length"]) == 12
