@@ -32,13 +32,15 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """Return "did you mean ...? " with the known names that are similar to `name`, or "".
 
     A name is similar if its last part equals `name`, or if the initials of the words of that part
-    do: lr matches optimizer.learning_rate. If there is none, spelling decides.
+    do: lr matches optimizer.learning_rate. If there is none, the spelling of the whole names
+    decides. Case is ignored.
     """
-    known, wanted = [*known], name.lstrip("-")
-    lasts = {full: full.rpartition(".")[2] for full in known}
+    wanted, lowered = name.lstrip("-").lower(), {full.lower(): full for full in known}
+    lasts = {full: full.rpartition(".")[2] for full in lowered}
     close = [full for full, last in lasts.items() if wanted in (last, _initials(last))]
-    close = close or difflib.get_close_matches(name, known, cutoff=0.7)
-    return f"did you mean {' or '.join(close[:3])}? " if close else ""
+    close = close or difflib.get_close_matches(name.lower(), lowered, cutoff=0.7)
+    found = [lowered[full] for full in close[:3]]
+    return f"did you mean {' or '.join(found)}? " if found else ""
 
 
 def _initials(name: str) -> str:

@@ -16,7 +16,7 @@ from data import classification, cloze, labelling, translation
 from data.tokenizers import TOKENIZERS
 from data.vocabulary import VOCABULARIES
 from decoding.beam import LENGTH_PENALTIES
-from errors import UserError
+from errors import UserError, suggest
 from evaluation.metrics import METRICS
 from models.attention import ALIGNMENTS
 from models.bridges import BRIDGES
@@ -264,6 +264,19 @@ def test_error_for_an_unknown_field_lists_the_known_fields():
     ):
         check_path(base_config(), ["model", "atention", "score"])
     assert check_path(base_config(), ["model", "attention", "D"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "found"),
+    [
+        ("BPE", ("words", "bpe"), "bpe"),
+        ("Unigrm", ("words", "unigram"), "unigram"),
+        ("LR", ("optimizer.learning_rate",), "optimizer.learning_rate"),
+        ("dot", ("general", "Dot"), "Dot"),
+    ],
+)
+def test_similar_names_are_found_without_regard_to_case(name, known, found):
+    assert suggest(name, known) == f"did you mean {found}? "
 
 
 # Tests of config arguments and of config files that users write.
