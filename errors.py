@@ -33,12 +33,15 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
     A name is similar if its last part equals `name`, or if the initials of the words of that part
     do: lr matches optimizer.learning_rate. If there is none, the spelling of the whole names
-    decides. Case is ignored.
+    decides, and then the spelling of their last parts. Case is ignored.
     """
     wanted, lowered = name.lstrip("-").lower(), {full.lower(): full for full in known}
     lasts = {full: full.rpartition(".")[2] for full in lowered}
     close = [full for full, last in lasts.items() if wanted in (last, _initials(last))]
     close = close or difflib.get_close_matches(name.lower(), lowered, cutoff=0.7)
+    if not close:
+        spelled = difflib.get_close_matches(wanted, {*lasts.values()}, cutoff=0.8)
+        close = [full for full, last in lasts.items() if last in spelled]
     found = [lowered[full] for full in close[:3]]
     return f"did you mean {' or '.join(found)}? " if found else ""
 

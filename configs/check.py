@@ -23,7 +23,7 @@ def check(config: Config) -> None:
 
 
 def check_path(config: Config, path: Sequence[str]) -> Any:
-    """Return the value of a field; for an unknown field, raise a UserError that lists known fields.
+    """Return the value of a field; for an unknown field, raise a UserError that names known fields.
 
     `path` contains the parts of the field's dotted name.
     """
@@ -32,10 +32,11 @@ def check_path(config: Config, path: Sequence[str]) -> Any:
         if not isinstance(node, ConfigDict) or name not in node:
             where = ".".join(["config", *path[:depth]])
             fields = list(node) if isinstance(node, ConfigDict) else []
-            raise UserError(
-                f"{where} has no field {name!r}: {suggest(name, fields)}it has "
-                f"{', '.join(fields) or 'no fields'}"
-            )
+            advice = f"{suggest(name, fields)}it has {', '.join(fields) or 'no fields'}"
+            if not suggest(name, fields):  # the field may be in another section
+                elsewhere = suggest(path[-1], [f"config.{full}" for full in _names(config)])
+                advice = elsewhere.strip() or advice
+            raise UserError(f"{where} has no field {name!r}: {advice}")
         node = node[name]
     return node
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from configs.base import declared_fields
+from configs.registry import MODELS
 from configs.schema.field import Config
 from errors import UserError, suggest
 
@@ -83,5 +85,13 @@ def describe(file: str, error: BaseException) -> str:
     message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     unknown = _LOCKED.search(message)
     if unknown:
-        return f"{where}: there is no field {unknown[1]!r}. {unknown[2] or ''}".rstrip()
+        similar = unknown[2] or suggest(unknown[1], _every_field())
+        similar = similar[:1].upper() + similar[1:]
+        return f"{where}: there is no field {unknown[1]!r}. {similar}".rstrip()
     return f"{where}: {type(error).__name__}: {' '.join(message.split())[:300]}"
+
+
+def _every_field() -> list[str]:
+    """Return the names of the fields of all models, such as config.data.batch_size."""
+    names = (f"config.{name}" for model in MODELS for name in declared_fields(model))
+    return list(dict.fromkeys(names))

@@ -267,6 +267,22 @@ def test_error_for_an_unknown_field_lists_the_known_fields():
 
 
 @pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("train.batch_size", "config.data.batch_size"),
+        ("train.batchsize", "config.data.batch_size"),
+        ("train.learning_rate", "config.optimizer.learning_rate"),
+        ("train.lr", "config.optimizer.learning_rate"),
+        ("batch_size", "config.data.batch_size"),
+        ("generation.max_ratio", "config.decode.max_ratio"),
+    ],
+)
+def test_error_for_a_field_of_another_section_names_that_section(path, found):
+    with pytest.raises(UserError, match=rf"has no field '\w+': did you mean {found}\?$"):
+        check_path(base_config(), path.split("."))
+
+
+@pytest.mark.parametrize(
     ("name", "known", "found"),
     [
         ("BPE", ("words", "bpe"), "bpe"),
@@ -304,6 +320,9 @@ MINE = {  # content of mine.py -> arguments after --config=mine.py:, parts of th
     f"{BASE}def get_config():\n    return base_config()\n": ("size=tiny", ["size=tiny", "mine.py"]),
     f"{BASE}def get_config():\n    c = base_config()\n    c.model.droput = 1\n    return c\n": (
         "", ["mine.py, line 4", "droput"],
+    ),
+    f"{BASE}def get_config():\n    c = base_config()\n    c.train.batch_size = 1\n    return c\n": (
+        "", ["line 4: there is no field 'batch_size'. Did you mean config.data.batch_size?"],
     ),
     f"{BASE}def get_config():\n    c = base_config()\n    c.train.steps = 'many'\n    return c\n": (
         "", ["mine.py, line 4", "steps"],
