@@ -243,6 +243,7 @@ def given_config() -> ConfigFlags:
 
 
 def _parse_flags(argv: list[str]) -> list[str]:
+    argv = ["--help" if word == "-h" else word for word in argv]
     try:
         if "config" in flags.FLAGS:
             argv = _load_config(flags.FLAGS.read_flags_from_files(argv, force_gnu=False))

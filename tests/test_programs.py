@@ -303,6 +303,10 @@ def test_help_shows_a_command(program):
     assert ("--config" if program == "train.py" else "--decode") + ": " in done.stdout
 
 
+def test_h_is_help():
+    assert call("sweep.py", "-h").stdout == call("sweep.py", "--help").stdout
+
+
 def test_help_ends_quietly_if_its_reader_ends():
     reader, writer = os.pipe()
     os.close(reader)
