@@ -121,9 +121,7 @@ def run(main: Callable[..., None], words: int = 0, hint: str = "") -> None:
 
     def guarded(argv: list[str]) -> None:
         if len(argv) > 1 + words:
-            extra = argv[1 + words]
-            shown = "with a URL" if "://" in extra else repr(extra)  # URLs may contain passwords
-            _fail(f"unexpected argument {shown}: write flags as --name=value, without spaces{hint}")
+            _fail(f"unexpected argument {_unexpected(argv[1 + words])}{hint}")
         protect_stdout()
         _show_messages()
         # Python switches threads every .5 ms (default: 5 ms), so that threads that read batches do
@@ -168,6 +166,15 @@ def run(main: Callable[..., None], words: int = 0, hint: str = "") -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         _exit(128 + signal.SIGINT)
+
+
+def _unexpected(argument: str) -> str:
+    """Return an argument that the program does not take, and advice about it."""
+    is_config = argument.partition(":")[0].endswith(".py")
+    if is_config and "config" in flags.FLAGS and not _given.file:
+        return f"{argument!r}: did you mean --config={argument}?"
+    shown = "with a URL" if "://" in argument else repr(argument)  # URLs may contain passwords
+    return f"{shown}: write flags as --name=value, without spaces"
 
 
 def keep_freed_memory() -> None:
