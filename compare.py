@@ -33,8 +33,8 @@ import program
 from errors import UserError
 from writing import writing
 
-_RUNS = flags.DEFINE_string(
-    "runs", "", "Folders of runs that train.py created, separated by commas. A pattern in quotes, "
+_RUNS = program.define_required(
+    "runs", "Folders of runs that train.py created, separated by commas. A pattern in quotes, "
     "such as 'sweeps/a/runs/*/seed0', names all runs that it matches.",
 )  # fmt: skip
 _SPLIT = flags.DEFINE_string(

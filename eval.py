@@ -52,7 +52,7 @@ from errors import UserError
 if TYPE_CHECKING:
     from evaluation.results import Wanted
 
-_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of a run that train.py created.")
+_WORKDIR = program.define_required("workdir", "Folder of a run that train.py created.")
 _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Split to score.")
 _TEST = flags.DEFINE_multi_string(
     "test",

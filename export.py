@@ -24,9 +24,9 @@ from exporting.folder import check_target
 from exporting.formats import FORMATS, check_format
 from training.workdir import load_config
 
-_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of a run that train.py created.")
-_FORMAT = flags.DEFINE_string("format", "", f"Format of the export: {', '.join(FORMATS)}.")
-_OUT = flags.DEFINE_string("out", "", "Folder to create; an existing one must be empty.")
+_WORKDIR = program.define_required("workdir", "Folder of a run that train.py created.")
+_FORMAT = program.define_required("format", f"Format of the export: {', '.join(FORMATS)}.")
+_OUT = program.define_required("out", "Folder to create; an existing one must be empty.")
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
     "best",

@@ -21,8 +21,8 @@ from absl import flags
 import program
 from errors import UserError, require_packages
 
-_RUNS = flags.DEFINE_string(
-    "runs", "", "Folders of runs that train.py created, separated by commas. A pattern in "
+_RUNS = program.define_required(
+    "runs", "Folders of runs that train.py created, separated by commas. A pattern in "
     "quotes, such as 'runs/*', names all runs that it matches.",
 )  # fmt: skip
 _CHECKPOINT = flags.DEFINE_string(

@@ -38,9 +38,8 @@ if TYPE_CHECKING:  # importing JAX is slow, so functions import these modules
     from evaluation.alignment import LinkSettings
     from evaluation.streams import Destination
 
-_WORKDIR = flags.DEFINE_string(
+_WORKDIR = program.define_required(
     "workdir",
-    "",
     "Folder of a run that train.py created. Translation: or several, separated by commas, or a "
     "pattern such as 'runs/a/seed*'.",
 )

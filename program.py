@@ -38,8 +38,19 @@ _NO_CONFIG = "--config is missing: name a file, such as --config=configs/luong20
 
 def define_config() -> None:
     """Define --config, which `_load_config` replaces with flags for all config fields."""
-    flags.DEFINE_string("config", None, _CONFIG_HELP)
-    show_in_help("config")
+    define_required("config", _CONFIG_HELP)
+
+
+def define_required(name: str, description: str, unless: str = "") -> flags.FlagHolder[str]:
+    """Define a flag that --help calls required; the program must check that it has a value.
+
+    `unless` is another flag, with which this one is not required.
+    """
+    exception = f", except with --{unless}" if unless else ""
+    holder = flags.DEFINE_string(name, "", f"{description}\n(required{exception})")
+    flags.FLAGS[name].default_as_str = None  # --help does not show the empty default
+    show_in_help(name)
+    return holder
 
 
 def show_in_help(*names: str) -> None:

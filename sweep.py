@@ -35,11 +35,11 @@ if TYPE_CHECKING:  # functions import these modules, so that --help needs no Opt
     from sweeping.study import Study
 
 program.define_config()
-_SWEEP = flags.DEFINE_string(
-    "sweep", "", "Sweep file with the points, such as configs/sweeps/learning_rate.py."
+_SWEEP = program.define_required(
+    "sweep", "Sweep file with the points, such as configs/sweeps/learning_rate.py."
 )
-_WORKDIR = flags.DEFINE_string(
-    "workdir", "", "Folder of the sweep's runs and results; it is created if missing."
+_WORKDIR = program.define_required(
+    "workdir", "Folder of the sweep's runs and results; it is created if missing."
 )
 _WORKERS = flags.DEFINE_integer(
     "workers", 1, "Number of training runs in parallel on this machine.", lower_bound=1

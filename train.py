@@ -25,7 +25,9 @@ import program
 
 program.define_config()
 program.define_hosts()
-_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of the run; it is created if needed.")
+_WORKDIR = program.define_required(
+    "workdir", "Folder of the run; it is created if needed.", unless="summary"
+)
 _INIT_FROM = flags.DEFINE_string(
     "init_from", "", "Start a new run from the parameters of another run: RUN, or RUN@CHECKPOINT "
     "with best (default), last, average or a training step; sets config.train.init_from.",

@@ -125,7 +125,7 @@ def flag_names() -> set[str]:
     """Return the names of all flags of the programs, the benchmarks and the fault campaign."""
     files = [path for name in ("", "benchmarks/", "faults/") for path in ROOT.glob(f"{name}*.py")]
     source = "\n".join(path.read_text("utf-8") for path in files)
-    return FOREIGN_FLAGS | {*re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source)}
+    return FOREIGN_FLAGS | {*re.findall(r"(?:DEFINE_\w+|define_required)\(\s*\"(\w+)\"", source)}
 
 
 # Test that the documentation site builds

@@ -299,11 +299,21 @@ def test_ctrl_c_during_the_first_imports_ends_quietly(tmp_path, program):
     assert (done.returncode, done.stderr) == (130, "\n")
 
 
-@pytest.mark.parametrize("program", ["train.py", "eval.py", "predict.py"])
-def test_help_shows_a_command(program):
-    done = call(program, "--help")
-    assert f"python {program} " in done.stdout and "--workdir" in done.stdout
-    assert ("--config" if program == "train.py" else "--decode") + ": " in done.stdout
+@pytest.mark.parametrize(
+    ("program", "required"),
+    [
+        ("train.py", ["config", "workdir"]), ("eval.py", ["workdir"]), ("predict.py", ["workdir"]),
+        ("sweep.py", ["config", "sweep", "workdir"]), ("export.py", ["format", "out", "workdir"]),
+        ("lab.py", ["runs"]), ("compare.py", ["runs"]), ("reproduce.py", []),
+    ],
+)  # fmt: skip
+def test_help_shows_a_command_and_the_required_flags(program, required):
+    text = call(program, "--help").stdout
+    assert f"python {program} " in text
+    shown = dict(re.findall(r"^  --(?:\[no\])?(\w+): (.*?)(?=^  -|\Z)", text, re.M | re.S))
+    assert [name for name in shown if "(required" in shown[name]] == required
+    assert not any("(default: '')" in shown[name] for name in required)
+    assert "decode" in shown or program not in ("eval.py", "predict.py")
 
 
 def test_h_is_help():
