@@ -24,12 +24,7 @@ MOST_DIFFERENT = 5  # number of sentences to show per direction: this run better
 
 def other_hypotheses(task: Translation, split: str, folder: Path) -> list[str]:
     """Read the hypotheses of another run, after checking that they may belong to this split."""
-    path = folder / "hypotheses.txt"
-    if not path.exists():
-        raise UserError(
-            f"{folder} contains no hypotheses.txt: choose a translation run that eval.py has scored"
-        )
-    hypotheses = read_lines(path, "score the run again with eval.py")
+    hypotheses = read_lines(folder / "hypotheses.txt", "score the run again with eval.py")
     sentences = len(references(task, split))
     if sentences != len(hypotheses):
         raise UserError(

@@ -5,11 +5,13 @@ Translation reports use the same options (`Wanted`) and are written by evaluatio
 
 import logging
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from configs.base import Config
+from errors import UserError
 from evaluation.alignment import LinkSettings
 from evaluation.examples import ScoredExample, write_examples
 from evaluation.explorer import opening_example
@@ -17,6 +19,7 @@ from evaluation.faithfulness_report import describe_faithfulness, print_faithful
 from evaluation.metrics import describe_scores, print_scores
 from evaluation.page import ReportPage, inline_picture, write_report_page
 from training.restore import RestoredRun
+from training.workdir import load_config
 from writing import write_json, write_text
 
 
@@ -49,9 +52,22 @@ def report_folder(other: Path, name: str, alone: bool = True) -> Path:
     """Return the report of a split or a test set with which --against=`other` compares.
 
     `other` is a workdir, a folder with one report per test set or, if `alone` is set, a report.
+    Raise UserError if there is no such report.
     """
-    folders = [*[other] * alone, other / name, other / "eval" / name]
-    return next((path for path in folders if (path / "hypotheses.txt").exists()), folders[-1])
+    for path in (*[other] * alone, other / name, other / "eval" / name):
+        if (path / "hypotheses.txt").exists():
+            return path
+    if not other.exists():
+        raise UserError(
+            f"--against={other} does not exist: name the workdir of a translation run that eval.py "
+            "has scored, or the folder that was its --out"
+        )
+    problem = f"--against={other} contains no hypotheses.txt of {name}"
+    if (other / "config.json").exists() and load_config(other, "--against").task == "translation":
+        test = f"--split={name}" if name in ("valid", "test") else f"--test={name}=FILES"
+        command = shlex.join(["python", "eval.py", f"--workdir={other}", test])
+        raise UserError(f"{problem}: write it with {command}")
+    raise UserError(f"{problem}: choose a translation run that eval.py has scored")
 
 
 def corpus_name(data: Config) -> str:

@@ -37,6 +37,7 @@ def accept(*_: Any, **__: Any) -> NoReturn:
 
 def replace_work(program: str) -> None:
     """Replace the functions that begin the work with functions that accept the command."""
+    import evaluation.results
     import sweeping.estimate
     import sweeping.study
     import training.workdir
@@ -88,6 +89,7 @@ def replace_work(program: str) -> None:
         vars(sys.modules[name]).update(content)
     for module, name, value in (
         (training.workdir, "load_config", load),
+        (evaluation.results, "report_folder", lambda other, *_: other),
         (sweeping.estimate, "estimate", accept),
         (sweeping.study, "Study", accept),
     ):

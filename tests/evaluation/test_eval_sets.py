@@ -100,7 +100,6 @@ def test_references_are_grouped_by_line(tiny_task, tmp_path):
 
 
 def test_other_reports_are_found_in_workdirs_and_folders(tmp_path):
-    assert report_folder(tmp_path, "news") == tmp_path / "eval" / "news"
     for alone, folder in (
         (True, tmp_path / "eval" / "news"), (True, tmp_path / "news"), (True, tmp_path),
         (False, tmp_path / "news"),
@@ -108,6 +107,19 @@ def test_other_reports_are_found_in_workdirs_and_folders(tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "hypotheses.txt").write_text("")
         assert report_folder(tmp_path, "news", alone) == folder
+
+
+def test_a_missing_report_is_answered_with_the_command_that_writes_it(trained_run, tmp_path):
+    shutil.copytree(trained_run[1], tmp_path / "my run")
+    for other, name, facts in (
+        (tmp_path / "none", "test", "none does not exist: name the workdir of a translation run"),
+        (tmp_path, "test", "contains no hypotheses.txt of test: choose a translation run"),
+        (tmp_path / "my run", "valid", f"eval.py '--workdir={tmp_path}/my run' --split=valid"),
+        (tmp_path / "my run", "news", f"eval.py '--workdir={tmp_path}/my run' --test=news=FILES"),
+    ):
+        with pytest.raises(UserError) as caught:
+            report_folder(other, name)
+        assert facts in str(caught.value)
 
 
 def test_the_table_has_one_row_per_test_set(tmp_path):
@@ -153,7 +165,7 @@ def test_a_mistake_in_any_test_set_leaves_nothing_behind(trained_run, tmp_path, 
         bad: (wanted, r"a has 1 lines and .*b has 2"),
         f"bad={tmp_path}/none": (wanted, "none does not exist"),
         good.replace("good", "also"): (
-            wanted._replace(against=tmp_path / "reports"), r"reports/eval/also contains no",
+            wanted._replace(against=tmp_path / "reports"), "contains no hypotheses.txt of also",
         ),
     }  # fmt: skip
     (tmp_path / "reports" / "good").mkdir(parents=True)
