@@ -47,6 +47,7 @@ import link_flags
 import program
 from configs.base import Config
 from data.eval_sets import parse_eval_sets
+from data.files import corpus_folder_flag
 from errors import UserError
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ def main() -> None:
         print(plain_table(summary))
         print(f"Table: {wanted.folder / 'tests.md'}")
         return
-    score_run(config, workdir, make_mesh(), _CHECKPOINT.value, wanted)
+    with corpus_folder_flag("--data_dir"):
+        score_run(config, workdir, make_mesh(), _CHECKPOINT.value, wanted)
     page, scores = wanted.folder / "report.html", wanted.folder / "scores.json"
     print(f"Report: {page}" if wanted.page else f"Scores: {scores}")
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from absl import flags
 
 import program
+from data.files import corpus_folder_flag
 from errors import UserError, suggest
 from papers.deciding import check_decidable, open_rows, read_verdicts, schedule
 from papers.kept import keep_rows
@@ -125,7 +126,8 @@ def _check_corpus(plan: Plan) -> None:
 
     config = plan.config(plan.table.rows[0])
     try:
-        make_task(config, initial=initial_vocabularies(config, workdir=None))
+        with corpus_folder_flag("--data_dir"):
+            make_task(config, initial=initial_vocabularies(config, workdir=None))
     except UserError as error:
         raise UserError(f"cannot read the corpus {plan.data}: {error}") from error
 

@@ -21,6 +21,26 @@ _READABLE = "check that it is a readable file, or use another copy of it"
 _OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
 
 
+class NoCorpusFolder(UserError):
+    """The folder of the corpus is missing; `flag` sets it."""
+
+    def __init__(self, problem: str, flag: str = "--config.data.dir"):
+        super().__init__(
+            f"{problem}: set the folder of your copy with {flag}=FOLDER; docs/data.md says where "
+            "to find public corpora"
+        )
+        self.problem = problem
+
+
+@contextlib.contextmanager
+def corpus_folder_flag(flag: str) -> Iterator[None]:
+    """Name `flag` in the message about a missing folder, in programs without --config."""
+    try:
+        yield
+    except NoCorpusFolder as error:
+        raise NoCorpusFolder(error.problem, flag) from None
+
+
 def find(
     data: Config, split: str, language: str = "", pattern: str = "", field: str = "data.files"
 ) -> Path:
@@ -31,18 +51,11 @@ def find(
     """
     folder = Path(data.dir)
     if not data.dir:
-        raise UserError(
-            "data.dir is empty, but this corpus is read from files: set their folder with "
-            "--config.data.dir=FOLDER"
-        )
+        raise NoCorpusFolder("data.dir is empty, but this corpus is read from files")
     with reading(folder, _READABLE):  # is_dir and is_file raise OSErrors, such as for long names
         if not folder.is_dir():
             problem = "is a file, not a folder" if folder.exists() else "does not exist"
-            raise UserError(
-                f"the corpus folder {folder} {problem}: set the folder of your copy with "
-                "--config.data.dir=FOLDER (eval.py and reproduce.py: --data_dir=FOLDER); "
-                "docs/data.md says where to find public corpora"
-            )
+            raise NoCorpusFolder(f"the corpus folder {folder} {problem}")
         name = _fill(pattern or data.files, split, language)
         for suffix in _OPENERS:
             if (folder / (name + suffix)).is_file():

@@ -12,6 +12,7 @@ import types
 import pytest
 
 import program
+from configs.base import base_config
 from tests.programs import ROOT, ProgramServer, call
 
 
@@ -129,6 +130,15 @@ def test_eval_warns_about_a_damaged_vocabulary(trained_run, tmp_path):
     assert warning.startswith(f"{path} is missing or corrupt")
     assert "run the train.py command of this run again" in warning
     assert "Scores are not affected" in warning
+
+
+def test_a_missing_corpus_is_answered_with_the_flag_of_eval(tmp_path):
+    config = base_config()
+    config.data.update({"corpus": "text", "dir": "nowhere"})
+    (tmp_path / "config.json").write_text(config.to_json())
+    done = call("eval.py", f"--workdir={tmp_path}", "--trust_workdir", check=False)
+    assert done.returncode == 1 and "the corpus folder nowhere does not exist" in done.stderr
+    assert "with --data_dir=FOLDER;" in done.stderr and "--config" not in done.stderr
 
 
 # Tests of mistakes that programs report before they import JAX

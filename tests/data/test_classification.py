@@ -12,6 +12,7 @@ import pytest
 from configs.base import Config, base_config
 from configs.datasets import DATASETS
 from data.classification import ClassificationCorpus, Text, sentences
+from data.files import corpus_folder_flag
 from errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +112,16 @@ def test_error_for_an_empty_data_dir(tmp_path):
     data.dir = ""
     with pytest.raises(UserError, match=r"data\.dir is empty.*--config\.data\.dir="):
         ClassificationCorpus(data).prepare()
+
+
+@pytest.mark.parametrize("folder", ["", "none"])
+def test_error_for_a_missing_folder_names_only_the_flag_of_the_program(tmp_path, folder):
+    data = make(tmp_path)
+    data.dir = folder and str(tmp_path / folder)
+    told = pytest.raises(UserError, match=" with --data_dir=FOLDER;")
+    with told as caught, corpus_folder_flag("--data_dir"):
+        ClassificationCorpus(data).prepare()
+    assert "--config" not in str(caught.value)
 
 
 def test_error_for_a_holdout_without_examples(tmp_path):
