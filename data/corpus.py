@@ -26,7 +26,7 @@ from tqdm import tqdm
 import reading
 from configs.base import Config
 from data.catalog import catalog_files
-from data.files import corpus_lock, fingerprint, split_files
+from data.files import corpus_lock, find, fingerprint, split_files
 from data.manifest import damage, write_manifest
 from data.sampling import SubwordSampler
 from data.store import FORMAT, ArrayFields, Prepared, Writer
@@ -113,11 +113,18 @@ class Corpus(abc.ABC, Generic[T]):
         logged. For example, it counts the dropped examples by reason.
         """
 
+    @property
+    def languages(self) -> Sequence[str]:
+        """The languages of which each split has a file; "" if a split has only one file."""
+        return ("",)
+
     def local_files(self) -> list[Path]:
         """Return the files of the corpus, whose content is part of the cache key."""
         if self.data.corpus == "tfds":
             return catalog_files(self.data)
-        return [] if self.data.corpus in self.without_files else split_files(self.data)
+        if self.data.corpus in self.without_files:
+            return []
+        return split_files(self.data, self.languages)
 
     def samplers(self, vocabularies: dict[str, Any]) -> dict[str, SubwordSampler]:
         """Return the subword samplers of training batches, by field."""
@@ -270,10 +277,20 @@ class Corpus(abc.ABC, Generic[T]):
                 "examples is held out; change data.holdout, or set data.splits.valid"
             )
         else:
-            advice = (
-                f"check that data.splits.{split}={self.data.splits[split]!r} is the right split"
-            )
+            setting = f"data.splits.{split}={self.data.splits[split]!r}"
+            advice = f"check {' and '.join([*self._files_of(split), setting])}"
+            effect = {"valid": "holds out training examples", "test": "trains without a test split"}
+            if split in effect:
+                flag = f"train.py: --config.data.splits.{split}="
+                advice += f"; an empty data.splits.{split} ({flag}) {effect[split]}"
         return UserError(f"the split {split!r} has no usable examples ({summary}): {advice}")
+
+    def _files_of(self, split: str) -> list[str]:
+        """Return the files of a split; [] for corpora that are not read from files."""
+        if self.data.corpus in ("tfds", *self.without_files):
+            return []
+        name = self.data.splits[split]
+        return [str(find(self.data, name, language)) for language in self.languages]
 
 
 def _progress(examples: Iterable[T], label: str) -> Iterator[T]:

@@ -106,7 +106,7 @@ def _not_found(data: Config, split: str, language: str, name: str, field: str) -
     )
 
 
-def split_files(data: Config, languages: Sequence[str] = ("",)) -> list[Path]:
+def split_files(data: Config, languages: Sequence[str]) -> list[Path]:
     """Return the files of all splits and languages, without duplicates."""
     splits = [name for name in data.splits.values() if name]
     files = [find(data, split, language) for split in splits for language in languages]

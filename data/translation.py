@@ -14,7 +14,7 @@ from configs.base import Config
 from configs.schema.translation import FILE_CORPORA
 from data.catalog import read_catalog
 from data.corpus import Corpus, Encoded
-from data.files import find, lines, split_files
+from data.files import find, lines
 from data.links import Surfaces, add_gold, add_links, token_links, words_of_tokens
 from data.pair import Pair
 from data.sampling import SubwordSampler
@@ -153,12 +153,14 @@ class TranslationCorpus(Corpus[Pair]):
     def fields(self) -> ArrayFields:
         return {**FIELDS, **LINKS} if self.data.links else FIELDS
 
+    @property
+    def languages(self) -> Sequence[str]:
+        return (self.data.source, self.data.target) if self.data.corpus == "text" else ("",)
+
     def local_files(self) -> list[Path]:
-        data = self.data
+        data, files = self.data, super().local_files()
         if data.corpus not in FILE_CORPORA:
-            return super().local_files()
-        languages = (data.source, data.target) if data.corpus == "text" else ("",)
-        files = split_files(data, languages)
+            return files
         if data.alignment and data.splits.test:
             files.append(_gold_file(data))
         return files + _links_files(data)

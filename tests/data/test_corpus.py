@@ -265,7 +265,7 @@ def test_every_field_is_in_the_cache_key_unless_it_is_excluded(
     model: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for function in ("split_files", "catalog_files"):
-        monkeypatch.setattr(f"data.corpus.{function}", lambda data: [])
+        monkeypatch.setattr(f"data.corpus.{function}", lambda *_: [])
     corpus, name = CORPORA[model]
     data = base_config(model).data
     data.corpus = name

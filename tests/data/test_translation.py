@@ -94,6 +94,21 @@ def test_error_for_invalid_utf8_names_line_and_byte(tmp_path: Path, suffix: str)
     assert found.startswith(f"{tmp_path}/train.de{suffix}, line 3: not valid UTF-8 (byte 3 of")
 
 
+def test_error_for_an_empty_split_names_its_files_and_the_way_without_it(tmp_path: Path) -> None:
+    for split, text in (("train", "a b"), ("valid", "a b"), ("test", "")):
+        write(tmp_path / f"{split}.en", text)
+        write(tmp_path / f"{split}.de", text)
+    expected = (
+        f"check {tmp_path}/test.en and {tmp_path}/test.de and data.splits.test='test'; an empty "
+        "data.splits.test (train.py: --config.data.splits.test=) trains without a test split"
+    )
+    data = config(tmp_path, cache=f"{tmp_path}/cache")
+    with pytest.raises(UserError, match=re.escape(expected)):
+        TranslationCorpus(data).prepare()
+    data.splits.test = ""
+    assert len(TranslationCorpus(data).prepare().split("train")) == 1
+
+
 def test_error_for_a_missing_folder(tmp_path: Path) -> None:
     found = message(config(tmp_path / "gone"))
     assert f"{tmp_path}/gone does not exist" in found and "--config.data.dir=" in found
