@@ -83,6 +83,10 @@ def load(*workdirs: str | os.PathLike[str], checkpoint: str = "best") -> "Run":
     tasks = {run.task.config.task for run in runs}
     if not runs or (len(runs) > 1 and tasks != {"translation"}):
         raise UserError("load needs the folder of one run, or of several translation runs")
+    if len(runs) > 1:
+        from decoding.forced import check_ensemble
+
+        check_ensemble([run.task for run in runs])
     return Run(runs, mesh)
 
 

@@ -37,7 +37,7 @@ class ForcedDecoder:
     """
 
     def __init__(self, tasks: Sequence[Translation], mesh: Mesh, settings: Config):
-        _check_vocabularies(tasks)
+        check_ensemble(tasks)
         self.tasks, self.mesh, self.settings = tasks, mesh, settings
         self.source, self.target = tasks[0].source, tasks[0].target
         self._score = compiled(mesh, self._target_log_p)
@@ -143,7 +143,8 @@ def unpadded(
             yield i, {name: weights[row, :t, :s].copy() for name, weights in named.items()}
 
 
-def _check_vocabularies(tasks: Sequence[Translation]) -> None:
+def check_ensemble(tasks: Sequence[Translation]) -> None:
+    """Raise UserError if translation runs cannot form an ensemble."""
     first = tasks[0]
     for other in tasks[1:]:
         for side in ("source", "target"):

@@ -1,6 +1,8 @@
 """Tests of the Python interface: alignax.py, its installation and the notebook in examples/."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -68,6 +70,17 @@ def test_mistakes_are_user_errors(run, tmp_path):
     }.items():
         with pytest.raises(UserError, match=fact):
             call()
+
+
+def test_runs_that_cannot_form_an_ensemble_are_not_loaded(trained_run, tmp_path):
+    other = tmp_path / "run"
+    shutil.copytree(trained_run[1], other)
+    (other / "signature").unlink()
+    config = json.loads((other / "config.json").read_text())
+    config["data"]["target_vocab"]["lowercase"] = True
+    (other / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="cannot form an ensemble, because their target"):
+        alignax.load(trained_run[1], other)
 
 
 @pytest.mark.slow
