@@ -45,7 +45,7 @@ class TranslationStream:
 
     def translate_all(self, lines: Iterable[bytes]) -> None:
         """Translate all lines of a stream, and print the translations in input order."""
-        first, strange, long, task = 0, 0, 0, self._translator.tasks[0]
+        first, strange, long, empty, task = 0, 0, 0, 0, self._translator.tasks[0]
         longest = min(t.config.data.max_length for t in self._translator.tasks)
         with (
             open_output(self._to.attention) as record,
@@ -61,6 +61,7 @@ class TranslationStream:
                     source, unknown = self._write(first + i, text, found[i], record)
                     strange += bool(unknown)
                     long += len(source) > longest
+                    empty += bool(source) and not found[i][0].text
                 if links:
                     shown = [(text, h) for i, text in enumerate(block) for h in found[i]]
                     self._link(links, [hypothesis_bitext(task, *pair) for pair in shown])
@@ -76,14 +77,21 @@ class TranslationStream:
                 f"sentences longer than the limit of training (data.max_length={longest} tokens), "
                 f"whose translations may be unreliable: {long:,} of {first:,}\n"
             )
+        if empty:
+            sys.stderr.write(
+                f"{empty:,} of {first:,} translations are empty, because the model predicts </s> "
+                "first: train it for longer, or set --decode.min_ratio\n"
+            )
 
     def answer(self, lines: list[str], number: int) -> None:
-        """Print the translations of a sentence that was typed, and its unknown tokens."""
+        """Print the translations of a sentence that was typed, and messages about it."""
         text = clean(lines[0])
         for _, hypotheses in self._hypotheses([text], number):
-            _, unknown = self._write(number, text, hypotheses)
+            source, unknown = self._write(number, text, hypotheses)
             sys.stdout.flush()
             tell_unknown(unknown)
+            if source and not hypotheses[0].text:
+                sys.stderr.write("the translation is empty: the model predicts </s> first\n")
 
     def score_all(self, lines: Iterable[bytes], path: Path) -> None:
         """Print log p of the translations in a file, and write their word links."""
