@@ -16,7 +16,8 @@ from evaluation.explained import source_weights
 from evaluation.faithfulness_report import check_predictions, explain_predictions
 from evaluation.page import AttentionBudget
 from evaluation.predictions import Prediction, Predictor, evenly
-from evaluation.results import Wanted, announce, corpus_name, keep, show, write_report
+from evaluation.progress import announce
+from evaluation.results import Wanted, corpus_name, keep, show, write_report
 from tasks.classification import Classification
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -43,7 +44,7 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
         check_predictions(task, params, wanted.split)
     attended = max(wanted.pictures, wanted.page)
     announce(f"predicting {len(task.split(wanted.split)[0]):,} texts")
-    losses, predicted = Predictor(task, mesh)(params, wanted.split, attended)
+    losses, predicted = Predictor(task, mesh, progress=True)(params, wanted.split, attended)
     texts = task.split(wanted.split)[0].texts()
     labels = [task.labels.names[int(p["label"])] for p in predicted]
     gold = [text["label"] for text in texts]

@@ -13,7 +13,8 @@ from evaluation.examples import ScoredExample
 from evaluation.faithfulness_report import check_predictions, explain_predictions
 from evaluation.page import AttentionBudget
 from evaluation.predictions import Prediction, Predictor, evenly
-from evaluation.results import Wanted, announce, corpus_name, keep, show, write_report
+from evaluation.progress import announce
+from evaluation.results import Wanted, corpus_name, keep, show, write_report
 from tasks.cloze import Cloze
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -39,7 +40,7 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
         check_predictions(task, params, wanted.split)
     attended = max(wanted.pictures, wanted.page)
     announce(f"predicting {len(task.split(wanted.split)[0]):,} questions")
-    losses, predicted = Predictor(task, mesh)(params, wanted.split, attended)
+    losses, predicted = Predictor(task, mesh, progress=True)(params, wanted.split, attended)
     questions = task.split(wanted.split)[0].texts()
     lines = [
         f"{answer(q, p)}\t{p['p']:.4f}\t{q['answer']}\t{' '.join(q['query'])}"

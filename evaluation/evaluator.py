@@ -18,7 +18,13 @@ from decoding.forced import Attentions, ForcedDecoder, unpadded
 from decoding.translator import Hypothesis, Translator
 from evaluation.bootstrap import bleu_statistics, text_statistics
 from evaluation.examples import ScoredExample
-from evaluation.predictions import compile_for_split, mean_losses, split_batches
+from evaluation.predictions import (
+    compile_for_split,
+    count_batches,
+    mean_losses,
+    split_batches,
+)
+from evaluation.progress import show_progress
 from evaluation.scores import text_scores, token_errors
 from tasks.task import Params
 from tasks.translation import Translation
@@ -41,10 +47,13 @@ class Translated(NamedTuple):
 
 
 class Evaluator:
-    """Computes losses and translations of splits; compiles once per batch shape."""
+    """Computes losses and translations of splits; compiles once per batch shape.
 
-    def __init__(self, task: Translation, mesh: Mesh, decode: Config):
-        self.task, self.mesh = task, mesh
+    With `progress`, the methods show how much of a split they have processed.
+    """
+
+    def __init__(self, task: Translation, mesh: Mesh, decode: Config, progress: bool = False):
+        self.task, self.mesh, self._progress = task, mesh, progress
         self.translator = Translator([task], mesh, decode)
         # `compiled` replicates the results on all hosts: every host scores the whole split.
         self._loss = compiled(mesh, task.loss)
@@ -53,7 +62,9 @@ class Evaluator:
         """Return loss, perplexity and accuracy under teacher forcing, as means over tokens."""
         compile_for_split(self._loss, params, self.task, split, self.mesh)
         batches = split_batches(self.task, split, self.mesh)
-        values = mean_losses([*fetched(self._loss(params, batch) for batch in batches)])
+        sums = fetched(self._loss(params, batch) for batch in batches)
+        number = count_batches(self.task, split)
+        values = mean_losses([*show_progress(sums, number, "batches", self._progress)])
         loss = values["loss"]
         perplexity = math.inf if loss > 700 else math.exp(loss)
         return {"loss": loss, "perplexity": perplexity, "accuracy": values["accuracy"]}
@@ -83,7 +94,9 @@ class Evaluator:
 
     def translate(self, params: Params, split: str, attention: bool = False) -> list[Translated]:
         """Translate every sentence of the split once, in the order of the corpus."""
-        return translate_split(self.translator, [params], self.task, split, attention)
+        return translate_split(
+            self.translator, [params], self.task, split, attention, self._progress
+        )
 
 
 def translate_split(
@@ -92,14 +105,13 @@ def translate_split(
     task: Translation,
     split: str,
     attention: bool = False,
+    progress: bool = False,
 ) -> list[Translated]:
     """Translate every sentence of the split once, in the order of the corpus."""
     together = references(task, split)
-    found = translator.in_order(params, [pair.source for pair, _ in together], attention)
-    return [
-        Translated(pair, texts, hypotheses)
-        for (pair, texts), hypotheses in zip(together, found, strict=True)
-    ]
+    found = translator.translate(params, [pair.source for pair, _ in together], attention)
+    hypotheses = dict(show_progress(found, len(together), "sentences", progress))
+    return [Translated(pair, texts, hypotheses[i]) for i, (pair, texts) in enumerate(together)]
 
 
 def forced_attention(
@@ -107,7 +119,8 @@ def forced_attention(
 ) -> Iterator[tuple[int, Attentions]]:
     """Yield the index of every sentence pair of a split and its attention under teacher forcing."""
     compile_for_split(decoder.attentions, params, task, split, decoder.mesh)
-    for batch in split_batches(task, split, decoder.mesh):
+    batches = split_batches(task, split, decoder.mesh)
+    for batch in show_progress(batches, count_batches(task, split), "batches"):
         yield from unpadded(*jax.device_get(decoder.attentions(params, batch)))
 
 

@@ -29,6 +29,7 @@ from evaluation.interventions import (
     uniform_rows,
     weight_changes,
 )
+from evaluation.progress import show_progress
 from models.replacement import replace_weights
 from tasks.task import Params
 from training.devices import batch_results, compiled
@@ -60,7 +61,8 @@ def measure_faithfulness(
     run = compiled(mesh, explain)
     batches = _batches(explainer, examples, mesh)
     statistics: dict[str, list[np.ndarray]] = {}
-    for index, values in batch_results(run, mesh, params, batches):
+    results = batch_results(run, mesh, params, batches)
+    for index, values in show_progress(results, len(batches), "batches"):
         for name, found in values.items():
             rows = found[index >= 0]
             pair = np.nansum(rows, axis=1, dtype=float), np.sum(~np.isnan(rows), axis=1)

@@ -15,6 +15,7 @@ from evaluation.explained import PredictionExplainer, TranslationExplainer
 from evaluation.faithfulness import measure_faithfulness
 from evaluation.metrics import FAITHFULNESS
 from evaluation.predictions import evenly
+from evaluation.progress import announce
 from tasks.task import Params, Task
 from tasks.translation import Translation
 
@@ -40,6 +41,7 @@ def explain_translations(
     """Measure the best hypotheses of `count` evenly spaced sentences; return {} if count is 0."""
     if not count:
         return {}
+    announce("measuring faithfulness")
     chosen = [translated[i] for i in evenly(len(translated), count)]
     examples = [
         {"source": [*task.source.encode(t.pair.source), EOS], "target": t.best.ids}
@@ -64,6 +66,7 @@ def explain_predictions(
     """Measure the predictions of `count` evenly spaced examples; return {} if count is 0."""
     if not count:
         return {}
+    announce("measuring faithfulness")
     examples = task.split(split)[0]
     chosen = np.array(evenly(len(examples), count))
     rows = list(examples.examples(chosen))

@@ -12,7 +12,8 @@ from evaluation import predictions
 from evaluation.examples import ScoredExample
 from evaluation.faithfulness_report import no_attention
 from evaluation.predictions import Prediction, Predictor, evenly
-from evaluation.results import Wanted, announce, corpus_name, keep, show, write_report
+from evaluation.progress import announce
+from evaluation.results import Wanted, corpus_name, keep, show, write_report
 from tasks.labelling import Labelling
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -81,7 +82,7 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     if wanted.faithfulness:
         raise no_attention()
     announce(f"predicting {len(task.split(wanted.split)[0]):,} sequences")
-    losses, predicted = Predictor(task, mesh)(params, wanted.split)
+    losses, predicted = Predictor(task, mesh, progress=True)(params, wanted.split)
     model = task.config.model
     title = f"{model.network} {model.cell}: {corpus_name(task.config.data)}"
     if task.kind != "classes":

@@ -8,6 +8,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from data.batches import Batches
+from evaluation.progress import show_progress
 from tasks.task import Params, Task
 from training.devices import abstract, compile_all, compiled, dispatched, put
 from training.loop import Evaluate, Evaluation, means
@@ -21,6 +22,11 @@ def split_batches(task: Task, split: str, mesh: Mesh) -> Iterator[dict[str, jax.
     """Yield this host's share of each batch of a split, sharded over the devices."""
     for batch in task.eval_batches(split, jax.process_index(), jax.process_count()):
         yield put(batch, mesh)
+
+
+def count_batches(task: Task, split: str) -> int:
+    """Return the number of batches of a split."""
+    return Batches(*task.split(split)).steps_per_epoch
 
 
 def compile_for_split(
@@ -38,10 +44,13 @@ def mean_losses(sums: list[dict[str, Any]]) -> dict[str, float]:
 
 
 class Predictor:
-    """Computes `task.loss` and `task.predict` over a split; compiles once per batch shape."""
+    """Computes `task.loss` and `task.predict` over a split; compiles once per batch shape.
 
-    def __init__(self, task: Any, mesh: Mesh):
-        self.task, self.mesh = task, mesh
+    With `progress`, it shows how much of a split it has processed.
+    """
+
+    def __init__(self, task: Any, mesh: Mesh, progress: bool = False):
+        self.task, self.mesh, self._progress = task, mesh, progress
         # `compiled` replicates the results on all hosts: every host scores the whole split.
         self._run = compiled(mesh, self._all, static_argnums=2)
 
@@ -63,7 +72,9 @@ class Predictor:
         compile_for_split(self._run, params, self.task, split, self.mesh, attended > 0)
         batches = split_batches(self.task, split, self.mesh)
         results = dispatched((self._run(params, x, attended > 0) for x in batches), ahead=1)
-        sums = [_collect(result, found, attended) for result in results]
+        number = count_batches(self.task, split)
+        shown = show_progress(results, number, "batches", self._progress)
+        sums = [_collect(result, found, attended) for result in shown]
         return mean_losses(sums), [found[i] for i in range(len(found))]
 
 

@@ -3,7 +3,6 @@
 Translation reports use the same options (`Wanted`) and are written by evaluation/translation.py.
 """
 
-import logging
 import re
 import shlex
 from collections.abc import Sequence
@@ -41,11 +40,6 @@ class Wanted(NamedTuple):
     align: LinkSettings = LinkSettings()  # how attention weights become word links
     reverse: Sequence[RestoredRun] = ()  # the runs in `align.reverse`
     links: bool = False  # whether to write hypotheses.links, which takes a second pass
-
-
-def announce(step: str) -> None:
-    """Log what a report does next, because it can take minutes."""
-    logging.getLogger("alignax").info(step)
 
 
 def report_folder(other: Path, name: str, alone: bool = True) -> Path:

@@ -36,7 +36,8 @@ from evaluation.links import Aligner, hypothesis_bitext, make_aligner
 from evaluation.metrics import metric_of, print_scores
 from evaluation.page import write_report_page
 from evaluation.predictions import evenly
-from evaluation.results import Wanted, announce
+from evaluation.progress import announce
+from evaluation.results import Wanted
 from evaluation.scores import (
     edit_rate,
     exact_match,
@@ -77,7 +78,7 @@ def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluatio
 
 def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     """Score a split, print the scores, and write the report."""
-    evaluator = Evaluator(task, mesh, wanted.decode)
+    evaluator = Evaluator(task, mesh, wanted.decode, progress=True)
     others = other_hypotheses(task, wanted.split, wanted.against) if wanted.against else []
     if wanted.faithfulness:
         check_translation(task, params)
@@ -85,8 +86,10 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     number, beam = len(references(task, wanted.split)), evaluator.translator.settings.beam
     announce(f"translating {number:,} sentences (beam={beam})")
     translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
-    announce("computing losses, attention statistics and the report")
-    scores = evaluator.losses(params, wanted.split) | all_scores(task, translated, wanted.ter)
+    announce("computing losses")
+    losses = evaluator.losses(params, wanted.split)
+    announce("computing scores and attention statistics")
+    scores = losses | all_scores(task, translated, wanted.ter)
     drawn = [t.pair for t in translated[: wanted.pictures]]
     forced = ForcedAttention(task, task.pairs(wanted.split), drawn, wanted.align)
     for i, named in forced_attention(evaluator.translator, [params], task, wanted.split):
@@ -101,6 +104,7 @@ def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Non
     _write(task, folder, result, translated)
     _write_links(task, wanted, translated, links, aligner)
     _print(task, translated, result)
+    announce("writing the report")
     # Delete an earlier report, whose pictures and page would not match the new scores.
     for pattern in ("attention-*.png", "heads-*.png", "report.html"):
         for old in folder.glob(pattern):
@@ -187,6 +191,7 @@ def _write_links(
     """Write word links of the references and, if wanted, of the best hypotheses."""
     found = {"references.links": links, "hypotheses.links": []}
     if wanted.links and aligner:
+        announce("computing the word links of the hypotheses")
         bitexts = [hypothesis_bitext(task, t.pair.source, t.best) for t in translated]
         found["hypotheses.links"] = aligner.links(bitexts)
     for name, lines in found.items():
@@ -234,7 +239,8 @@ def beams(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Part
     for beam in wanted.beams:
         decode = wanted.decode.copy_and_resolve_references()
         decode.update({"beam": beam, "nbest": 1, "temperature": 0.0})
-        found = Evaluator(task, mesh, decode).translate(params, wanted.split)
+        announce(f"translating again (beam={beam})")
+        found = Evaluator(task, mesh, decode, progress=True).translate(params, wanted.split)
         parts.append(Part(str(beam), len(found), word_scores(task, found)))
     return {"beam width": parts} if parts else {}
 

@@ -1,0 +1,37 @@
+"""Progress of the slow steps of a report."""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from tqdm import tqdm
+
+T = TypeVar("T")
+LOG_INTERVAL = 5.0  # seconds between two lines in a log
+
+logger = logging.getLogger("alignax")
+
+
+def announce(step: str) -> None:
+    """Log what a report does next, because it can take minutes."""
+    logger.info(step)
+
+
+def show_progress(items: Iterable[T], total: int, unit: str, shown: bool = True) -> Iterator[T]:
+    """Yield items and, if `shown`, show how many of them the caller has processed.
+
+    A terminal has a progress bar. Otherwise, a line is logged every few seconds.
+    """
+    if not shown:
+        yield from items
+        return
+    # disable=None: there is no bar if stderr is not a terminal
+    with tqdm(total=total, unit=f" {unit}", mininterval=1.0, leave=False, disable=None) as bar:
+        logged = time.monotonic()
+        for number, item in enumerate(items, 1):
+            yield item
+            bar.update()
+            if bar.disable and time.monotonic() - logged >= LOG_INTERVAL:
+                logger.info(f"{number:,} of {total:,} {unit}")
+                logged = time.monotonic()

@@ -1,0 +1,28 @@
+"""Progress of the slow steps of a report."""
+
+import io
+import logging
+import sys
+
+import pytest
+
+from evaluation import progress
+from evaluation.progress import show_progress
+
+
+def test_a_log_has_a_line_every_few_seconds(monkeypatch, caplog):
+    seconds = iter([0.0, 3.0, 6.0, 6.0, 9.0, 12.0, 12.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(progress.logger, "propagate", True)
+    with caplog.at_level(logging.INFO, "alignax"):
+        assert list(show_progress("abcd", 1200, "sentences")) == [*"abcd"]
+    assert caplog.messages == ["2 of 1,200 sentences", "4 of 1,200 sentences"]
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(True, True), (True, False), (False, True)])
+def test_only_a_terminal_has_a_bar(terminal, shown, monkeypatch):
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert list(show_progress([1, 2], 2, "batches", shown)) == [1, 2]
+    assert ("0/2" in stream.getvalue()) == (terminal and shown)
