@@ -21,9 +21,10 @@ def announce(step: str) -> None:
 def show_progress(items: Iterable[T], total: int, unit: str, shown: bool = True) -> Iterator[T]:
     """Yield items and, if `shown`, show how many of them the caller has processed.
 
-    A terminal has a progress bar. Otherwise, a line is logged every few seconds.
+    A terminal has a progress bar. Otherwise, a line is logged every few seconds. Processes without
+    log messages, such as those of reproduce.py that score runs, show neither.
     """
-    if not shown:
+    if not (shown and logger.isEnabledFor(logging.INFO)):
         yield from items
         return
     # disable=None: there is no bar if stderr is not a terminal

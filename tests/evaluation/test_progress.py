@@ -19,10 +19,21 @@ def test_a_log_has_a_line_every_few_seconds(monkeypatch, caplog):
     assert caplog.messages == ["2 of 1,200 sentences", "4 of 1,200 sentences"]
 
 
-@pytest.mark.parametrize(("terminal", "shown"), [(True, True), (True, False), (False, True)])
-def test_only_a_terminal_has_a_bar(terminal, shown, monkeypatch):
+@pytest.mark.parametrize(
+    ("terminal", "shown", "messages", "bar"),
+    [
+        (True, True, True, True),
+        (True, False, True, False),
+        (False, True, True, False),
+        (True, True, False, False),
+    ],
+)
+def test_a_terminal_has_a_bar_if_the_process_shows_messages(
+    terminal, shown, messages, bar, monkeypatch, caplog
+):
     stream = io.StringIO()
     stream.isatty = lambda: terminal
     monkeypatch.setattr(sys, "stderr", stream)
+    caplog.set_level(logging.INFO if messages else logging.CRITICAL, "alignax")
     assert list(show_progress([1, 2], 2, "batches", shown)) == [1, 2]
-    assert ("0/2" in stream.getvalue()) == (terminal and shown)
+    assert ("0/2" in stream.getvalue()) == bar
