@@ -38,7 +38,7 @@ class Condition(NamedTuple):
 
     scores: Sequence[str]  # their names in scores.json
     of_run: Callable[[ComparedRun], object]  # equal for runs that can be compared
-    runs: str  # ends a sentence about runs that can be compared, with the reason
+    runs: str  # describes the runs that can be compared, and why
 
 
 CONDITIONS = (
@@ -56,8 +56,8 @@ CONDITIONS = (
     Condition(
         ("bleu", "chrf", "ter", "exact", "token_error"),
         _case,
-        "whose target vocabularies are all lowercased or all not: with a lowercased vocabulary, "
-        "scores ignore the case",
+        "with the same `lowercase` setting of the target vocabulary: if it is set, these scores "
+        "ignore the case",
     ),
 )
 
@@ -69,8 +69,8 @@ class Comparability(NamedTuple):
     examples: bool = False  # whether the reports are known to have the same examples
     notes: Sequence[str] = ()  # why scores are not compared
 
-    def kinds(self, key: str, systems: Sequence[System]) -> list[object]:
-        """Return one value per system: systems with the same value can be compared by a score.
+    def groups(self, key: str, systems: Sequence[System]) -> list[object]:
+        """Return the group of every system; a score is compared only within a group.
 
         The score is given by its name in scores.json.
         """

@@ -15,10 +15,10 @@ from configs.base import Config
 from errors import UserError
 from evaluation.examples import EXAMPLES_FILE, ScoredExample, read_examples
 from evaluation.page import read_page_content
-from reading import matching, read_json, reading
+from reading import DamagedFile, matching, read_json, reading
 from training.finding import find_workdirs
 from training.records import Entry, Facts, make_facts, read_complete_log, read_starts
-from training.vocabularies import recorded_digests
+from training.vocabularies import vocabulary_digests
 from training.workdir import VOCABULARY_FOLDER, flat, load_config
 
 AGAIN = "score the run again with eval.py"
@@ -90,7 +90,11 @@ def load_run(folder: Path, split: str) -> ComparedRun:
             f"{folder} has no run.json, so its corpus, device and commit are unknown: {RESTORE_IT}"
         )
     fields = flat(config)
-    digests = recorded_digests(folder / VOCABULARY_FOLDER)
+    digests = {}
+    try:
+        digests = vocabulary_digests(folder / VOCABULARY_FOLDER)
+    except DamagedFile as error:
+        problems.append(str(error))
     vocabulary = digests.get(f"{target_vocabulary(fields)}.vocab", "")
     run = ComparedRun(
         folder, config, fields, starts[0].get("data", "") if starts else "", vocabulary, log,

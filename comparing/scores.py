@@ -61,7 +61,7 @@ def score_table(systems: Sequence[System], comparable: Comparability) -> list[di
         notes = {report.get("signatures", {}).get(key, metric.note) for report in reports}
         means = [_sampled(key, system) if comparable.examples else None for system in systems]
         measured = [_values(system, "scores", key) for system in systems]
-        entry = _entry(metric, measured, means, comparable.kinds(key, systems))
+        entry = _entry(metric, measured, means, comparable.groups(key, systems))
         entries.append({"name": metric.name, "note": "; ".join(sorted(notes)), **entry})
     return entries
 
@@ -71,8 +71,8 @@ def describe_tests(table: Sequence[dict[str, Any]]) -> str:
     by_test: dict[str, list[str]] = {}
     for entry in table:
         tests = {x["test"] for row in entry["contrasts"] for x in row if x}
-        if tests:
-            by_test.setdefault(max(tests), []).append(in_sentence(entry["name"]))
+        for test in tests - {""} or tests:
+            by_test.setdefault(test, []).append(in_sentence(entry["name"]))
     texts = []
     if any(cell["best"] for entry in table for cell in entry["cells"]):
         texts.append("The best mean of a score is bold if all systems can be compared.")
@@ -107,8 +107,8 @@ def faithfulness_table(
     for key, metric in FAITHFULNESS.items():
         measured = [_values(system, "faithfulness", key) for system in systems]
         if any(measured):
-            kinds = comparable.kinds(key, systems)
-            entry = _entry(metric, measured, [None] * len(systems), kinds)
+            groups = comparable.groups(key, systems)
+            entry = _entry(metric, measured, [None] * len(systems), groups)
             for cell, system in zip(entry["cells"], systems, strict=True):
                 cell["text"] += _interval(system, key, metric)
             name = f"{metric.full_name} ({metric.unit})"
@@ -137,17 +137,17 @@ def _entry(
     metric: Metric,
     measured: Sequence[Sequence[float]],
     means: Sequence[np.ndarray | None],
-    kinds: Sequence[object],
+    groups: Sequence[object],
 ) -> dict[str, Any]:
     """Return the results of one score: its values by system and, if known, bootstrap means.
 
-    Only systems with equal `kinds` are compared, and none is the best if the kinds differ.
+    Only systems of the same group are compared, and none is the best if the groups differ.
     """
     cells = _cells(metric, measured)
     contrasts = _contrasts(metric, measured, means)
     for i, row in enumerate(contrasts):
-        row[:] = [x if kinds[i] == kinds[j] else None for j, x in enumerate(row)]
-    if any(kind != kinds[0] for kind in kinds):
+        row[:] = [x if groups[i] == groups[j] else None for j, x in enumerate(row)]
+    if any(group != groups[0] for group in groups):
         cells = [cell._replace(best=False) for cell in cells]
     return {
         "unit": metric.unit, "direction": metric.direction,

@@ -33,9 +33,11 @@ def check_path(config: Config, path: Sequence[str]) -> Any:
             where = ".".join(["config", *path[:depth]])
             fields = list(node) if isinstance(node, ConfigDict) else []
             advice = f"{suggest(name, fields)}it has {', '.join(fields) or 'no fields'}"
-            if not suggest(name, fields):  # the field may be in another section
-                elsewhere = suggest(path[-1], [f"config.{full}" for full in _names(config)])
-                advice = elsewhere.strip() or advice
+            known = [f"config.{full}" for full in _names(config)]
+            elsewhere = [full for full in known if full.endswith(f".{path[-1]}")]
+            is_last = depth == len(path) - 1
+            if (is_last and elsewhere) or not suggest(name, fields):  # look in other sections
+                advice = suggest(path[-1], elsewhere or known).strip() or advice
             raise UserError(f"{where} has no field {name!r}: {advice}")
         node = node[name]
     return node

@@ -279,10 +279,9 @@ class Corpus(abc.ABC, Generic[T]):
         else:
             setting = f"data.splits.{split}={self.data.splits[split]!r}"
             advice = f"check {' and '.join([*self._files_of(split), setting])}"
-            effect = {"valid": "holds out training examples", "test": "trains without a test split"}
+            effect = {"valid": "hold out training examples", "test": "train without a test split"}
             if split in effect:
-                flag = f"train.py: --config.data.splits.{split}="
-                advice += f"; an empty data.splits.{split} ({flag}) {effect[split]}"
+                advice += f", or {effect[split]}: train.py --config.data.splits.{split}="
         return UserError(f"the split {split!r} has no usable examples ({summary}): {advice}")
 
     def _files_of(self, split: str) -> list[str]:

@@ -26,7 +26,7 @@ class NoCorpusFolder(UserError):
 
     def __init__(self, problem: str, flag: str = "--config.data.dir"):
         super().__init__(
-            f"{problem}: set the folder of your copy with {flag}=FOLDER; docs/data.md says where "
+            f"{problem}: give the folder of your copy with {flag}=FOLDER; docs/data.md says where "
             "to find public corpora"
         )
         self.problem = problem

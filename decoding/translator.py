@@ -62,8 +62,8 @@ class Translator(ForcedDecoder):
         super().__init__(tasks, mesh, settings)
         self.dictionary = dictionary or {}
         self.numbers = _numbers(**{name: settings[name] for name in NUMBERS})
-        # Beam search with concurrent kernels has been timed on a GPU, but its results have not been
-        # compared with those of one kernel after another.
+        # Only decoding without a beam uses concurrent kernels, because only its results have been
+        # compared with earlier ones (docs/performance_decisions.md).
         concurrent = settings.beam == 1
         self._decode = compiled(
             mesh, self._search, concurrent=concurrent, static_argnames="attention"

@@ -27,6 +27,8 @@ from reading import reading
 from tasks.task import Params
 from terminal import clean
 
+EMPTY_ADVICE = "train the model for longer, or set --decode.min_ratio"
+
 logger = logging.getLogger("alignax")
 
 
@@ -78,10 +80,7 @@ class TranslationStream:
                 f"whose translations may be unreliable: {long:,} of {first:,}\n"
             )
         if empty:
-            sys.stderr.write(
-                f"{empty:,} of {first:,} translations are empty, because the model predicts </s> "
-                "first: train it for longer, or set --decode.min_ratio\n"
-            )
+            sys.stderr.write(f"{empty:,} of {first:,} translations are empty: {EMPTY_ADVICE}\n")
 
     def answer(self, lines: list[str], number: int) -> None:
         """Print the translations of a sentence that was typed, and messages about it."""
@@ -91,7 +90,7 @@ class TranslationStream:
             sys.stdout.flush()
             tell_unknown(unknown)
             if source and not hypotheses[0].text:
-                sys.stderr.write("the translation is empty: the model predicts </s> first\n")
+                sys.stderr.write(f"the translation is empty: {EMPTY_ADVICE}\n")
 
     def score_all(self, lines: Iterable[bytes], path: Path) -> None:
         """Print log p of the translations in a file, and write their word links."""

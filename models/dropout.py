@@ -15,9 +15,9 @@ VALUES = 4  # number of 16-bit values in a block of Threefry
 
 
 class Dropout(nn.Module):
-    """Set elements to zero with probability `rate`, and divide the others by 1 − `rate`.
+    """Set elements to zero with probability p, and divide the others by 1 − p.
 
-    The probability is rounded to a multiple of 2⁻¹⁶.
+    p is `rate`, rounded to a multiple of 2⁻¹⁶.
     """
 
     rate: float
@@ -26,8 +26,9 @@ class Dropout(nn.Module):
     def __call__(self, x: Float[Array, "*s"], deterministic: bool) -> Float[Array, "*s"]:
         if deterministic or not self.rate:
             return x
-        dropped = random_bits(self.make_rng("dropout"), x.shape) < round(self.rate * 2**16)
-        return jnp.where(dropped, jnp.zeros_like(x), x / (1 - self.rate))
+        limit = min(round(self.rate * 2**16), 2**16 - 1)
+        dropped = random_bits(self.make_rng("dropout"), x.shape) < limit
+        return jnp.where(dropped, jnp.zeros_like(x), x / (1 - limit / 2**16))
 
 
 def random_bits(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt16[Array, "..."]:

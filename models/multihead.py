@@ -96,7 +96,8 @@ class MultiHeadAttention(nn.Module):
             alpha = replaced(alpha, _source_mask(keys, lengths), target_positions)
         if sown:
             self.sow("attention", "weights", alpha)
-        if alpha is not None and (drops or replaces):  # fused attention supports neither
+        if drops or replaces:  # fused attention supports neither, so multiply the weights here
+            assert alpha is not None
             kept = self.drop(alpha, deterministic=deterministic).astype(values.dtype)
             context = jnp.einsum("bhts,bshv->bthv", kept, values)
         else:

@@ -59,7 +59,7 @@ class Task:
     # Parameters with one row or column per token of a vocabulary: their names, the axis of the
     # tokens, and the name of the vocabulary.
     token_axes: Sequence[TokenAxis] = ()
-    word_field = ""  # the array field, and the entry of the text, with the words of an input
+    word_field = ""  # name of the array field and of the text entry that contain the words
     empty_input = LabelledInput({})  # the result of an input without words
 
     def __init__(

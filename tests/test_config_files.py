@@ -13,7 +13,7 @@ from configs.base import choices
 from configs.check import check, check_path
 from configs.datasets import DATASETS
 from configs.load import load_config_file
-from configs.schema.seq2seq import WITHOUT_FEEDBACK
+from configs.schema.seq2seq import WITHOUT_INPUT_FEEDING
 from configs.vaswani2017 import VARIANTS
 from errors import UserError
 from tasks.registry import make_model
@@ -71,17 +71,20 @@ def test_a_docstring_lists_the_values_of_its_arguments_or_their_field(path):
 def points():
     """Yield each config file with all combinations of its ARGUMENTS, and with every model size.
 
-    Combinations with an alignment that a config file does not offer are omitted, and the alignments
-    of luong2015.py that need it have no input feeding.
+    Combinations with an alignment that a config file does not offer are omitted, and some of
+    luong2015.py have no input feeding.
     """
-    omitted = {"bahdanau2015": {"none", *WITHOUT_FEEDBACK}, "toshniwal2016": {*WITHOUT_FEEDBACK}}
+    omitted = {
+        "bahdanau2015": {"none", *WITHOUT_INPUT_FEEDING},
+        "toshniwal2016": {*WITHOUT_INPUT_FEEDING},
+    }
     for name, arguments in ARGUMENTS.items():
         for values in itertools.product(*(VALUES[a] for a in arguments)):
             if omitted.get(name, set()).intersection(values):
                 continue
             given = ",".join(f"{a}={v}" for a, v in zip(arguments, values, strict=True))
-            without_feedback = not {*WITHOUT_FEEDBACK}.isdisjoint(values) and name == "luong2015"
-            yield name, f"{given},feed=no" if without_feedback else given
+            feeds = name != "luong2015" or {*WITHOUT_INPUT_FEEDING}.isdisjoint(values)
+            yield name, given if feeds else f"{given},feed=no"
         for size in getattr(importlib.import_module(f"configs.{name}"), "SIZES", ()):
             yield name, f"size={size}"
 

@@ -272,6 +272,7 @@ def test_error_for_an_unknown_field_lists_the_known_fields():
         ("train.batch_size", "config.data.batch_size"),
         ("train.batchsize", "config.data.batch_size"),
         ("train.learning_rate", "config.optimizer.learning_rate"),
+        ("optimizer.steps", "config.train.steps"),  # although "eps" is similar
         ("train.lr", "config.optimizer.learning_rate"),
         ("batch_size", "config.data.batch_size"),
         ("generation.max_ratio", "config.decode.max_ratio"),

@@ -1,13 +1,17 @@
 """The device mesh, and how batches and train states are sharded over it."""
 
 import collections
+import contextlib
 import fcntl
+import functools
 import hashlib
+import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import jax
 import numpy as np
@@ -36,6 +40,9 @@ CPU_DEVICES = 2  # number of JAX devices into which training divides a CPU
 # many are dispatched (36, but not 28), several devices of a CPU can wait for each other forever.
 # Measurements: docs/performance_decisions.md.
 AHEAD = 8
+LONGEST_WAIT = 600  # seconds to wait for another process that is compiling the same program
+
+logger = logging.getLogger("alignax")
 
 
 def divide_cpu(config: Config) -> None:
@@ -129,7 +136,7 @@ def compile_all(function: Any, calls: Sequence[tuple], **options: Any) -> list[A
     Arguments may be `jax.ShapeDtypeStruct`. Return one executable per tuple. Later calls of the
     function with arguments of the same shapes do not compile it again.
 
-    Only XLA runs in threads: threads that trace in Python slow each other down.
+    Functions are not traced in threads, which would slow each other down.
     """
     with ThreadPoolExecutor() as pool:
         futures = [pool.submit(_compile, function.lower(*call, **options)) for call in calls]
@@ -137,24 +144,50 @@ def compile_all(function: Any, calls: Sequence[tuple], **options: Any) -> list[A
 
 
 def _compile(lowered: Any) -> Any:
-    """Compile a program, or wait for another process of this machine that is compiling it.
+    """Compile a program, after waiting for other processes that are compiling the same one.
 
-    The waiting process then reads the program from the compilation cache. Processes of multi-host
-    runs do not wait, because they compile together.
+    After the wait, the program is usually in the compilation cache. Processes of multi-host runs do
+    not wait, because they compile together.
     """
     cache = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    if not cache or jax.process_count() > 1:
+    if not cache or "://" in cache or jax.process_count() > 1:
         return lowered.compile()
     program = hashlib.sha256(lowered.as_text().encode()).hexdigest()
-    lock = Path(cache) / "locks" / program[:3]  # few files, of which two programs rarely share one
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("w")
-    except OSError:  # then JAX cannot write to the cache, either
+    # There are few lock files, so that they need not be deleted; two programs rarely share one.
+    with _turn(Path(cache) / "locks" / program[:3]):
         return lowered.compile()
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        return lowered.compile()  # closing the file at the end of `with` releases the lock
+
+
+@contextlib.contextmanager
+def _turn(lock: Path) -> Iterator[None]:
+    """Hold a file lock, after waiting for it for at most LONGEST_WAIT seconds.
+
+    Without a lock, as on file systems that do not support them, the caller goes on.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(lock.open("w"))  # closing the file releases the lock
+            until = time.monotonic() + LONGEST_WAIT
+            if not _locked(file):
+                _announce_wait()
+            while not _locked(file) and time.monotonic() < until:
+                time.sleep(0.2)
+        yield
+
+
+@functools.cache  # one message for all programs
+def _announce_wait() -> None:
+    logger.info("waiting for another process that is compiling the same programs")
+
+
+def _locked(file: TextIO) -> bool:
+    """Lock a file; return False if another process holds its lock."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def dispatched(results: Iterable[Any], ahead: int = AHEAD) -> Iterator[Any]:
@@ -186,9 +219,9 @@ def batch_results(
     ahead: int = AHEAD,
     **options: Any,
 ) -> Iterator[Any]:
-    """Yield `function(params, batch, *arguments)` of every batch, as NumPy arrays.
+    """Compile a function for the shapes of all batches, and return an iterator over its results.
 
-    A `compiled` function is first compiled for all shapes of the batches, in parallel. Every host
+    The results are `function(params, batch, *arguments)` as NumPy arrays, one per batch. Every host
     has the same batches, and transfers its rows of them. `ahead` is explained in `dispatched`.
     """
     host, hosts = jax.process_index(), jax.process_count()

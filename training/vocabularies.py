@@ -55,8 +55,7 @@ def kept_initial(folder: Path) -> dict[str, Path]:
 def compare_vocabularies(source: Path, folder: Path) -> None:
     """Raise UserError if the vocabularies of a prepared corpus are not those of the run."""
     found = _digests(source)
-    # Runs of older versions have no digests, so their files are compared.
-    known = recorded_digests(folder) or _digests(folder)
+    known = vocabulary_digests(folder)
     different = [name for name, code in known.items() if found.get(name) != code]
     if different:
         raise UserError(
@@ -75,6 +74,12 @@ def check_vocabularies(folder: Path) -> None:
                 "restore it from a backup, or run the train.py command of this run again to "
                 "replace it",
             )
+
+
+def vocabulary_digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of the vocabularies of a run, by file name."""
+    # Runs of older versions have no record of them.
+    return recorded_digests(folder) or _digests(folder)
 
 
 def recorded_digests(folder: Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ from errors import UserError
 from evaluation.bootstrap import format_p, mean_score, mean_statistics, paired_bootstrap_p
 from evaluation.examples import ScoredExample
 from evaluation.page import read_page_content
+from reading import digest
 from tests.comparing.runs import GOLD, SOURCES, WRONG, write_report, write_run
 
 SAME = Comparability(examples=True)  # of runs with the same examples
@@ -55,6 +56,9 @@ def test_the_page_says_which_scores_have_which_test(systems):
         "The two-sided p-values of loss, marked (t), are those of Welch's t-test over seeds, for "
         "systems with at least two seeds."
     )
+    tests = [[None, {"test": "bootstrap"}, {"test": "t"}]]
+    mixed = describe_tests([{"name": "chrF", "cells": [], "contrasts": tests}])
+    assert "of chrF are those of a paired bootstrap" in mixed and "of chrF, marked (t)" in mixed
     single = [system._replace(runs=system.runs[:1]) for system in systems]
     runs = [
         run._replace(report={"scores": {**run.report["scores"], "accuracy": 0.1 * i}})
@@ -356,6 +360,17 @@ def test_vocabularies_with_other_words_have_other_perplexities(tmp_path):
     assert [load_run(folder, "test").vocabulary for folder in folders] == ["2", "2", "4"]
     (note,) = write_comparison(folders, "test", 10, tmp_path / "page.html")
     assert note.startswith("The page compares loss only between runs with the same target voc")
+
+
+def test_a_run_without_readable_digests_of_its_vocabularies_is_compared(tmp_path):
+    old, damaged = write_run(tmp_path / "a", 0), write_run(tmp_path / "b", 1, train__steps=5)
+    for folder in (old, damaged):
+        (folder / "vocabulary").mkdir()
+    (old / "vocabulary" / "target.vocab").write_text("words\n")
+    (damaged / "vocabulary" / "sha256.json").write_text("{")
+    assert load_run(old, "test").vocabulary == digest(old / "vocabulary" / "target.vocab")
+    run = load_run(damaged, "test")
+    assert run.vocabulary == "" and "sha256.json" in run.problems[0]
 
 
 def test_scores_without_examples_are_compared_for_corpora_of_one_name(systems):

@@ -42,7 +42,7 @@ class FakeTranslator:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["eins", "", ""], "1 of 3 translations are empty, because the model predicts </s> first"),
+        (["eins", "", ""], "1 of 3 translations are empty: train the model for longer"),
         (["", "", ""], "2 of 3 translations are empty"),
         (["eins", "", "zwei"], ""),
     ],

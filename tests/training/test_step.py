@@ -1,6 +1,5 @@
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 
 from data.vocabulary import PAD
 from errors import UserError
+from models.dropout import Dropout
 from tests.toy import Exploding, Line, Points, toy_config
 from training import devices
 from training.devices import make_mesh, put, replicated, state_sharding
@@ -67,7 +67,7 @@ def test_loss_and_gradients_are_the_same_on_any_number_of_devices(
 
 def test_dropout_masks_are_the_same_bits_on_any_number_of_devices():
     def dropped(key, x):
-        return nn.Dropout(0.5).apply({}, x, deterministic=False, rngs={"dropout": key})
+        return Dropout(0.5).apply({}, x, deterministic=False, rngs={"dropout": key})
 
     ones, masks = np.ones((16, 3, 8), np.float32), set()
     for count, shards in ((1, 1), (2, 1), (8, 1), (8, 2)):
