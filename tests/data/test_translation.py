@@ -99,8 +99,8 @@ def test_error_for_an_empty_split_names_its_files_and_the_way_without_it(tmp_pat
         write(tmp_path / f"{split}.en", text)
         write(tmp_path / f"{split}.de", text)
     expected = (
-        f"check {tmp_path}/test.en and {tmp_path}/test.de and data.splits.test='test'; an empty "
-        "data.splits.test (train.py: --config.data.splits.test=) trains without a test split"
+        f"check {tmp_path}/test.en and {tmp_path}/test.de and data.splits.test='test', or "
+        "train without a test split: train.py --config.data.splits.test="
     )
     data = config(tmp_path, cache=f"{tmp_path}/cache")
     with pytest.raises(UserError, match=re.escape(expected)):

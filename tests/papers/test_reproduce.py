@@ -218,7 +218,7 @@ def test_a_page_of_kept_rows_needs_no_corpus(tmp_path):
 def test_a_missing_corpus_is_answered_with_the_flag_of_the_program(tmp_path):
     flags = (f"--data_dir={tmp_path / 'none'}", f"--workdir={tmp_path}")
     done = call("reproduce.py", "bai2018.jsb", *flags, check=False)
-    assert done.returncode == 1 and "none does not exist: set the folder" in done.stderr
+    assert done.returncode == 1 and "none does not exist: give the folder" in done.stderr
     assert "with --data_dir=FOLDER;" in done.stderr and "--config" not in done.stderr
 
 
