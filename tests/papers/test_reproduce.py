@@ -120,7 +120,7 @@ def test_decide_trains_more_seeds_of_undecided_claims(plan, capsys):
     page = decide(plan._replace(table=table, seeds=2), 1, "command", most_seeds=3)
     shown = capsys.readouterr().out
     assert "round 2 of 2, up to 3 seeds: 1 of 2 claims holds, 1 is undecided" in shown
-    assert "seeds 0 to 1 (0 to 2 for some rows)" in page.read_text()
+    assert "over 3 seeds (other numbers of seeds: 3 steps: 2)" in page.read_text()
     kept = json.loads((page.parent / "results.json").read_text())
     seeds = [row["seeds"] for row in kept["rows"].values()]
     assert seeds == [[0, 1], [0, 1, 2], [0, 1, 2]] and kept["confidence"] == 0.975
