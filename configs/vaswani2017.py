@@ -19,7 +19,7 @@ CMUdict, it is a wider model. Evaluate the average of the latest checkpoints:
         --config.data.dir=path/to/multi30k_bpe --workdir=runs/multi30k_bpe
     python eval.py --workdir=runs/multi30k_bpe --checkpoint=average
 
-These commands take about three minutes on one H200 and reach 41.3 tokenized BLEU (mean of three
+These commands take about three minutes on one H200 and reach 41.0 tokenized BLEU (mean of three
 seeds, docs/results/multi30k.german); LividWo/Revisit-MMT published 41.02 for the same model and
 text.
 
