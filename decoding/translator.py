@@ -62,12 +62,7 @@ class Translator(ForcedDecoder):
         super().__init__(tasks, mesh, settings)
         self.dictionary = dictionary or {}
         self.numbers = _numbers(**{name: settings[name] for name in NUMBERS})
-        # Only decoding without a beam uses concurrent kernels, because only its results have been
-        # compared with earlier ones (docs/performance_decisions.md).
-        concurrent = settings.beam == 1
-        self._decode = compiled(
-            mesh, self._search, concurrent=concurrent, static_argnames="attention"
-        )
+        self._decode = compiled(mesh, self._search, concurrent=True, static_argnames="attention")
 
     def with_numbers(self, **changes: float) -> "Translator":
         """Return a translator with other values of NUMBERS, which shares the compiled functions.

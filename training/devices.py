@@ -118,7 +118,7 @@ def compiled(
     """`jax.jit` with compiler options for the mesh's devices; outputs are replicated by default.
 
     With `concurrent`, a GPU runs independent kernels at the same time. This is faster for programs
-    with many small kernels, such as recurrent models and greedy decoding.
+    with many small kernels, such as recurrent models and decoding.
     """
     gpu = mesh.devices.flat[0].platform == "gpu"
     gpu_options = GPU_OPTIONS | (CONCURRENT_OPTIONS if concurrent else {})
