@@ -263,9 +263,9 @@ def _show_plan(plan: Plan, workers: int) -> None:
     found = estimate(plan.base(row), dict(row.changes), machine_shares(workers)[0])
     whole = duration(-(-len(untrained) // workers) * found.seconds)
     print(
-        f"estimated time of one run of {found.steps:,} steps: {duration(found.seconds)}, with one "
-        f"evaluation\nestimated time of all runs with --workers={workers}: {whole}, if all runs "
-        "take as long as this one, which ran alone (scoring is not included)"
+        f"estimated time of one run of {found.steps:,} steps: {duration(found.seconds)}\n"
+        f"estimated time of all runs with --workers={workers}: {whole}, if all runs take as long "
+        "as this one, which ran alone (scoring is not included)"
     )
 
 

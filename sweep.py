@@ -154,9 +154,9 @@ def _show_plan(sweep: Sweep, base: Base, first: Point) -> None:
     whole = duration(-(-runs // _WORKERS.value) * found.seconds)
     print(
         f"estimated time of one run of {found.steps:,} steps: {duration(found.seconds)}, including "
-        f"{duration(found.overhead)} to start, compile and evaluate once (further evaluations are "
-        f"not included)\nestimated time of all runs with --workers={_WORKERS.value}: {whole}, if "
-        f"all runs take as long as the first, which ran alone ({found.parameters:,} parameters)"
+        f"{duration(found.overhead)} to start and compile\n"
+        f"estimated time of all runs with --workers={_WORKERS.value}: {whole}, if all runs take as "
+        f"long as the first, which ran alone ({found.parameters:,} parameters)"
     )
 
 

@@ -13,7 +13,8 @@ from sweeping.devices import Share, train_command, train_environment
 from sweeping.points import Base, Point
 from training.records import read_log
 
-STEPS = 20  # number of timed training steps, after as many untimed training steps
+# Number of timed training steps, after as many untimed ones; each half ends with an evaluation.
+STEPS = 20
 TRIAL_MESSAGE = (
     f"training the first run for {2 * STEPS} training steps to estimate the duration (can take "
     "minutes on a CPU)"
@@ -25,13 +26,16 @@ class Estimate(NamedTuple):
 
     steps: int  # training steps of the whole run
     step_seconds: float  # duration of one training step in seconds
-    overhead: float  # seconds to start, compile and evaluate once
+    evaluations: int  # evaluations on the validation split in the whole run
+    evaluation_seconds: float  # duration of one evaluation
+    overhead: float  # seconds to start and to compile
     parameters: int
 
     @property
     def seconds(self) -> float:
-        """The estimated duration of the whole run in seconds, including one evaluation."""
-        return self.overhead + self.steps * self.step_seconds
+        """The estimated duration of the whole run in seconds, unless it stops early."""
+        training = self.steps * self.step_seconds
+        return self.overhead + training + self.evaluations * self.evaluation_seconds
 
 
 def duration(seconds: float) -> str:
@@ -51,7 +55,7 @@ def estimate(base: Base, point: Point, share: Share) -> Estimate:
     train.py runs on one worker's share of the machine. Its messages are printed only if it fails.
     """
     config: Config = base.config(point, 0)
-    few = {"steps": 2 * STEPS, "eval_every": 2 * STEPS, "log_every": STEPS, "samples": 0}
+    few = {"steps": 2 * STEPS, "eval_every": STEPS, "log_every": STEPS}
     short: Point = {**point, **{f"train.{name}": value for name, value in few.items()}}
     with tempfile.TemporaryDirectory() as folder:
         flags = base.flags(short, 0)
@@ -70,5 +74,9 @@ def estimate(base: Base, point: Point, share: Share) -> Estimate:
     first = next(line for line in lines if line["kind"] == "run")
     before, last = [line for line in lines if line["kind"] == "train"][-2:]
     step = (last["count"] - before["count"]) / last["count_per_second"] / STEPS
+    evaluated = [line for line in lines if line["kind"] == "valid"][-1]
+    evaluation = evaluated["time"] - last["time"]
+    overhead = max(0.0, seconds - 2 * (STEPS * step + evaluation))
     steps = config.train.steps or max(1, round(config.train.epochs * first["epoch"]))
-    return Estimate(steps, step, seconds - 2 * STEPS * step, first["parameters"])
+    evaluations = -(-steps // config.train.eval_every)
+    return Estimate(steps, step, evaluations, evaluation, overhead, first["parameters"])

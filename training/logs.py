@@ -20,6 +20,33 @@ from writing import to_json, write_bytes
 logger = logging.getLogger("alignax")
 
 
+class Clock:
+    """Estimates the remaining time of a run from its training steps and evaluations.
+
+    Evaluations count from the second one on, because the first one also compiles.
+    """
+
+    def __init__(self, start: int, steps: int, eval_every: int):
+        self._start, self._steps, self._eval_every = start, steps, eval_every
+        self._evaluating: list[float] = []  # durations of all evaluations so far in seconds
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin to measure training steps."""
+        self._began = time.monotonic()
+
+    def evaluated(self, seconds: float) -> None:
+        """Record the duration of an evaluation."""
+        self._evaluating.append(seconds)
+
+    def left(self, step: int) -> float:
+        """Return the remaining seconds after a training step, before its evaluation if any."""
+        training = time.monotonic() - self._began - sum(self._evaluating)
+        training *= (self._steps - step) / (step - self._start)
+        evaluations = -(-self._steps // self._eval_every) - (step - 1) // self._eval_every
+        return training + evaluations * min(self._evaluating[1:], default=0.0)
+
+
 class Log:
     """Writes scalars to `log.jsonl` and `tensorboard/` in a workdir, and prints them.
 
@@ -27,10 +54,11 @@ class Log:
     training steps after its checkpoint, because it repeats these steps.
     """
 
-    def __init__(self, workdir: Path, start: int, steps: int, counted: str):
+    def __init__(self, workdir: Path, start: int, steps: int, eval_every: int, counted: str):
         """Open the logs of a run that has completed `start` of `steps` training steps.
 
-        `counted` is the plural name of the unit of throughput, such as "tokens".
+        The run evaluates after every `eval_every` training steps. `counted` is the plural name of
+        the unit of throughput, such as "tokens".
         """
         path, board = workdir / "log.jsonl", str(workdir / "tensorboard")
         if not first():
@@ -46,17 +74,21 @@ class Log:
         shown = sys.stderr.isatty() and first()
         self._bar = tqdm(initial=start, total=steps, unit=" steps", disable=not shown)
         self._steps, self._start, self._counted = steps, start, counted
-        self.start()
+        self._clock = Clock(start, steps, eval_every)
 
     def start(self) -> None:
-        """Restart the clock from which the remaining time is estimated."""
-        self._began = time.monotonic()
+        """Begin to measure training steps, after compilation."""
+        self._clock.restart()
         self._bar.reset()
         self._bar.update(self._start)
 
     def advance(self) -> None:
         """Advance the progress bar by one training step."""
         self._bar.update()
+
+    def evaluated(self, seconds: float) -> None:
+        """Record the duration of an evaluation, for the remaining time."""
+        self._clock.evaluated(seconds)
 
     def scalars(self, step: int, kind: str, values: dict[str, float]) -> None:
         """Record values with their kind ("train" or "valid"); NaN and infinity become null."""
@@ -88,8 +120,8 @@ class Log:
         shown += "" if math.isnan(share) else f" ({share:.0%} of the peak)"
         self._bar.set_postfix_str(shown)
         if self._bar.disable:
-            left = (time.monotonic() - self._began) / (step - self._start) * (self._steps - step)
-            self.say(f"step {step:,}/{self._steps:,}: {shown}, {_clock(left)} left")
+            left = tqdm.format_interval(int(self._clock.left(step)))
+            self.say(f"step {step:,}/{self._steps:,}: {shown}, {left} left")
 
     def say(self, line: str) -> None:
         """Print a line, above the progress bar if there is one."""
@@ -121,7 +153,3 @@ def _step(line: bytes) -> float:
 
 def _rate(flops: float) -> str:
     return f"{flops / 1e12:.3g} TFLOP/s" if flops >= 1e12 else f"{flops / 1e9:.3g} GFLOP/s"
-
-
-def _clock(seconds: float) -> str:
-    return tqdm.format_interval(max(0, int(seconds)))

@@ -123,7 +123,7 @@ def train(
             _record_status(workdir, checkpoints, start, done=False)
             _check_warmup(config.optimizer.warmup_steps, steps)
             with together():
-                log = Log(workdir, start, steps, task.counted)
+                log = Log(workdir, start, steps, config.train.eval_every, task.counted)
             logger.info(
                 f"{parameters:,} parameters, batch shapes: {len(batches.shapes)}, steps per epoch: "
                 f"{batches.steps_per_epoch:,}, steps in total: {steps:,}"
@@ -229,9 +229,11 @@ class Trainer:
             if signal and not reports:
                 self._report(latest)
             if evaluates:
+                began = time.monotonic()
                 self._evaluate(number)
                 signal = signal or int(self._signal())
                 self.reported = time.monotonic()
+                self.log.evaluated(self.reported - began)
             if self.progress.done:
                 break
             if signal:

@@ -186,7 +186,7 @@ def test_a_failed_run_is_reported_and_the_page_is_written(plan, monkeypatch):
 
 
 def test_a_dry_run_lists_the_untrained_runs(plan, monkeypatch, capsys):
-    monkeypatch.setattr(reproducing, "estimate", lambda *_: Estimate(100, 0.5, 10.0, 7))
+    monkeypatch.setattr(reproducing, "estimate", lambda *_: Estimate(100, 0.4, 2, 5.0, 10.0, 7))
     reproducing._show_plan(plan, workers=2)
     shown = capsys.readouterr().out
     assert "1 model, 1 seed, 1 run to train" in shown
