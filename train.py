@@ -3,10 +3,11 @@
 python train.py --config=configs/luong2015.py:data=dates --workdir=runs/a
 
 The workdir receives the config, checkpoints, vocabularies, log.jsonl and TensorBoard logs. Run the
-same command again to resume an interrupted run from its latest checkpoint. A larger
---config.train.steps trains a finished run for more steps, unless its learning rate depends on their
-number (optimizer.schedule=cosine). --init_from=RUN starts a new run from the parameters of another
-run. --summary describes the model instead of training it (docs/finetuning.md).
+same command again to resume an interrupted run from its latest checkpoint. A finished run can be
+trained for more steps with a larger --config.train.steps, but not with optimizer.schedule=cosine,
+which most tiny and small configs use: start a new run with --init_from instead. --init_from=RUN
+starts a new run from the parameters of another run. --summary describes the model instead of
+training it (docs/finetuning.md).
 """
 
 if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
