@@ -96,7 +96,8 @@ def define_decode() -> None:
     # Check sys.argv before DEFINE_config_dict, which parses it.
     for word in sys.argv[1:]:
         name = word.lstrip("-").partition("=")[0]
-        if name.startswith("decode.") and name[7:] not in decode:
+        is_flag = word.startswith("-") and name.startswith("decode.")
+        if is_flag and name[7:] not in decode:
             advice = f"{suggest(name[7:], decode)}use one of {', '.join(decode)}"
             _fail(f"--{name}: decode has no field {name[7:]!r}: {advice}")
     config_flags.DEFINE_config_dict(

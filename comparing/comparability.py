@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from comparing.examples import same_examples
-from comparing.runs import ComparedRun, target_vocabulary
+from comparing.runs import ComparedRun
 from comparing.systems import System
-from evaluation.metrics import in_sentence, metric_of
+from evaluation.metrics import FAITHFULNESS, in_sentence, metric_of
 
 OTHER_CORPORA = (
     "The scores of the runs are not comparable, because their corpora differ: the page shows no "
@@ -17,11 +17,22 @@ OTHER_CORPORA = (
 
 def _setting(run: ComparedRun, name: str) -> object:
     """Return a setting of the vocabulary of target texts; None if the task has none."""
-    return run.fields.get(f"data.{target_vocabulary(run.fields)}_vocab.{name}")
+    return run.fields.get(f"data.{_target(run)}_vocab.{name}")
+
+
+def _target(run: ComparedRun) -> str:
+    """Return which vocabulary encodes the target texts of a translation run: source or target."""
+    return "source" if run.fields.get("data.shared_vocab") else "target"
 
 
 def _tokens(run: ComparedRun) -> object:
-    return run.vocabulary, *(_setting(run, name) for name in ("kind", "tokenizer", "lowercase"))
+    settings = [_setting(run, name) for name in ("kind", "tokenizer", "lowercase")]
+    return run.vocabularies.get(f"{_target(run)}.vocab", ""), *settings
+
+
+def _all_tokens(run: ComparedRun) -> object:
+    settings = {k: v for k, v in run.fields.items() if k.endswith((".tokenizer", ".lowercase"))}
+    return tuple(sorted(run.vocabularies.items())), tuple(sorted(settings.items()))
 
 
 def _words(run: ComparedRun) -> object:
@@ -34,11 +45,12 @@ def _case(run: ComparedRun) -> object:
 
 
 class Condition(NamedTuple):
-    """What two translation runs must have in common so that some scores are comparable."""
+    """What two runs must have in common so that some scores are comparable."""
 
     scores: Sequence[str]  # their names in scores.json
     of_run: Callable[[ComparedRun], object]  # equal for runs that can be compared
     runs: str  # describes the runs that can be compared, and why
+    name: str = ""  # names all of these scores together; "": each is listed
 
 
 CONDITIONS = (
@@ -58,6 +70,13 @@ CONDITIONS = (
         _case,
         "with the same `lowercase` setting of the target vocabulary: if it is set, these scores "
         "ignore the case",
+    ),
+    Condition(
+        tuple(FAITHFULNESS),
+        _all_tokens,
+        "with the same vocabularies: they describe single tokens, and depend on how texts are "
+        "divided into tokens",
+        "the measures of faithfulness",
     ),
 )
 
@@ -94,12 +113,15 @@ def comparability(runs: Sequence[ComparedRun], split: str) -> Comparability:
 def _notes(runs: Sequence[ComparedRun]) -> list[str]:
     """Return one message per condition that the scored runs do not meet."""
     scored = [run for run in runs if run.report]
-    present = {key for run in runs if run.report for key in run.report["scores"]}
+    reports = [run.report for run in runs if run.report]
+    present = {key for report in reports for key in report["scores"]}
+    present |= {key for report in reports for key in report.get("faithfulness", {})}
     notes = []
-    for condition in CONDITIONS if runs[0].config.task == "translation" else ():
-        names = [in_sentence(metric_of(key).name) for key in condition.scores if key in present]
-        if names and len({condition.of_run(run) for run in scored}) > 1:
-            notes.append(f"The page compares {listed(names)} only between runs {condition.runs}.")
+    for condition in CONDITIONS:
+        keys = [key for key in condition.scores if key in present]
+        if keys and len({condition.of_run(run) for run in scored}) > 1:
+            named = condition.name or listed([in_sentence(metric_of(key).name) for key in keys])
+            notes.append(f"The page compares {named} only between runs {condition.runs}.")
     return notes
 
 

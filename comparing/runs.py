@@ -5,7 +5,7 @@ and eval.py write. This module does not import JAX.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ class ComparedRun(NamedTuple):
     config: Config
     fields: dict[str, object]  # the config as a flat dictionary
     corpus: str  # identifies the content of the corpus
-    vocabulary: str  # SHA-256 of the target vocabulary of a translation run
+    vocabularies: dict[str, str]  # SHA-256 of each vocabulary, by file name
     log: list[Entry]
     facts: Facts
     report: dict[str, Any] | None  # scores.json
@@ -95,17 +95,11 @@ def load_run(folder: Path, split: str) -> ComparedRun:
         digests = vocabulary_digests(folder / VOCABULARY_FOLDER)
     except DamagedFile as error:
         problems.append(str(error))
-    vocabulary = digests.get(f"{target_vocabulary(fields)}.vocab", "")
     run = ComparedRun(
-        folder, config, fields, starts[0].get("data", "") if starts else "", vocabulary, log,
+        folder, config, fields, starts[0].get("data", "") if starts else "", digests, log,
         make_facts(log, starts), report=None, examples=[], shown=[], terms={}, problems=problems,
     )  # fmt: skip
     return _with_report(run, _report_folder(folder, split), split)
-
-
-def target_vocabulary(fields: Mapping[str, object]) -> str:
-    """Return which vocabulary encodes the target texts of a translation run: source or target."""
-    return "source" if fields.get("data.shared_vocab") else "target"
 
 
 def _report_folder(run: Path, split: str) -> Path:

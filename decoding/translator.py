@@ -49,7 +49,8 @@ class Translator(ForcedDecoder):
     """Translate texts, and score given translations; every batch shape is compiled once.
 
     If decode.replace_unknown is set, unknown words are replaced by source words or their
-    translations in `dictionary`.
+    translations in `dictionary`. The case of its source words is ignored if the source vocabulary
+    is lowercased.
     """
 
     def __init__(
@@ -60,9 +61,15 @@ class Translator(ForcedDecoder):
         dictionary: Mapping[str, str] | None = None,
     ):
         super().__init__(tasks, mesh, settings)
-        self.dictionary = dictionary or {}
+        self.dictionary = {
+            self._as_read(word): translation for word, translation in (dictionary or {}).items()
+        }
         self.numbers = _numbers(**{name: settings[name] for name in NUMBERS})
         self._decode = compiled(mesh, self._search, concurrent=True, static_argnames="attention")
+
+    def _as_read(self, word: str) -> str:
+        """Return a source word as it is split into tokens, without the marks of subwords."""
+        return " ".join(map(without_marks, self.source.tokens(word)))
 
     def with_numbers(self, **changes: float) -> "Translator":
         """Return a translator with other values of NUMBERS, which shares the compiled functions.

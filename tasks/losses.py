@@ -23,7 +23,10 @@ MAX_LOGITS = 2**29
 def class_values(
     logits: Float[Array, "*b v"], target: Int[Array, "*b"], smoothing: float = 0.0
 ) -> dict[str, Float[Array, "*b"] | Bool[Array, "*b"]]:
-    """Return for each target the (smoothed) loss, −log p, and whether the prediction is correct."""
+    """Return for each target the (smoothed) loss, −log p, and "accuracy".
+
+    The prediction is accurate if no other class is more probable than the target.
+    """
     total = jax.nn.logsumexp(logits, axis=-1)
     chosen = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
     nll = loss = total - chosen

@@ -161,6 +161,7 @@ def test_two_runs_form_an_ensemble_and_give_several_hypotheses(trained_run, tmp_
         (["--checkpoint=first"], ["'first'", "best, last"]),
         (["--dictionary=nowhere.tsv"], ["--dictionary", "--decode.replace_unknown=True"]),
         (["--dictionary=nowhere.tsv", "--decode.replace_unknown=True"], ["tsv does not exist"]),
+        (["--dictionary", "decode.tsv", "--decode.replace_unknown=True"], ["decode.tsv does not"]),
         (["--decode.bem=5"], ["'bem'", "beam"]),
         (["--attention=nowhere/a.jsonl"], ["cannot write", "nowhere/a.jsonl"]),
         (["--alignments=nowhere/links"], ["nowhere/links", "folder nowhere does not exist"]),

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from comparing.comparability import OTHER_CORPORA, Comparability, comparability
+from comparing.comparability import CONDITIONS, OTHER_CORPORA, Comparability, comparability
 from comparing.curves import learning_curves
 from comparing.examples import compared_examples, same_examples
 from comparing.page import write_comparison
@@ -16,6 +16,7 @@ from comparing.systems import group_runs
 from errors import UserError
 from evaluation.bootstrap import format_p, mean_score, mean_statistics, paired_bootstrap_p
 from evaluation.examples import ScoredExample
+from evaluation.metrics import FAITHFULNESS, METRICS
 from evaluation.page import read_page_content
 from reading import digest
 from tests.comparing.runs import GOLD, SOURCES, WRONG, write_report, write_run
@@ -344,6 +345,30 @@ def test_scores_are_compared_only_if_they_count_the_same_tokens(field, tmp_path)
     assert len(notes) == (0 if "loss" in expected else 2)
 
 
+def test_faithfulness_is_compared_between_runs_with_the_same_tokens(tmp_path):
+    folders = [
+        write_run(tmp_path / "a", 0),
+        write_run(tmp_path / "b", 1, data__source_vocab__tokenizer="characters"),
+    ]
+    for folder in folders:
+        path = folder / "eval/test/scores.json"
+        measured = json.loads(path.read_text()) | {"faithfulness": {"drop_attention": 1.0}}
+        path.write_text(json.dumps(measured))
+    runs = [load_run(folder, "test") for folder in folders]
+    (note,) = comparability(runs, "test").notes
+    assert note.startswith("The page compares the measures of faithfulness only between runs with")
+    groups = comparability(runs, "test").groups("drop_attention", group_runs(runs))
+    assert groups[0] != groups[1]
+
+
+def test_each_score_has_a_condition_or_compares_between_all_runs():
+    """Add a new metric to CONDITIONS if its values depend on vocabularies, or else to this test."""
+    conditional = {key for condition in CONDITIONS for key in condition.scores}
+    always = {"alignment_error", "precision", "recall", "f1", "error", "macro_f1", "most_frequent"}
+    assert conditional | always == METRICS.keys() | FAITHFULNESS.keys()
+    assert not conditional & always
+
+
 def test_vocabularies_with_other_words_have_other_perplexities(tmp_path):
     """A shared vocabulary has the name of the source vocabulary."""
     settings = {"data__shared_vocab": True}
@@ -357,7 +382,6 @@ def test_vocabularies_with_other_words_have_other_perplexities(tmp_path):
         (folder / "vocabulary").mkdir()
         (folder / "vocabulary" / "sha256.json").write_text(json.dumps(digests))
     assert write_comparison(folders[:2], "test", 10, tmp_path / "page.html") == []
-    assert [load_run(folder, "test").vocabulary for folder in folders] == ["2", "2", "4"]
     (note,) = write_comparison(folders, "test", 10, tmp_path / "page.html")
     assert note.startswith("The page compares loss only between runs with the same target voc")
 
@@ -368,9 +392,10 @@ def test_a_run_without_readable_digests_of_its_vocabularies_is_compared(tmp_path
         (folder / "vocabulary").mkdir()
     (old / "vocabulary" / "target.vocab").write_text("words\n")
     (damaged / "vocabulary" / "sha256.json").write_text("{")
-    assert load_run(old, "test").vocabulary == digest(old / "vocabulary" / "target.vocab")
+    expected = {"target.vocab": digest(old / "vocabulary" / "target.vocab")}
+    assert load_run(old, "test").vocabularies == expected
     run = load_run(damaged, "test")
-    assert run.vocabulary == "" and "sha256.json" in run.problems[0]
+    assert run.vocabularies == {} and "sha256.json" in run.problems[0]
 
 
 def test_scores_without_examples_are_compared_for_corpora_of_one_name(systems):

@@ -1,3 +1,4 @@
+import copy
 import functools
 
 import jax
@@ -5,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from data.vocabulary import EOS, PAD, UNK
+from data.tokenizers import make_tokenizer
+from data.vocabulary import EOS, PAD, UNK, WordVocabulary
 from decoding.groups import length_groups
 from decoding.translator import Translator, replace_unknown
 from errors import UserError
@@ -130,6 +132,14 @@ def test_unknown_words_are_replaced_by_the_source_word_with_the_largest_attentio
     replaced = replace_unknown(ids, tokens, attention, source, {"cat": "Katze"})
     # The fourth token stays <unk>: its largest attention is on </s>, which is never copied.
     assert replaced == ["die", "Katze", "the", "<unk>", "</s>"]
+
+
+@pytest.mark.parametrize(("lowercase", "word"), [(True, "haus"), (False, "Haus")])
+def test_words_of_a_dictionary_are_read_like_the_source(lowercase, word, tiny_task, mesh):
+    task = copy.copy(tiny_task)
+    task.source = WordVocabulary([], make_tokenizer("unicode", ""), lowercase)
+    translator = Translator([task], mesh, settings(task), {"Haus": "house"})
+    assert translator.dictionary == {word: "house"}
 
 
 def test_forced_decoding_of_a_padded_batch_equals_that_of_single_pairs(tiny_task, params, mesh):

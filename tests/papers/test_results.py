@@ -196,4 +196,4 @@ def test_the_plots_of_the_readme_are_current(name, tmp_path):
     PLOTS[name](tmp_path / name)
     with Image.open(tmp_path / name) as new, Image.open(IMAGES / name) as kept:
         assert kept.info[DIGEST] == new.info[DIGEST], "run python -m papers.plots"
-    assert f"(docs/images/{name})" in README.read_text("utf-8")
+    assert f'<img src="docs/images/{name}"' in README.read_text("utf-8")
