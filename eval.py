@@ -6,10 +6,9 @@ python eval.py --workdir=runs/a --test=news=news.de,news.en --test=talks=talks.d
 Prints the scores and writes them to WORKDIR/eval/SPLIT: scores.json, hypotheses.txt or
 predictions.txt, report.html, and plots (attention-*.png, heads-*.png for a Transformer,
 prediction-*.png). If a translation model has attention, hypotheses.links and references.links
-contain word links (0-0 1-2) of the hypotheses and of the references. An earlier report in that
-folder is replaced. To compare two decode settings, run this program twice: first with --out=FOLDER,
-which writes the report to FOLDER, and then with the other settings and --against=FOLDER, which
-compares the new report with the one in FOLDER.
+contain the word alignments (links such as 0-0 1-2) of the hypotheses and of the references. An
+earlier report in that folder is replaced. To compare two decode settings, score the run with
+--out=FOLDER first, then with the other settings and --against=FOLDER.
 
 --test=NAME=FILE,... scores files that are not part of the corpus; repeat it to score several test
 sets. For translation, the files are a source file and its references, line by line, or one TSV file
@@ -73,8 +72,8 @@ _DATA_DIR = flags.DEFINE_string(
 _TRUST = flags.DEFINE_boolean(
     "trust_workdir",
     False,
-    "Use the corpus and the folders that config.json names, although you have not trained this "
-    "run yourself (docs/decoding.md).",
+    "Use the corpus and the folders that config.json names, even though you did not train this run "
+    "(docs/decoding.md).",
 )
 _OUT = flags.DEFINE_string(
     "out",

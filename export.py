@@ -4,8 +4,8 @@ python export.py --workdir=runs/a --format=safetensors --out=exported/a
 
 --format=safetensors writes weights, config and vocabularies. --format=ctranslate2 writes a
 Transformer for CTranslate2. --format=stablehlo writes functions that JAX runs without this project.
-The folder --out is complete when it appears: a failed export leaves nothing behind. docs/export.md
-describes the files.
+--out appears only when the export is complete; a failed export leaves nothing behind.
+docs/export.md describes the files.
 """
 
 if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below

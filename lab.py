@@ -1,4 +1,4 @@
-"""Explore trained runs in a web page of this machine.
+"""Explore trained runs in a local web page.
 
 python lab.py --runs=runs/a,runs/b
 
@@ -40,8 +40,8 @@ _PORT = flags.DEFINE_integer(
 _ALLOWED_HOSTS = flags.DEFINE_list(
     "allowed_hosts",
     [],
-    "Names of this machine, separated by commas, under which browsers may open the lab, besides "
-    "localhost and IP addresses.",
+    "Additional host names, separated by commas, under which browsers may open the lab (besides "
+    "localhost and IP addresses).",
 )
 _TIMEOUT = flags.DEFINE_float(
     "timeout", 60.0, "Seconds after which a request without an answer fails.", lower_bound=1.0

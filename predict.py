@@ -2,15 +2,15 @@
 
 python predict.py --workdir=runs/a < in.txt > out.txt
 
-The task of the run decides what the input is. Translation: one sentence per line. Classification:
-one text per line. Labelling: one word per line, with a blank line between sentences (series: one
-number per line; music: a MATLAB file). Cloze: questions in the format of the corpus, whose answers
-are ignored. At a terminal, the program asks for one input at a time. --output chooses text, TSV or
-JSON. Terminal escape sequences and control characters in the input are ignored.
+The task of the run determines the input format. Translation: one sentence per line.
+Classification: one text per line. Labelling: one word per line, with a blank line between sentences
+(series: one number per line; music: a MATLAB file). Cloze: questions in the format of the corpus,
+whose answers are ignored. At a terminal, the program asks for one input at a time. --output chooses
+text, TSV or JSON. Terminal escape sequences and control characters in the input are ignored.
 
 Translation: several runs (--workdir=runs/a,runs/b) or checkpoints form an ensemble. Decoding
 follows the run's config.decode; flags such as --decode.beam=5 override it. --alignments=FILE writes
-word links of the output or, with --score=FILE, of given translations.
+word alignments of the output or, with --score=FILE, of given translations.
 """
 
 if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below
@@ -40,14 +40,14 @@ if TYPE_CHECKING:  # importing JAX is slow, so functions import these modules
 
 _WORKDIR = program.define_required(
     "workdir",
-    "Folder of a run that train.py created. Translation: or several, separated by commas, or a "
-    "pattern such as 'runs/a/seed*'.",
+    "Folder of a run. For translation, several folders separated by commas, or a pattern such as "
+    "'runs/a/seed*', form an ensemble.",
 )
 _CHECKPOINT = flags.DEFINE_list(
     "checkpoint",
     ["best"],
-    "best, last, the number of a training step, or average. Translation: several, separated by "
-    "commas, form an ensemble.",
+    "best, last, the number of a training step, or average. For translation, several checkpoints "
+    "separated by commas form an ensemble.",
 )
 _OUTPUT = flags.DEFINE_enum(
     "output",
@@ -65,20 +65,19 @@ _SCORE = flags.DEFINE_string(
 _ATTENTION = flags.DEFINE_string(
     "attention",
     "",
-    "File to write the JSON objects with tokens and attention weights to; -: add the attention "
+    "Write one JSON object per output with tokens and attention weights to this file; '-' adds the "
     "weights to --output=json.",
 )
 _ALIGNMENTS = flags.DEFINE_string(
     "alignments",
     "",
-    "Translation: file to write word links (0-0 1-2) to, one line per hypothesis; with --score, "
-    "the links between the input and the given translations.",
+    "Translation: write word alignments (Pharaoh format, 0-0 1-2) to this file, one line per "
+    "hypothesis or, with --score, per given translation.",
 )
 _PICTURES = flags.DEFINE_string(
     "pictures",
     "",
-    "Folder to write pictures of the attention weights, series or music to, one per input; 0.png "
-    "is the first input.",
+    "Draw each input's attention weights, series or music in this folder, as 0.png, 1.png, ...",
 )
 _DICTIONARY = flags.DEFINE_string(
     "dictionary",

@@ -5,9 +5,10 @@ python reproduce.py luong2015.table4 --data=multi30k_de_en --size=small --seeds=
 python reproduce.py luong2015.table4 --decide --most_seeds=10
 python reproduce.py jain2019.translation --keep
 
-The results are written to WORKDIR/TARGET,DATA,SIZE/page.md. Complete runs and
-reports are reused: run the same command again to continue after an interruption. Tables share runs
-that have the same config.
+TARGET is a name that --list shows, such as luong2015.table4; without a target, the program lists
+all targets. The results are written to WORKDIR/TARGET,DATA,SIZE/page.md. Complete runs and reports
+are reused: run the same command again to continue after an interruption. Tables share runs that
+have the same config.
 """
 
 if __name__ == "__main__":  # end quietly at Ctrl-C during the imports below

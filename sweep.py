@@ -71,7 +71,7 @@ _RETRY = flags.DEFINE_bool("retry_failed", False, "Retry all runs that failed wi
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run",
     False,
-    "Only list the points, and train the first one for 40 steps to estimate the total time.",
+    "List the points, train the first one for 40 steps to estimate the total time, and stop.",
 )
 _SLURM = flags.DEFINE_string(
     "slurm", "", "Submit --workers jobs as a SLURM array with these settings, such as "
