@@ -101,7 +101,8 @@ def translator(config: Config, layers: int, features: int) -> Callable[[Case], A
             def forward(module: Any) -> tuple[Array, Array]:
                 memory = module.encode(source, source != PAD, False)
                 inputs = jnp.roll(target, 1, axis=1)
-                return module.decode(memory, inputs, False)[0], module.output_kernel()
+                features, _ = module.decode(memory, inputs, False)
+                return features.vectors, module.output_kernel()
 
             apply = nn.apply(forward, module)
             features, kernel = apply({"params": params}, rngs={"dropout": key})

@@ -27,7 +27,7 @@ from configs import recipes
 from configs.arguments import parse
 from configs.base import Config, base_config, choices
 from configs.datasets import DATASETS, use_dataset
-from configs.schema.seq2seq import WITHOUT_INPUT_FEEDING
+from configs.schema.seq2seq import MARGINALIZING
 
 
 def get_config(arguments: str = "") -> Config:
@@ -36,7 +36,7 @@ def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
         data=DATASETS["translation"],
-        align=[name for name in aligns if name not in ("none", *WITHOUT_INPUT_FEEDING)],
+        align=[name for name in aligns if name not in ("none", *MARGINALIZING)],
         score=choices("seq2seq", "model.attention.score", first="concat"),
         size=SIZES,
     )

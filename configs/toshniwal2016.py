@@ -24,7 +24,7 @@ from configs import luong2015, recipes
 from configs.arguments import parse
 from configs.base import Config, choices
 from configs.datasets import DATASETS
-from configs.schema.seq2seq import WITHOUT_INPUT_FEEDING
+from configs.schema.seq2seq import MARGINALIZING
 
 
 def get_config(arguments: str = "") -> Config:
@@ -33,7 +33,7 @@ def get_config(arguments: str = "") -> Config:
     args = parse(
         arguments,
         data=dict.fromkeys(["cmudict", *DATASETS["translation"]]),
-        align=[name for name in aligns if name not in WITHOUT_INPUT_FEEDING],
+        align=[name for name in aligns if name not in MARGINALIZING],
         size=SIZES,
     )
     given = ",".join(f"{name}={args[name]}" for name in ("data", "align", "size"))

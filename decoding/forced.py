@@ -19,8 +19,8 @@ from data.vocabulary import EOS, PAD
 from decoding.greedy import Step
 from decoding.groups import CompiledShapes, batch_rows, length_groups
 from errors import UserError
-from models.output import output_scores
-from tasks.losses import cross_entropy, mixture_cross_entropy
+from models.output import Features, output_scores
+from tasks.losses import output_loss
 from tasks.task import Params
 from tasks.translation import Translation, shift_right
 from training.devices import batch_results, compiled
@@ -164,30 +164,12 @@ def log_probability(
     It is 0 for padding.
     """
 
-    def forward(model: Any) -> tuple[Array, Array | None, Array]:
+    def forward(model: Any) -> tuple[Features, Array]:
         memory = model.encode(source, source != PAD)
-        return *model.decode(memory, shift_right(target)), model.output_kernel()
+        return model.decode(memory, shift_right(target))[0], model.output_kernel()
 
-    features, weights, kernel = nn.apply(forward, model)({"params": params})
-    return target_log_p(features, weights, kernel, target)[0]
-
-
-def target_log_p(
-    features: Float[Array, "b t *n d"],
-    weights: Float[Array, "b t s"] | None,
-    kernel: Float[Array, "d v"],
-    target: Int[Array, "b t"],
-) -> tuple[Float[Array, "b t"], Float[Array, ""]]:
-    """Return log p of each target token, and their sum. Only the sum is differentiable.
-
-    log p is 0 for padding. A mixture of distributions needs its weights.
-    """
-    if features.ndim == 4:
-        assert weights is not None
-        nll, sums = mixture_cross_entropy(features, weights, kernel, target, smoothing=0.0)
-    else:
-        nll, sums = cross_entropy(features, kernel, target, smoothing=0.0)
-    return -nll, -sums["loss"]
+    features, kernel = nn.apply(forward, model)({"params": params})
+    return -output_loss(features, kernel, target, smoothing=0.0)[0]
 
 
 def next_log_p(
@@ -201,10 +183,9 @@ def next_log_p(
 
     def forward(model: Any) -> Float[Array, "b v"]:
         memory = model.encode(source, source != PAD)
-        features, weights = model.decode(memory, shift_right(prefix), attention=True)
-        features = jnp.take(features, position, axis=1)
-        weights = None if weights is None else jnp.take(weights, position, axis=1)
-        return output_scores(features, weights, model.output_kernel())
+        features, _ = model.decode(memory, shift_right(prefix))
+        here = jax.tree.map(lambda x: jnp.take(x, position, axis=1), features)
+        return output_scores(here, model.output_kernel())
 
     return jax.nn.log_softmax(nn.apply(forward, model)({"params": params}).astype(jnp.float32))
 

@@ -4,6 +4,7 @@ A decision is one prediction of a model: a target token, a class or an answer. A
 several decisions, and the decisions of the other tasks are one per example.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -15,10 +16,9 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from data.store import ArrayFields
 from data.vocabulary import EOS, PAD
-from decoding.forced import target_log_p
 from evaluation.interventions import delete_token, scaled_embeddings
-from models.attention import ALIGNMENTS, Alignment
-from models.output import output_scores
+from models.output import Features, output_scores
+from tasks.losses import output_loss
 from tasks.task import Params
 from tasks.translation import shift_right
 
@@ -91,10 +91,13 @@ class TranslationExplainer(Explainer):
         self.fields = {name: task.prepared.fields[name] for name in ("source", "target")}
 
     def output_size(self, source_length: int) -> int:
-        attention = self.task.config.model.get("attention", {})
-        alignment = ALIGNMENTS.get(attention.get("align"), Alignment)
-        # Each context of a target position has a distribution of its own.
-        return len(self.task.target) * alignment.contexts(attention, source_length)
+        # Each vector of a target position has a distribution of its own.
+        batch = {"source": jnp.ones((1, source_length), int), "target": jnp.ones((1, 1), int)}
+        params = jax.eval_shape(self.task.init, jax.random.key(0))
+        features = jax.eval_shape(
+            lambda params: self._decode(params, batch, self._encode(params, batch))[0], params
+        )
+        return len(self.task.target) * math.prod(features.vectors.shape[2:-1])
 
     def decide(self, params: Params, batch: ArrayBatch) -> ArrayBatch:
         return batch  # the targets are the hypotheses of the model
@@ -110,33 +113,32 @@ class TranslationExplainer(Explainer):
 
     def explain(self, params: Params, batch: ArrayBatch) -> Explained:
         features, weights, kernel = self._decode(params, batch, self._encode(params, batch))
-        log_p, _ = target_log_p(features, weights, kernel, batch["target"])
-        return Explained(_clipped(log_p), weights)
+        nll, _ = output_loss(features, kernel, batch["target"], smoothing=0.0)
+        return Explained(_clipped(-nll), weights)
 
     def gradient_input(
         self, params: Params, batch: ArrayBatch, in_chunks: Callable[..., Any]
     ) -> Float[Array, "b t s"]:
-        def features_of(scale: Array) -> tuple[Array, Array]:
+        def features_of(scale: Array) -> Features:
             with scaled_embeddings(scale):
                 memory = self._encode(params, batch)
-            return self._decode(params, batch, memory)[:2]
+            return self._decode(params, batch, memory)[0]
 
-        ones = jnp.ones(batch["source"].shape)
-        (features, weights), pull = jax.vjp(features_of, ones)
+        features, pull = jax.vjp(features_of, jnp.ones(batch["source"].shape))
         kernel = self._apply(params, lambda model: model.output_kernel())
 
-        def total(features: Array, weights: Array) -> Array:
-            return target_log_p(features, weights, kernel, batch["target"])[1]
+        def total(features: Features) -> Array:
+            return -output_loss(features, kernel, batch["target"], smoothing=0.0)[1]["loss"]
 
         # The features of a position determine log p of its token, so a single backward pass through
         # the output layer is enough. The rest of the model needs one per target position.
-        gradients = jax.grad(total, argnums=(0, 1))(features, weights)
+        gradients, positions = jax.grad(total)(features), jnp.arange(batch["target"].shape[1])
 
         def pull_position(t: Array) -> Array:
-            here = jnp.arange(weights.shape[1]) == t
-            return pull(tuple(jnp.where(_along(here, x), x, 0) for x in gradients))[0]
+            here = positions == t
+            return pull(jax.tree.map(lambda x: jnp.where(_along(here, x), x, 0), gradients))[0]
 
-        return jnp.moveaxis(in_chunks(pull_position, jnp.arange(weights.shape[1])), 0, 1)
+        return jnp.moveaxis(in_chunks(pull_position, positions), 0, 1)
 
     def outputs(
         self, params: Params, batch: ArrayBatch
@@ -145,8 +147,8 @@ class TranslationExplainer(Explainer):
 
         def decision(t: Array) -> tuple[Array, Array]:
             features, weights, kernel = self._decode(params, batch, memory)
-            scores = output_scores(features[:, t], weights[:, t], kernel)
-            return nn.softmax(scores), weights[:, t]
+            here = jax.tree.map(lambda x: x[:, t], features)
+            return nn.softmax(output_scores(here, kernel)), weights[:, t]
 
         return decision
 
@@ -159,7 +161,7 @@ class TranslationExplainer(Explainer):
 
     def _decode(
         self, params: Params, batch: ArrayBatch, memory: Any
-    ) -> tuple[Float[Array, "b t *n d"], Float[Array, "b t s"], Float[Array, "d v"]]:
+    ) -> tuple[Features, Float[Array, "b t s"], Float[Array, "d v"]]:
         tokens = shift_right(batch["target"])
         return self._apply(
             params,

@@ -48,6 +48,19 @@ class Source:
     mask: Bool[Array, "b s"]
 
 
+@struct.dataclass
+class Attended:
+    """What attention returns for the given target positions.
+
+    There is one context vector per target position, or n of them [b, t, n, k]. With `mixture`, the
+    output distribution is the mixture of those that the n context vectors give.
+    """
+
+    contexts: Float[Array, "b #t *n k"]
+    weights: Float[Array, "b t s"]
+    mixture: Float[Array, "b t n"] | None = None
+
+
 class Alignment(nn.Module):
     """Base class of alignments.
 
@@ -62,11 +75,6 @@ class Alignment(nn.Module):
     def from_config(cls, attention: Config, score: Score, **fields: Any) -> "Alignment":
         """Build the alignment from `config.model.attention`."""
         return cls(score, attention.key_value == "split", **fields)
-
-    @staticmethod
-    def contexts(attention: Config, source_length: int) -> int:
-        """Return the largest number of context vectors per target position, except in training."""
-        return 1
 
     def source(self, states: Float[Array, "b s k"], mask: Bool[Array, "b s"]) -> Source:
         """Compute the attention keys and values of a batch once, before decoding."""
@@ -85,11 +93,8 @@ class Alignment(nn.Module):
         source: Source,
         target_positions: Int[Array, "b t"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "b #t *n k"], Float[Array, "b t s"]]:
-        """Return context vectors and attention weights for the given target positions.
-
-        An alignment may return n context vectors per target position (`contexts`).
-        """
+    ) -> Attended:
+        """Return context vectors and attention weights for the given target positions."""
         raise NotImplementedError
 
 
@@ -117,9 +122,9 @@ class Global(Alignment):
         source: Source,
         target_positions: Int[Array, "b t"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "b t k"], Float[Array, "b t s"]]:
+    ) -> Attended:
         weights = self.weights(query, source, target_positions)
-        return _context(weights, source.values), weights
+        return Attended(_context(weights, source.values), weights)
 
 
 def _context(
@@ -161,7 +166,7 @@ class Local(Alignment):
         source: Source,
         target_positions: Int[Array, "b t"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "b t k"], Float[Array, "b t s"]]:
+    ) -> Attended:
         p = self.center(query, source, target_positions)[..., None]
         length = source.mask.sum(axis=1)[:, None, None]
         offsets = jnp.arange(-self.D, self.D + 1)[None, None]
@@ -172,7 +177,7 @@ class Local(Alignment):
         weights = self.normalize(self.score(query, keys, positions), inside)
         weights = replaced(self.reweight(weights, distance), inside, target_positions)
         context = jnp.einsum("btw,btwk->btk", weights.astype(values.dtype), values)
-        return context, _scatter(weights, positions, source.mask.shape[1])
+        return Attended(context, _scatter(weights, positions, source.mask.shape[1]))
 
 
 def _gather(x: Float[Array, "b s d"], positions: Int[Array, "b t w"]) -> Float[Array, "b t w d"]:
@@ -261,8 +266,8 @@ class Hard(Global):
 
     In training, this position s_t is sampled from the attention weights α_t of global attention.
     A second context per target position is the expectation Σ_s α_t(s) h̄_s, the context of soft
-    attention. Training also sows two values per target position in the collection "auxiliary":
-    log α_t(s_t) and the entropy of α_t.
+    attention; the two are not a mixture. Training also sows two values per target position in the
+    collection "auxiliary": log α_t(s_t) and the entropy of α_t.
 
     Otherwise, there is one context for each of the `positions` positions with the largest weights,
     in descending order. The output distribution is the mixture of their distributions, and the
@@ -275,45 +280,33 @@ class Hard(Global):
     def from_config(cls, attention: Config, score: Score, **fields: Any) -> "Alignment":
         return super().from_config(attention, score, positions=attention.positions, **fields)
 
-    @staticmethod
-    def contexts(attention: Config, source_length: int) -> int:
-        return attention.positions
-
     def __call__(
         self,
         query: Float[Array, "b t h"],
         source: Source,
         target_positions: Int[Array, "b t"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "b t *n k"], Float[Array, "b t s"]]:
+    ) -> Attended:
         alpha = self.weights(query, source, target_positions)
         if deterministic:
-            return self._largest(alpha, source.values), alpha
+            return self._largest(alpha, source.values)
         log_alpha = log_weights(alpha)
         sampled = jax.random.categorical(self.make_rng("sample"), log_alpha)
         choice = jax.nn.one_hot(sampled, alpha.shape[-1])
         self.sow("auxiliary", "sampled_log_p", (choice * log_alpha).sum(axis=-1))
         self.sow("auxiliary", "entropy", -(alpha * log_alpha).sum(axis=-1))
         both = jnp.stack([choice, alpha], axis=2).astype(source.values.dtype)
-        return jnp.einsum("btns,bsk->btnk", both, source.values), alpha
+        return Attended(jnp.einsum("btns,bsk->btnk", both, source.values), alpha)
 
-    def _largest(
-        self, alpha: Float[Array, "b t s"], values: Float[Array, "b s k"]
-    ) -> Float[Array, "b t *n k"]:
-        """Return the values of the source positions with the largest weights.
-
-        There are as many contexts as source positions only in `Marginal`: this difference tells
-        `mixture_weights` that the contexts are sorted. A source of at most `self.positions`
-        positions therefore gets an additional context, whose weight is 0.
-        """
-        size = alpha.shape[-1]
-        count = self.positions if self.positions < size or self.positions == 1 else size + 1
-        missing = max(0, count - size)
-        alpha = jnp.pad(alpha, ((0, 0), (0, 0), (0, missing)))
-        values = jnp.pad(values, ((0, 0), (0, missing), (0, 0)))
-        indices = jax.lax.top_k(alpha, count)[1]
+    def _largest(self, alpha: Float[Array, "b t s"], values: Float[Array, "b s k"]) -> Attended:
+        """Attend to the source positions with the largest weights, or to all if they are fewer."""
+        count = min(self.positions, alpha.shape[-1])
+        largest, indices = jax.lax.top_k(alpha, count)
         contexts = jax.vmap(lambda sentence, chosen: sentence[chosen])(values, indices)
-        return contexts if count > 1 else contexts[:, :, 0]
+        if count == 1:
+            return Attended(contexts[:, :, 0], alpha)
+        normalized = jax.nn.softmax(log_weights(largest))  # divides the weights by their sum
+        return Attended(contexts, alpha, mixture=normalized)
 
 
 class Marginal(Global):
@@ -324,18 +317,15 @@ class Marginal(Global):
     global attention.
     """
 
-    @staticmethod
-    def contexts(attention: Config, source_length: int) -> int:
-        return source_length
-
     def __call__(
         self,
         query: Float[Array, "b t h"],
         source: Source,
         target_positions: Int[Array, "b t"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "b 1 s k"], Float[Array, "b t s"]]:
-        return source.values[:, None], self.weights(query, source, target_positions)
+    ) -> Attended:
+        weights = self.weights(query, source, target_positions)
+        return Attended(source.values[:, None], weights, mixture=weights)
 
 
 ALIGNMENTS: dict[str, type[Alignment]] = {

@@ -18,11 +18,12 @@ from jaxtyping import Bool, Float, Int
 
 from configs.base import Config
 from configs.schema.seq2seq import memory_width
-from models.attention import Alignment, Source, make_alignment
+from models.attention import Alignment, Attended, Source, make_alignment
 from models.cells import Carry
 from models.embedding import Embed
 from models.encoders import RecurrentMemory
 from models.initializers import with_zeros
+from models.output import Features
 from models.recurrent import Stack
 from models.scan import scan_module
 
@@ -86,24 +87,22 @@ class PlainDecoder(nn.Module):
         state: RecurrentState,
         tokens: Int[Array, " r"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "r *n f"], RecurrentState, Float[Array, "r s"] | None]:
+    ) -> tuple[Features, RecurrentState, Float[Array, "r s"] | None]:
         """Read one token per hypothesis.
 
         Return the features that predict the next tokens, the new state and the attention weights.
         """
-        features, carries = self.stack.step(
-            state.carries, self.embed(tokens), deterministic=deterministic
-        )
-        return features, RecurrentState(carries, state.t + 1), None
+        h, carries = self.stack.step(state.carries, self.embed(tokens), deterministic=deterministic)
+        return Features(h), RecurrentState(carries, state.t + 1), None
 
     def decode(
         self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b t *n f"], Float[Array, "b t s"] | None]:
+    ) -> tuple[Features, Float[Array, "b t s"] | None]:
         """Read whole target sentences; return the features and attention weights of all positions.
 
         The features at a position predict the next token.
         """
-        return self.run(memory, self.embed(tokens), deterministic), None
+        return Features(self.run(memory, self.embed(tokens), deterministic)), None
 
     def run(
         self, memory: RecurrentMemory, x: Float[Array, "b t i"], deterministic: bool
@@ -138,20 +137,20 @@ class ChoDecoder(PlainDecoder):
         state: RecurrentState,
         tokens: Int[Array, " r"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "r *n f"], RecurrentState, None]:
+    ) -> tuple[Features, RecurrentState, None]:
         y = self.embed(tokens)
         c = jnp.repeat(memory.summary, y.shape[0] // memory.summary.shape[0], axis=0)
         x = jnp.concatenate([y, c], axis=-1)
         h, carries = self.stack.step(state.carries, x, deterministic=deterministic)
-        return self.readout(h, y, c), RecurrentState(carries, state.t + 1), None
+        return Features(self.readout(h, y, c)), RecurrentState(carries, state.t + 1), None
 
     def decode(
         self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b t *n f"], None]:
+    ) -> tuple[Features, None]:
         y = self.embed(tokens)
         c = jnp.broadcast_to(memory.summary[:, None], (*y.shape[:2], memory.summary.shape[-1]))
         h = self.run(memory, jnp.concatenate([y, c], axis=-1), deterministic)
-        return self.readout(h, y, c), None
+        return Features(self.readout(h, y, c)), None
 
 
 class BahdanauDecoder(PlainDecoder):
@@ -183,10 +182,10 @@ class BahdanauDecoder(PlainDecoder):
         state: RecurrentState,
         tokens: Int[Array, " r"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "r *n f"], RecurrentState, Float[Array, "r s"]]:
+    ) -> tuple[Features, RecurrentState, Float[Array, "r s"]]:
         y = self.embed(tokens)
-        state, (h, c, weights) = self.advance(memory, state, y, deterministic)
-        return self.read_out(h, y, c), state, weights
+        state, (h, attended) = self.advance(memory, state, y, deterministic)
+        return self.read_out(h, y, attended), state, attended.weights
 
     def advance(
         self,
@@ -194,20 +193,22 @@ class BahdanauDecoder(PlainDecoder):
         state: RecurrentState,
         y: Float[Array, "r e"],
         deterministic: bool,
-    ) -> tuple[
-        RecurrentState, tuple[Float[Array, "r *n h"], Float[Array, "r *n k"], Float[Array, "r s"]]
-    ]:
-        """Compute one time step without the maxout layer; return the state and (s_i, c_i, α_i)."""
+    ) -> tuple[RecurrentState, tuple[Float[Array, "r *n h"], Attended]]:
+        """Compute one time step without the maxout layer.
+
+        Return the new state, and s_i with the result of attention, in rows of hypotheses.
+        """
         query = state.carries[-1][-1]
-        context, weights = self.attention(
+        by_sentence = self.attention(
             memory.by_sentence(query), memory.source, memory.by_sentence(state.t), deterministic
         )
-        c, weights = (x.reshape(y.shape[0], *x.shape[2:]) for x in (context, weights))
+        attended = _by_row(by_sentence, y.shape[0])
+        c = attended.contexts
         if c.ndim == 2:
             h, carries = self.stack.step(state.carries, y, c, deterministic)
         else:
             h, carries = self.step_with_each(state.carries, y, c, deterministic)
-        return RecurrentState(carries, state.t + 1), (h, c, weights)
+        return RecurrentState(carries, state.t + 1), (h, attended)
 
     def step_with_each(
         self,
@@ -231,23 +232,29 @@ class BahdanauDecoder(PlainDecoder):
 
     def decode(
         self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b t *n f"], Float[Array, "b t s"]]:
+    ) -> tuple[Features, Float[Array, "b t s"]]:
         def step(decoder: Any, state: RecurrentState, y: Array) -> tuple[RecurrentState, Any]:
             return decoder.advance(memory, state, y, deterministic)
 
         y = self.embed(tokens)
-        _, (h, c, weights) = scan_module(step, self, self.start(memory), y)
+        _, (h, attended) = scan_module(step, self, self.start(memory), y)
         # The maxout layer is applied after the scan: one matrix product for all positions is faster
         # than one per time step.
-        return self.read_out(h, y, c), weights
+        return self.read_out(h, y, attended), attended.weights
 
     def read_out(
-        self, h: Float[Array, "*b h"], y: Float[Array, "... e"], c: Float[Array, "*b k"]
-    ) -> Float[Array, "*b f"]:
+        self, h: Float[Array, "*b h"], y: Float[Array, "... e"], attended: Attended
+    ) -> Features:
         """Apply the maxout layer to states, embeddings and contexts, one or n of them per token."""
+        c = attended.contexts
         if y.ndim < c.ndim:
             y = jnp.broadcast_to(y[..., None, :], (*c.shape[:-1], y.shape[-1]))
-        return self.readout(h, y, c)
+        return Features(self.readout(h, y, c), attended.mixture)
+
+
+def _by_row(by_sentence: Any, rows: int) -> Any:
+    """Reshape arrays from [sentences, hypotheses, ...] to one row per hypothesis."""
+    return jax.tree.map(lambda x: x.reshape(rows, *x.shape[2:]), by_sentence)
 
 
 class Combine(nn.Module):
@@ -322,10 +329,11 @@ class LuongDecoder(PlainDecoder):
         h: Float[Array, "b t h"],
         target_positions: Int[Array, "b t"],
         deterministic: bool,
-    ) -> tuple[Float[Array, "b t *n h"], Float[Array, "b t s"]]:
+    ) -> tuple[Features, Float[Array, "b t s"]]:
         """Return the attentional states h̃_t and the attention weights."""
-        context, weights = self.attention(h, memory.source, target_positions, deterministic)
-        return jnp.tanh(self.W_c(context, h)), weights
+        attended = self.attention(h, memory.source, target_positions, deterministic)
+        states = jnp.tanh(self.W_c(attended.contexts, h))
+        return Features(states, attended.mixture), attended.weights
 
     def step(
         self,
@@ -333,7 +341,7 @@ class LuongDecoder(PlainDecoder):
         state: RecurrentState,
         tokens: Int[Array, " r"],
         deterministic: bool = True,
-    ) -> tuple[Float[Array, "r *n f"], RecurrentState, Float[Array, "r s"]]:
+    ) -> tuple[Features, RecurrentState, Float[Array, "r s"]]:
         state, (features, weights) = self.advance(memory, state, self.embed(tokens), deterministic)
         return features, state, weights
 
@@ -343,20 +351,20 @@ class LuongDecoder(PlainDecoder):
         state: RecurrentState,
         x: Float[Array, "r e"],
         deterministic: bool,
-    ) -> tuple[RecurrentState, tuple[Float[Array, "r *n h"], Float[Array, "r s"]]]:
+    ) -> tuple[RecurrentState, tuple[Features, Float[Array, "r s"]]]:
         """Compute one time step from embedded tokens; return the new state and (h̃_t, a_t)."""
         h, carries = self.stack.step(state.carries, x, state.feed, deterministic)
         by_sentence = self.attend(
             memory, memory.by_sentence(h), memory.by_sentence(state.t), deterministic
         )
-        attentional, weights = (x.reshape(h.shape[0], *x.shape[2:]) for x in by_sentence)
-        feed = attentional if attentional.ndim == 2 else attentional[:, 0]
+        features, weights = _by_row(by_sentence, h.shape[0])
+        feed = features.vectors if features.vectors.ndim == 2 else features.vectors[:, 0]
         feed = feed if self.input_feeding else None
-        return RecurrentState(carries, state.t + 1, feed), (attentional, weights)
+        return RecurrentState(carries, state.t + 1, feed), (features, weights)
 
     def decode(
         self, memory: RecurrentMemory, tokens: Int[Array, "b t"], deterministic: bool = True
-    ) -> tuple[Float[Array, "b t *n f"], Float[Array, "b t s"]]:
+    ) -> tuple[Features, Float[Array, "b t s"]]:
         if not self.input_feeding:
             positions = jnp.broadcast_to(jnp.arange(tokens.shape[1])[None], tokens.shape)
             h = self.run(memory, self.embed(tokens), deterministic)

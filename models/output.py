@@ -3,6 +3,7 @@
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax import struct
 from jax import Array
 from jax.nn.initializers import Initializer
 from jaxtyping import Float
@@ -19,40 +20,31 @@ class Output(nn.Module):
         self.kernel = self.param("kernel", self.kernel_init, (self.features, self.size))
 
 
+@struct.dataclass
+class Features:
+    """What the output layer reads to predict tokens: one or several vectors per token.
+
+    With `mixture`, the output distribution is Σ_n mixture_n softmax(logits of vector n).
+    """
+
+    vectors: Float[Array, "*b d"]  # [*b, d] or [*b, n, d]
+    mixture: Float[Array, "*b n"] | None = None
+
+
 def logits(features: Float[Array, "*b d"], kernel: Float[Array, "d v"]) -> Float[Array, "*b v"]:
     """Multiply features by the output matrix in float32; bfloat16 could make logits equal."""
     kernel = kernel.astype(features.dtype)
     return jnp.einsum("...d,dv->...v", features, kernel, preferred_element_type=jnp.float32)
 
 
-def output_scores(
-    features: Float[Array, "..."], weights: Float[Array, "*b s"] | None, kernel: Float[Array, "d v"]
-) -> Float[Array, "*b v"]:
+def output_scores(features: Features, kernel: Float[Array, "d v"]) -> Float[Array, "*b v"]:
     """Return scores of the next token, whose softmax is its distribution.
 
-    They are the logits of features [*b, d]. Features [*b, n, d] define a mixture of n
-    distributions, one per source position, and the scores are its log-probabilities. The attention
-    weights are those of the mixture (`mixture_weights`).
+    They are the logits of a vector, or the log-probabilities of a mixture.
     """
-    if weights is None or features.ndim == weights.ndim:
-        return logits(features, kernel)
-    return mixture_scores(features, mixture_weights(features, weights), kernel)
-
-
-def mixture_weights(
-    features: Float[Array, "*b n d"], weights: Float[Array, "*b s"]
-) -> Float[Array, "*b n"]:
-    """Return the weights of the n parts of a mixture, given the weights of all source positions.
-
-    If n differs from the number of source positions, the features are those of the n positions with
-    the largest weights, in descending order. Those beyond the source have the weight 0.
-    """
-    parts, positions = features.shape[-2], weights.shape[-1]
-    if parts == positions:
-        return weights
-    missing = [(0, 0)] * (weights.ndim - 1) + [(0, max(0, parts - positions))]
-    weights = jax.lax.top_k(jnp.pad(weights, missing), parts)[0]
-    return jax.nn.softmax(log_weights(weights))  # divides the weights by their sum
+    if features.mixture is None:
+        return logits(features.vectors, kernel)
+    return mixture_scores(features.vectors, features.mixture, kernel)
 
 
 def mixture_scores(

@@ -1,5 +1,7 @@
 """Recurrent encoder–decoder models: one module for all papers, assembled from the config."""
 
+import dataclasses
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,7 @@ from models.dropout import Dropout
 from models.embedding import Embed
 from models.encoders import RecurrentEncoder, RecurrentMemory
 from models.initializers import make_initializers
-from models.output import Output, output_scores
+from models.output import Features, Output, output_scores
 from models.recurrent import Stack
 
 
@@ -43,21 +45,22 @@ class Seq2Seq(nn.Module):
         tokens: Int[Array, "b t"],
         deterministic: bool = True,
         attention: bool = False,
-    ) -> tuple[Float[Array, "b t *n h"], Float[Array, "b t s"] | None]:
+    ) -> tuple[Features, Float[Array, "b t s"] | None]:
         """Run the decoder on whole target sentences (teacher forcing).
 
-        Return the decoder features at every position, which predict the next token, and the
-        attention weights if `attention` is set. If the attention has several contexts per target
-        position, the features have one row per context, [b, t, n, h], and the weights are returned.
+        Return the features at every position, which predict the next token, and the attention
+        weights if `attention` is set.
         """
         features, weights = self.decoder.decode(memory, tokens, deterministic)
-        if features.ndim == 3:
-            features = self.drop(features, deterministic=deterministic)
-            return features, weights if attention else None
-        # All contexts of a target position share a dropout mask, so that their outputs differ only
-        # because of the contexts.
-        mask = self.drop(jnp.ones_like(features[:, :, :1]), deterministic=deterministic)
-        return features * mask, weights
+        vectors = features.vectors
+        if vectors.ndim == 3:
+            vectors = self.drop(vectors, deterministic=deterministic)
+        else:
+            # All vectors of a target position share a dropout mask, so that their outputs differ
+            # only because of the contexts.
+            vectors *= self.drop(jnp.ones_like(vectors[:, :, :1]), deterministic=deterministic)
+        features = dataclasses.replace(features, vectors=vectors)
+        return features, weights if attention else None
 
     def start(self, memory: RecurrentMemory, length: int, hypotheses: int = 1) -> RecurrentState:
         """Return the initial state, with `hypotheses` rows per sentence.
@@ -79,7 +82,7 @@ class Seq2Seq(nn.Module):
         The scores are logits or log-probabilities of the next token (`output_scores`).
         """
         features, state, weights = self.decoder.step(memory, state, tokens)
-        scores = output_scores(features, weights, self.output.kernel)
+        scores = output_scores(features, self.output.kernel)
         return scores, state, weights if attention else None
 
     def output_kernel(self) -> Float[Array, "h v"]:
@@ -91,8 +94,8 @@ class Seq2Seq(nn.Module):
     ) -> Float[Array, "b t v"]:
         """Return logits under teacher forcing; used to initialize all parameters."""
         memory = self.encode(source, mask)
-        features, weights = self.decode(memory, tokens)
-        return output_scores(features, weights, self.output.kernel)
+        features, _ = self.decode(memory, tokens)
+        return output_scores(features, self.output.kernel)
 
 
 def make_seq2seq(

@@ -25,7 +25,7 @@ from models.embedding import Embed
 from models.initializers import XAVIER
 from models.layers import Layers
 from models.multihead import KeysValues, KVCache, LayerShape, MultiHeadAttention
-from models.output import Output, logits
+from models.output import Features, Output, logits, output_scores
 
 
 class FeedForward(nn.Module):
@@ -198,7 +198,7 @@ class Transformer(nn.Module):
         tokens: Int[Array, "b t"],
         deterministic: bool = True,
         attention: bool = False,
-    ) -> tuple[Float[Array, "b t d"], Float[Array, "b t s"] | None]:
+    ) -> tuple[Features, Float[Array, "b t s"] | None]:
         """Run the decoder on whole target sentences (teacher forcing).
 
         Return features, which predict the next tokens, and the weights if `attention` is set.
@@ -212,7 +212,7 @@ class Transformer(nn.Module):
 
         x = self._embed(self.target_embed, tokens, jnp.arange(tokens.shape[1]), deterministic)
         x, weights = self.decoder.through(body, x, memory.source)
-        return self.decoder.finish(x), self._summary(weights) if attention else None
+        return Features(self.decoder.finish(x)), self._summary(weights) if attention else None
 
     def start(
         self, memory: TransformerMemory, length: int, hypotheses: int = 1
@@ -307,7 +307,8 @@ class Transformer(nn.Module):
         self, source: Int[Array, "b s"], mask: Bool[Array, "b s"], tokens: Int[Array, "b t"]
     ) -> Float[Array, "b t v"]:
         """Return logits under teacher forcing; used to initialize all parameters."""
-        return logits(self.decode(self.encode(source, mask), tokens)[0], self.output_kernel())
+        features, _ = self.decode(self.encode(source, mask), tokens)
+        return output_scores(features, self.output_kernel())
 
 
 def sinusoids(positions: Int[Array, "*p"], features: int) -> Float[Array, "*p d"]:

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from configs.base import Config
 from data.vocabulary import PAD
-from models.output import log_weights, logits, mixture_scores, mixture_weights
+from models.output import Features, log_weights, logits, mixture_scores
 
 # Largest number of logits that a device keeps in memory at a time: 2 GiB in float32. Fewer chunks
 # add to the gradient of the output matrix less often (docs/performance_decisions.md).
@@ -172,23 +172,30 @@ def _logits_gradient(
 
 def mixture_cross_entropy(
     features: Float[Array, "b t n d"],
-    weights: Float[Array, "b t s"],
+    weights: Float[Array, "b t n"],
     kernel: Float[Array, "d v"],
     target: Int[Array, "b t"],
     smoothing: float,
 ) -> tuple[Float[Array, "b t"], dict[str, Float[Array, ""]]]:
     """Return the results of `cross_entropy` for the mixture p(y) = Σ_n weights_n p(y | features_n).
 
-    The features are those of n source positions (`models.output.mixture_weights`). To save memory,
-    logits are computed for one target position at a time. As in `cross_entropy`, the forward pass
-    also computes the gradients, and only "loss" has a gradient.
+    To save memory, logits are computed for one target position at a time. As in `cross_entropy`,
+    the forward pass also computes the gradients, and only "loss" has a gradient.
     """
-    weights = mixture_weights(features, weights)
     results: Any = _by_position(smoothing, features, weights, kernel, target)
     (values, loss), real = results, target != PAD
     sums = summed(values, real) | {"loss": loss}
     sums["examples"] = jnp.sum(real.any(axis=1), dtype=jnp.float32)
     return jnp.where(real, values["nll"], 0), sums
+
+
+def output_loss(
+    features: Features, kernel: Float[Array, "d v"], target: Int[Array, "b t"], smoothing: float
+) -> tuple[Float[Array, "b t"], dict[str, Float[Array, ""]]]:
+    """Return the results of `cross_entropy` for the features of any model."""
+    if features.mixture is None:
+        return cross_entropy(features.vectors, kernel, target, smoothing)
+    return mixture_cross_entropy(features.vectors, features.mixture, kernel, target, smoothing)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

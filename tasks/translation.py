@@ -11,19 +11,20 @@ from jax import Array
 from jaxtyping import Float, Int, Key
 
 from configs.base import Config
+from configs.schema.seq2seq import MARGINALIZING
 from data.pair import Pair
 from data.store import axes
 from data.tokenizers import make_tokenizer
 from data.translation import TranslationCorpus
 from data.vocabulary import BOS, PAD, Vocabulary, all_tokens
 from models.layers import unroll_layers
+from models.output import Features
 from tasks.losses import (
-    cross_entropy,
     diagonal_distance,
     doubly_stochastic,
     guided_alignment,
     hard_cross_entropy,
-    mixture_cross_entropy,
+    output_loss,
     posterior,
 )
 from tasks.registry import make_model
@@ -108,7 +109,7 @@ class Translation(Task):
         target, mask = batch["target"], batch["source"] != PAD
         penalized = training and (settings.doubly_stochastic > 0 or settings.guided.weight > 0)
 
-        def forward(model: Any) -> tuple[Array, Array, Array | None]:
+        def forward(model: Any) -> tuple[Features, Array, Array | None]:
             memory = model.encode(batch["source"], mask, not training)
             tokens = shift_right(target)
             features, attention = model.decode(memory, tokens, not training, penalized)
@@ -119,12 +120,9 @@ class Translation(Task):
         sown = _sown(collections.get("auxiliary", {}), target.shape)
         smoothing = settings.label_smoothing if training else 0.0
         if "sampled_log_p" in sown:
-            sums = hard_cross_entropy(features, kernel, target, smoothing, settings, sown)
-        elif features.ndim == 4:
-            assert attention is not None
-            _, sums = mixture_cross_entropy(features, attention, kernel, target, smoothing)
+            sums = hard_cross_entropy(features.vectors, kernel, target, smoothing, settings, sown)
         else:
-            _, sums = cross_entropy(features, kernel, target, smoothing)
+            _, sums = output_loss(features, kernel, target, smoothing)
         for name, weight, value in self._penalties(batch, attention, sown) if training else ():
             sums[name] = value
             sums["loss"] += weight * value
@@ -160,7 +158,7 @@ class Translation(Task):
         token y_t.
         """
 
-        def forward(model: Any) -> tuple[Array, Array, Array | None]:
+        def forward(model: Any) -> tuple[Features, Array, Array | None]:
             memory = model.encode(source, source != PAD)
             features, weights = model.decode(memory, shift_right(target), attention=True)
             return features, model.output_kernel(), weights
@@ -170,8 +168,8 @@ class Translation(Task):
         if weights is None:
             return {}
         named = {"attention": weights}
-        if features.ndim == 4 and features.shape[2] == weights.shape[2]:
-            named["posterior"] = posterior(features, weights, kernel, target)
+        if self.config.model.get("attention", {}).get("align") in MARGINALIZING:
+            named["posterior"] = posterior(features.vectors, features.mixture, kernel, target)
         if sown:
             by_layer = self.model.source_attention(sown["attention"])
             for layer in range(by_layer.shape[1]):

@@ -13,7 +13,7 @@ from configs.base import choices
 from configs.check import check, check_path
 from configs.datasets import DATASETS
 from configs.load import load_config_file
-from configs.schema.seq2seq import WITHOUT_INPUT_FEEDING
+from configs.schema.seq2seq import MARGINALIZING
 from configs.vaswani2017 import VARIANTS
 from errors import UserError
 from tasks.registry import make_model
@@ -75,15 +75,15 @@ def points():
     luong2015.py have no input feeding.
     """
     omitted = {
-        "bahdanau2015": {"none", *WITHOUT_INPUT_FEEDING},
-        "toshniwal2016": {*WITHOUT_INPUT_FEEDING},
+        "bahdanau2015": {"none", *MARGINALIZING},
+        "toshniwal2016": {*MARGINALIZING},
     }
     for name, arguments in ARGUMENTS.items():
         for values in itertools.product(*(VALUES[a] for a in arguments)):
             if omitted.get(name, set()).intersection(values):
                 continue
             given = ",".join(f"{a}={v}" for a, v in zip(arguments, values, strict=True))
-            feeds = name != "luong2015" or {*WITHOUT_INPUT_FEEDING}.isdisjoint(values)
+            feeds = name != "luong2015" or {*MARGINALIZING}.isdisjoint(values)
             yield name, given if feeds else f"{given},feed=no"
         for size in getattr(importlib.import_module(f"configs.{name}"), "SIZES", ()):
             yield name, f"size={size}"

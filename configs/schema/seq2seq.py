@@ -19,9 +19,9 @@ def _stack(side: str) -> Fields:
     }
 
 
-# Alignments that need decoder.type=luong without input feeding: no decoder state may depend on the
-# source position.
-WITHOUT_INPUT_FEEDING = ("marginal",)
+# Alignments whose output distribution is a mixture over all source positions. No decoder state may
+# depend on a position, so they need decoder.type=luong without input feeding.
+MARGINALIZING = ("marginal",)
 # Scores that multiply decoder states by keys without a matrix between them.
 EQUAL_WIDTHS = ("dot", "scaled_dot")
 
@@ -180,9 +180,7 @@ def _attention_rules(config: Config, width: int) -> Iterator[str]:
             "config.model.attention.key_value=zero needs decoder.type=luong and score=general or "
             f"concat, not {decoder.type} and {attention.score}: change them, or set key_value=none"
         )
-    if attention.align in WITHOUT_INPUT_FEEDING and (
-        decoder.type != "luong" or attention.input_feeding
-    ):
+    if attention.align in MARGINALIZING and (decoder.type != "luong" or attention.input_feeding):
         yield (
             f"config.model.attention.align={attention.align} needs decoder.type=luong and "
             "attention.input_feeding=False (luong2015.py:feed=no), because no decoder state may "

@@ -11,7 +11,7 @@ from data.vocabulary import EOS, PAD, UNK, WordVocabulary
 from decoding.groups import length_groups
 from decoding.translator import Translator, replace_unknown
 from errors import UserError
-from models.output import logits
+from models.output import output_scores
 from tasks.translation import Translation, shift_right
 from tests.conftest import tiny_config
 from training.vocabularies import keep_vocabularies
@@ -33,7 +33,7 @@ def teacher_forced(task, params, source, target):
     apply = functools.partial(task.model.apply, {"params": params})
     memory = apply(source, source != PAD, method="encode")
     features, attention = apply(memory, shift_right(target), attention=True, method="decode")
-    return jax.nn.log_softmax(logits(features, apply(method="output_kernel"))), attention
+    return jax.nn.log_softmax(output_scores(features, apply(method="output_kernel"))), attention
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from evaluation.metrics import FAITHFULNESS
 from evaluation.results import Wanted
 from models.attention import masked_softmax
 from models.embedding import Embed
+from models.output import Features
 from models.replacement import replace_weights, replaced
 from tasks.registry import make_task
 from tests.evaluation.test_every_model import CONFIGS, WITHOUT_ATTENTION, make
@@ -71,7 +72,8 @@ class Constructed(nn.Module):
         mask, positions = (source != PAD)[:, None], jnp.arange(LENGTH)[None]
         weights = replaced(masked_softmax(scores, mask), mask, positions)
         attended = jnp.einsum("bts,bsd->btd", weights, states)
-        return attended if self.copies else jax.nn.one_hot(tokens, VOCABULARY), weights
+        vectors = attended if self.copies else jax.nn.one_hot(tokens, VOCABULARY)
+        return Features(vectors), weights
 
     def output_kernel(self):
         return 4 * jnp.eye(VOCABULARY)
@@ -80,12 +82,12 @@ class Constructed(nn.Module):
 def constructed(copies):
     """Return the explainer of a constructed model, and examples with its predictions."""
     model = Constructed(copies)
-    task = types.SimpleNamespace(
-        model=model, target=range(VOCABULARY), prepared=types.SimpleNamespace(fields=FIELDS),
-        config=types.SimpleNamespace(model={}),
-    )  # fmt: skip
     rng, examples = np.random.default_rng(0), []
     params = model.init(jax.random.key(0), jnp.ones((1, 1), int), None, method="encode")["params"]
+    task = types.SimpleNamespace(
+        model=model, target=range(VOCABULARY), prepared=types.SimpleNamespace(fields=FIELDS),
+        init=lambda key: params,
+    )  # fmt: skip
     for _ in range(6):
         source = np.array([*rng.choice(np.arange(4, VOCABULARY), 4, replace=False), EOS])
         scores = model.bind({"params": params}).scores

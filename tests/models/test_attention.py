@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ml_collections import ConfigDict
 
 from configs.base import base_config
-from configs.schema.seq2seq import EQUAL_WIDTHS
+from configs.schema.seq2seq import EQUAL_WIDTHS, MARGINALIZING
 from models.attention import (
     ALIGNMENTS,
     Global,
@@ -20,7 +19,7 @@ from models.attention import (
     masked_softmax,
 )
 from models.initializers import XAVIER
-from models.output import output_scores
+from models.output import Features, output_scores
 from models.scores import SCORES
 from tests import reference
 from tests.models.test_cells import random_params
@@ -28,13 +27,13 @@ from tests.models.test_cells import random_params
 WIDTH = 4
 DOT = SCORES["dot"](query_width=WIDTH, key_width=WIDTH)
 # tests/models/test_seq2seq.py tests alignments with many contexts per target position.
-ARGMAX = ConfigDict({"positions": 1})
-ONE_CONTEXT = [name for name in ALIGNMENTS if ALIGNMENTS[name].contexts(ARGMAX, 9) == 1]
+ONE_CONTEXT = [name for name in ALIGNMENTS if name not in MARGINALIZING]
 PAIRS = list(itertools.product(SCORES, ONE_CONTEXT))
 
 
 def attend(module, query, memory, mask, target_positions):
-    return module(query, module.source(memory, mask), target_positions)
+    attended = module(query, module.source(memory, mask), target_positions)
+    return attended.contexts, attended.weights
 
 
 @functools.cache
@@ -195,7 +194,9 @@ def test_the_mean_of_hard_attention_samples_is_the_soft_context():
     repeated = [jnp.repeat(x, 20_000, axis=0) for x in (query, memory, mask, positions)]
 
     def sample(module, query, memory, mask, positions):
-        return module(query, module.source(memory, mask), positions, False)
+        attended = module(query, module.source(memory, mask), positions, False)
+        assert attended.mixture is None
+        return attended.contexts, attended.weights
 
     rngs = {"sample": jax.random.key(0)}
     (contexts, alpha), sown = module.apply(
@@ -220,10 +221,14 @@ def test_the_mixture_of_hard_attention_does_not_depend_on_padding():
     query, memory, mask, positions = draw(11, [1, 3, 4], [0, 1])
     kernel = jax.random.normal(jax.random.key(0), (WIDTH, 5))
 
+    def apply(module, query, memory, mask, target_positions):
+        return module(query, module.source(memory, mask), target_positions)
+
     @jax.jit
     def scores(*inputs):
-        contexts, alpha = module.apply({}, *inputs, method=attend)
-        return contexts, alpha, output_scores(contexts, alpha, kernel)
+        found = module.apply({}, *inputs, method=apply)
+        p = output_scores(Features(found.contexts, found.mixture), kernel)
+        return found.contexts, found.weights, jax.nn.log_softmax(p)
 
     for row, length in enumerate((1, 3, 4)):
         p = np.asarray(jax.nn.softmax(memory[row, :length] @ kernel))
@@ -235,19 +240,8 @@ def test_the_mixture_of_hard_attention_does_not_depend_on_padding():
                 chosen = np.argsort(-alpha[0, t, :length])[:3]
                 mixture = alpha[0, t, chosen] @ p[chosen] / alpha[0, t, chosen].sum()
                 np.testing.assert_allclose(log_p[0, t], np.log(mixture), rtol=1e-4)
-                np.testing.assert_allclose(contexts[0, t, 0], memory[row, chosen[0]], rtol=1e-6)
-
-
-@pytest.mark.parametrize("name", ALIGNMENTS)
-def test_an_alignment_declares_its_number_of_contexts(name):
-    model = base_config().model
-    model.encoder.features = model.decoder.features = WIDTH
-    model.attention.update({"score": "dot", "align": name, "positions": 3})
-    module = make_alignment(model, XAVIER, jnp.float32)
-    init = functools.partial(module.init_with_output, method=attend)
-    (context, _), _ = jax.eval_shape(init, jax.random.key(0), *draw(12, [5], [0, 1]))
-    several = context.shape[2] if context.ndim == 4 else 1
-    assert ALIGNMENTS[name].contexts(model.attention, source_length=7) == several
+                first = contexts.reshape(2, -1, WIDTH)[t, 0]
+                np.testing.assert_allclose(first, memory[row, chosen[0]], rtol=1e-6)
 
 
 def test_equal_keys_and_values_after_a_split_equal_plain_attention():

@@ -89,7 +89,7 @@ def build(name):
             variables, memory, target_in, attention=True, method="decode"
         )
         kernel = model.apply(variables, method="output_kernel")
-        outputs = output_scores(features, attention, kernel)
+        outputs = output_scores(features, kernel)
         real = (target_in != 0)[..., None]
         loss = jnp.sum(jnp.sin(outputs), where=real)
         if attention is not None:
@@ -239,7 +239,8 @@ def test_the_contexts_of_hard_attention_share_dropout_masks(name):
     model = make_seq2seq(config, 10, 10, False)
 
     def features(module, source):
-        return module.decode(module.encode(source, source != 0, False), TARGET_IN, False)[0]
+        features, _ = module.decode(module.encode(source, source != 0, False), TARGET_IN, False)
+        return features.vectors
 
     keys = {"dropout": jax.random.key(0), "sample": jax.random.key(1)}
     run = jax.jit(

@@ -14,7 +14,7 @@ from configs.vaswani2017 import get_config
 from models import multihead
 from models.dropout import Dropout
 from models.layers import unroll_layers
-from models.output import logits
+from models.output import output_scores
 from models.transformer import make_transformer, sinusoids
 from tasks.translation import Translation
 from tests import reference, reference_transformer
@@ -71,7 +71,7 @@ def build(name):
             variables, memory, target_in, attention=True, method="decode"
         )
         kernel = model.apply(variables, method="output_kernel")
-        outputs = logits(features, kernel)
+        outputs = output_scores(features, kernel)
         real = (target_in != 0)[..., None]
         loss = jnp.sum(jnp.sin(outputs), where=real) + jnp.sum(attention**2, where=real)
         memory = decode(params, source, source != 0, method="encode")
@@ -143,7 +143,7 @@ def test_features_do_not_depend_on_later_tokens():
     def features(table, t):
         changed = {**params, "target_embed": {"embedding": table}}
         memory = model.apply({"params": changed}, SOURCE[:1], SOURCE[:1] != 0, method="encode")
-        return model.apply({"params": changed}, memory, tokens, method="decode")[0][0, t]
+        return model.apply({"params": changed}, memory, tokens, method="decode")[0].vectors[0, t]
 
     # Use distinct tokens, so that each position has its own embedding row.
     tokens = jnp.array([[1, 4, 5, 6]])
@@ -157,7 +157,7 @@ def test_features_do_not_depend_on_later_tokens():
 def forward(module):
     """Return the features of the decoder."""
     memory = module.encode(SOURCE, SOURCE != 0)
-    return module.decode(memory, TARGET_IN)[0]
+    return module.decode(memory, TARGET_IN)[0].vectors
 
 
 @pytest.mark.slow
@@ -247,7 +247,8 @@ def test_dropout_is_applied_where_the_paper_applies_it():
 
     def features(module, key):
         memory = module.encode(SOURCE, SOURCE != 0, deterministic=False)
-        return memory.source[0][0], module.decode(memory, TARGET_IN, deterministic=False)[0]
+        features, _ = module.decode(memory, TARGET_IN, deterministic=False)
+        return memory.source[0][0], features.vectors
 
     def run(seed):
         rngs = {"dropout": jax.random.key(seed)}
