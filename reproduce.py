@@ -62,8 +62,8 @@ _WORKERS = flags.DEFINE_integer(
 )
 _WORKDIR = flags.DEFINE_string("workdir", "results", "Folder of all runs, reports and pages.")
 _LIST = flags.DEFINE_bool(
-    "list", False, "List all targets, with their corpora, model sizes, approximate times, claims "
-    "and verdicts.",
+    "list", False, "List all targets, or the given one, with their corpora, model sizes, "
+    "approximate times, claims and verdicts.",
 )  # fmt: skip
 _KEEP = flags.DEFINE_bool(
     "keep", False, "Keep the up-to-date results of the page in docs/results, and train only the "
@@ -84,11 +84,11 @@ _DRY_RUN = flags.DEFINE_bool(
 def main(target: str = "") -> None:
     """Reproduce one target, or list all targets."""
     targets = find_targets()
-    if _LIST.value or not target:
-        return _show_targets(targets)
-    if target not in targets:
+    if target and target not in targets:
         hint = suggest(target, targets)
         raise UserError(f"there is no target {target}: {hint}--list shows all targets")
+    if _LIST.value or not target:
+        return _show_targets({target: targets[target]} if target else targets)
     plan = make_plan(
         target, targets[target], _DATA.value, _SIZE.value, program.folder(_WORKDIR.value, "result"),
         _SEEDS.value, _DATA_DIR.value,

@@ -32,13 +32,14 @@ def check_path(config: Config, path: Sequence[str]) -> Any:
         if not isinstance(node, ConfigDict) or name not in node:
             where = ".".join(["config", *path[:depth]])
             fields = list(node) if isinstance(node, ConfigDict) else []
-            advice = f"{suggest(name, fields)}it has {', '.join(fields) or 'no fields'}"
+            advice = suggest(name, fields)
             known = [f"config.{full}" for full in _names(config)]
             elsewhere = [full for full in known if full.endswith(f".{path[-1]}")]
             is_last = depth == len(path) - 1
-            if (is_last and elsewhere) or not suggest(name, fields):  # look in other sections
-                advice = suggest(path[-1], elsewhere or known).strip() or advice
-            raise UserError(f"{where} has no field {name!r}: {advice}")
+            if (is_last and elsewhere) or not advice:  # look in other sections
+                advice = suggest(path[-1], elsewhere or known) or advice
+            has = f"{where} has {', '.join(fields) or 'no fields'}"
+            raise UserError(f"{where} has no field {name!r}: {advice}{has}")
         node = node[name]
     return node
 

@@ -54,9 +54,12 @@ def _read(file: str) -> dict[str, Any]:
                 f"arguments, as in {start}:{rest}"
             )
         present = sorted(path.name for path in Path(__file__).parent.glob("*[0-9].py"))
+        name = Path(file).with_suffix(".py").name
+        hint = suggest(name, [name] if name in present else present)
+        hint = re.sub(r"(\w+\.py)", r"configs/\1", hint)
         raise UserError(
-            f"config file {file} does not exist: {suggest(Path(file).name, present)}correct its "
-            f"path, or use one of the files in configs/: {', '.join(present)}"
+            f"config file {file} does not exist: {hint}correct its path, or use one of the files "
+            f"in configs/: {', '.join(present)}"
         )
     return run_file(file)
 
@@ -73,7 +76,9 @@ def run_file(file: str) -> dict[str, Any]:
         raise UserError(describe(file, error)) from error
 
 
-_LOCKED = re.compile(r'Key "(\w+)" does not exist.*?(?:(Did you mean .*?\?)|$)', re.S)
+# Messages of ml_collections about unknown fields, with and without a suggestion.
+_MISSPELT = re.compile(r'Did you mean "(\w+)" instead of "(\w+)"\?')
+_UNKNOWN = re.compile(r'Key "(\w+)" does not exist')
 
 
 def describe(file: str, error: BaseException) -> str:
@@ -83,11 +88,11 @@ def describe(file: str, error: BaseException) -> str:
     where = f"{file}, line {lines[-1]}" if lines else file
     # Read a KeyError's message from args, because str() would quote and escape the message.
     message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    unknown = _LOCKED.search(message)
-    if unknown:
-        similar = unknown[2] or suggest(unknown[1], _every_field())
-        similar = similar[:1].upper() + similar[1:]
-        return f"{where}: there is no field {unknown[1]!r}. {similar}".rstrip()
+    if found := _MISSPELT.search(message):
+        return f"{where}: there is no field {found[2]!r}: did you mean {found[1]}?"
+    if found := _UNKNOWN.search(message):
+        hint = suggest(found[1], _every_field()).strip()
+        return f"{where}: there is no field {found[1]!r}" + (f": {hint}" if hint else "")
     return f"{where}: {type(error).__name__}: {' '.join(message.split())[:300]}"
 
 

@@ -67,8 +67,9 @@ def _texts_of_columns(path: Path, label: int, text: int) -> Iterator[Text]:
             raise UserError(f"{place}: this line is empty: remove it")
         if len(columns) <= max(label, text):
             raise UserError(
-                f"{place}: this line has {len(columns)} columns, too few for data.label={label} "
-                f"and data.text={text} (counted from 0): correct the line or these fields"
+                f"{place}: the number of columns, which are separated by tabs, is {len(columns)}, "
+                f"too few for data.label={label} and data.text={text} (counted from 0): correct "
+                "the line or these fields, or use data=lines if a space follows the label"
             )
         yield Text(columns[label].strip(), columns[text], place)
 

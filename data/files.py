@@ -93,16 +93,16 @@ def _fill(pattern: str, split: str, language: str) -> str:
 def _not_found(data: Config, split: str, language: str, name: str, field: str) -> UserError:
     present = sorted(path.name for path in Path(data.dir).iterdir() if path.is_file())
     made_from = f"{field} and data.splits" + (", data.source, data.target" if language else "")
-    may_hold_out = split == data.splits.valid and split != data.splits.train
+    other = ""
+    if split == data.splits.valid != data.splits.train:
+        other = "; --config.data.splits.valid= (empty) would hold out training examples"
+    elif split == data.splits.test != data.splits.train:
+        other = "; without a test split, set --config.data.splits.test= (empty)"
     return UserError(
         f"{data.dir} has no file {name} (plain, .gz or .xz): correct data.dir, or the fields that "
         f"make the name ({made_from}); the folder contains {', '.join(present[:12]) or 'no files'}"
         + (", ..." if len(present) > 12 else "")
-        + (
-            "; --config.data.splits.valid= (empty) would hold out training examples"
-            if may_hold_out
-            else ""
-        )
+        + other
     )
 
 

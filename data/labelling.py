@@ -396,4 +396,6 @@ def _with_both_prefixes(labels: Labels) -> list[str]:
     test split.
     """
     both = {f"{prefix}-{kind}" for prefix in "BI" for kind in labels.chunks}
+    if added := sorted(both.difference(labels.names)):
+        logger.info("labels added, which do not occur in training: %s", ", ".join(added))
     return sorted({*labels.names, *both})

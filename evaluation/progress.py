@@ -1,6 +1,7 @@
 """Progress of the slow steps of a report."""
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -29,10 +30,11 @@ def show_progress(items: Iterable[T], total: int, unit: str, shown: bool = True)
         return
     # disable=None: there is no bar if stderr is not a terminal
     with tqdm(total=total, unit=f" {unit}", mininterval=1.0, leave=False, disable=None) as bar:
-        logged = time.monotonic()
+        logged = math.inf  # the first item includes compilation
         for number, item in enumerate(items, 1):
             yield item
             bar.update()
+            logged = min(logged, time.monotonic())
             if bar.disable and time.monotonic() - logged >= LOG_INTERVAL:
                 logger.info(f"{number:,} of {total:,} {unit}")
                 logged = time.monotonic()

@@ -52,7 +52,8 @@ def duration(seconds: float) -> str:
 def estimate(base: Base, point: Point, share: Share) -> Estimate:
     """Estimate the cost of a run from a short training run in a temporary folder.
 
-    train.py runs on one worker's share of the machine. Its messages are printed only if it fails.
+    train.py runs on one worker's share of the machine. It compiles all programs, because most
+    points of a sweep do. Its messages are printed only if it fails.
     """
     config: Config = base.config(point, 0)
     few = {"steps": 2 * STEPS, "eval_every": STEPS, "log_every": STEPS}
@@ -62,7 +63,8 @@ def estimate(base: Base, point: Point, share: Share) -> Estimate:
         began = time.monotonic()
         done = subprocess.run(
             train_command(share, [*flags, f"--workdir={folder}/run"]),
-            env=train_environment(share), capture_output=True, text=True, check=False,
+            env=train_environment(share) | {"JAX_ENABLE_COMPILATION_CACHE": "false"},
+            capture_output=True, text=True, check=False,
         )  # fmt: skip
         seconds = time.monotonic() - began
         if done.returncode:

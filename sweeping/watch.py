@@ -8,6 +8,7 @@ import contextlib
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from rich.table import Table as ScreenTable
 
 from errors import Stopped, stop_signals
 from sweeping.devices import machine_shares
+from sweeping.estimate import duration
 from sweeping.leaderboard import make_standings, number
 from sweeping.points import label
 from sweeping.settings import LOSS_UNIT
@@ -64,7 +66,7 @@ def _watch(
     with _screen() as (print_line, show):
         records = study.records()
         reported = {(record.key, record.seed) for record in records if record.over}
-        printed, working = {""}, True
+        printed, working, began, before = {""}, True, time.monotonic(), len(reported)
         print_line(f"{len(records)} runs, {len(reported)} finished; {len(workers)} in parallel")
         while working:
             working = any(worker.is_alive() for worker in workers)
@@ -75,7 +77,11 @@ def _watch(
             for record in records:
                 if record.over and (record.key, record.seed) not in reported:
                     reported.add((record.key, record.seed))
-                    print_line(_result(record, len(reported), len(records), study.settings.metric))
+                    line = _result(record, len(reported), len(records), study.settings.metric)
+                    if left := len(records) - len(reported):
+                        left *= (time.monotonic() - began) / (len(reported) - before)
+                        line += f", about {duration(left)} left"
+                    print_line(line)
             show(Group(_running(workers, study.settings.metric, unit), _best(records, study)))
             yield
             for worker in workers:
