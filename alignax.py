@@ -40,6 +40,10 @@ class TranslatedText(NamedTuple):
     hypotheses: "list[Hypothesis]"
     unknown: list[str]  # tokens of the sentence that are not in the vocabulary
 
+    def __repr__(self) -> str:
+        """Return one line for interactive sessions, without the attention weights."""
+        return f"<{self.text!r}, score {self.score:.2f}, hypotheses: {len(self.hypotheses)}>"
+
     @property
     def text(self) -> str:
         """The text of the best hypothesis."""
@@ -109,7 +113,9 @@ class Run:
         return self.config.task
 
     def __repr__(self) -> str:
-        return f"<{self.task} run: {self.config.model.name}>"
+        from configs.registry import model_title
+
+        return f"<{self.task} run: {model_title(self.config)}>"
 
     def translate(
         self, sentences: Iterable[str], attention: bool = True, **decode: Any

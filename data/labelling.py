@@ -392,10 +392,9 @@ class LabellingCorpus(LabelledCorpus[Labelled]):
 def _with_both_prefixes(labels: Labels) -> list[str]:
     """Return the labels, and for every chunk type X both labels B-X and I-X.
 
-    In CoNLL-2000, all training chunks of type LST are one word long, so I-LST occurs only in the
-    test split.
+    In CoNLL-2000, the label I-LST occurs only in the test split.
     """
     both = {f"{prefix}-{kind}" for prefix in "BI" for kind in labels.chunks}
-    if added := sorted(both.difference(labels.names)):
-        logger.info("labels added, which do not occur in training: %s", ", ".join(added))
+    if added := ", ".join(sorted(both.difference(labels.names))):
+        logger.info(f"labels added, which do not occur in training: {added}")
     return sorted({*labels.names, *both})

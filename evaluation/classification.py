@@ -10,6 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Float
 
+from configs.registry import model_title
 from evaluation import predictions
 from evaluation.examples import ScoredExample
 from evaluation.explained import source_weights
@@ -75,7 +76,7 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
             draw_text(text, p, title, wanted.folder / f"attention-{number}.png")
     if wanted.page:
         model = task.config.model
-        title = f"{model.name}: {corpus_name(task.config.data)}"
+        title = f"{model_title(task.config)}: {corpus_name(task.config.data)}"
         rows = "Sentences (weight)" if model.name == "han" else "Attention hops"
         terms = {"examples": "Classified texts", "source": "Text", "target": rows}
         shown = zip(texts[: wanted.page], predicted, labels, strict=False)

@@ -30,11 +30,12 @@ def show_progress(items: Iterable[T], total: int, unit: str, shown: bool = True)
         return
     # disable=None: there is no bar if stderr is not a terminal
     with tqdm(total=total, unit=f" {unit}", mininterval=1.0, leave=False, disable=None) as bar:
-        logged = math.inf  # the first item includes compilation
+        logged = math.inf  # no line before the first item, which includes compilation
         for number, item in enumerate(items, 1):
             yield item
             bar.update()
-            logged = min(logged, time.monotonic())
-            if bar.disable and time.monotonic() - logged >= LOG_INTERVAL:
+            now = time.monotonic()
+            logged = min(logged, now)
+            if bar.disable and now - logged >= LOG_INTERVAL:
                 logger.info(f"{number:,} of {total:,} {unit}")
-                logged = time.monotonic()
+                logged = now

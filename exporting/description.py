@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.base import Config
+from configs.registry import model_title
 from reading import read_bytes
 from tasks.task import Task
 from training.restore import RestoredRun
@@ -25,7 +26,7 @@ Exported by `export.py` of Alignax. Training steps of the checkpoint: {steps}.
 def write_readme(run: RestoredRun, folder: Path, text: str) -> None:
     """Write README.md: what was exported, then `text`."""
     config, steps = run.task.config, ", ".join(map(str, run.steps))
-    head = _HEAD.format(model=config.model.name, task=config.task, steps=steps)
+    head = _HEAD.format(model=model_title(config), task=config.task, steps=steps)
     write_text(folder / "README.md", head + text)
 
 

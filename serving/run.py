@@ -7,6 +7,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
+from configs.registry import model_title
 from serving.requests import Body
 from terminal import clean
 from training.restore import RestoredRun
@@ -28,7 +29,7 @@ class LabRun(abc.ABC):
         """Return what the page shows of this run before any request."""
         parameters = sum(x.size for x in jax.tree.leaves(self._params))
         steps = ", ".join(f"{step:,}" for step in self._steps)
-        about = [self.config.model.name, *self._details(), f"{parameters:,} parameters"]
+        about = [model_title(self.config), *self._details(), f"{parameters:,} parameters"]
         return {
             "name": clean(self.name), "task": self.config.task,
             "about": " · ".join([*about, f"step {steps}"]),

@@ -43,7 +43,7 @@ def test_translations_have_tokens_attention_and_a_figure(run, trained_run):
     other = [x.text for x in run.translate(sentences, temperature=4.0, seed=2, alpha=0.5)]
     assert first == again != other
     assert programs == [x._decode._cache_size() for x in compiled.values()]  # nothing is compiled
-    assert run.task == "translation" and repr(run) == "<translation run: seq2seq>"
+    assert run.task == "translation" and repr(run) == "<translation run: recurrent encoder–decoder>"
     log_p = run.score(PAIRS)
     assert len(log_p) == 2 and all(value < 0 for value in log_p)
     assert run.score([]) == []

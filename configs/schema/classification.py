@@ -139,6 +139,7 @@ SENTENCE = ModelSchema(
     builder="models.classifiers:make_sentence",
     fields=_SENTENCE,
     rules=_sentence_rules,
+    title="self-attentive embedding",
 )
 HAN = ModelSchema(
     name="han",
@@ -146,4 +147,5 @@ HAN = ModelSchema(
     builder="models.classifiers:make_han",
     fields=_HAN,
     rules=_han_rules,
+    title="hierarchical attention network",
 )

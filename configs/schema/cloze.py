@@ -56,5 +56,9 @@ CLOZE = TaskSchema(
     rules=pretokenized_rules,
 )
 READER = ModelSchema(
-    name="reader", task="cloze", builder="models.readers:make_reader", fields=_FIELDS
+    name="reader",
+    task="cloze",
+    builder="models.readers:make_reader",
+    fields=_FIELDS,
+    title="cloze reader",
 )

@@ -76,6 +76,7 @@ class ModelSchema:
     builder: str  # "module:function"; a string, because importing the module imports JAX
     fields: Fields
     rules: Rules = no_rules
+    title: str = ""  # what reports call the model, if not by its name
     concurrent: bool = False  # whether training runs independent GPU kernels at the same time
 
 

@@ -163,4 +163,5 @@ TAGGER = ModelSchema(
     builder="models.taggers:make_tagger",
     fields=_FIELDS,
     rules=_tagger_rules,
+    title="recurrent network",
 )

@@ -195,4 +195,5 @@ SEQ2SEQ = ModelSchema(
     fields=_FIELDS,
     rules=_rules,
     concurrent=True,
+    title="recurrent encoder–decoder",
 )

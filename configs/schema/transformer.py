@@ -100,4 +100,5 @@ TRANSFORMER = ModelSchema(
     builder="models.transformer:make_transformer",
     fields=_FIELDS,
     rules=_rules,
+    title="Transformer",
 )

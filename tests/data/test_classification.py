@@ -89,7 +89,7 @@ def test_columns_are_chosen_by_number(tmp_path):
         (tmp_path / f"{split}.tsv").write_text("".join(f"{line}\n" for line in lines))
     assert [text[:2] for text in read(data)] == [("7", "some words"), ("8", "other words")]
     data.text = "3"
-    with pytest.raises(UserError, match=r"train\.tsv, line 1: .*3 columns.*label=0 .*text=3"):
+    with pytest.raises(UserError, match=r"train\.tsv, line 1: .*tabs, is 3,.*label=0 .*text=3"):
         ClassificationCorpus(data).prepare()
 
 

@@ -146,7 +146,7 @@ def test_mistakes_in_a_sweep_file_are_user_errors(text, tmp_path):
 
 
 WRONG = {
-    "model.atention.D": (3, "config.model has no field 'atention': did you mean attention? it has"),
+    "model.atention.D": (3, "config.model has no field 'atention': did you mean attention?"),
     "score": ("dots", "score=dots is unknown: did you mean dot? use one of general, dot"),
     "model.attention.D": ("x", "model.attention.D is 'x', but must be an integer"),
     "train.steps": (0, "train"),
