@@ -50,7 +50,7 @@ from data.files import corpus_folder_flag
 from errors import UserError
 
 if TYPE_CHECKING:
-    from evaluation.results import Wanted
+    from evaluation.results import ReportOptions
 
 _WORKDIR = program.define_required("workdir", "Folder of a run that train.py created.")
 _SPLIT = flags.DEFINE_enum("split", "test", ["valid", "test"], "Split to score.")
@@ -127,16 +127,16 @@ def main() -> None:
     # With test sets, no value of config.json decides which files are read.
     config = load_config(workdir, signed=not (sets or _TRUST.value))
     config.data.dir = _DATA_DIR.value or config.data.dir
-    wanted = _wanted(config, workdir)
+    options = _report_options(config, workdir)
     if sets:
-        summary = score_eval_sets(config, workdir, make_mesh(), _CHECKPOINT.value, sets, wanted)
+        summary = score_eval_sets(config, workdir, make_mesh(), _CHECKPOINT.value, sets, options)
         print(plain_table(summary))
-        print(f"Table: {wanted.folder / 'tests.md'}")
+        print(f"Table: {options.folder / 'tests.md'}")
         return
     with corpus_folder_flag("--data_dir"):
-        score_run(config, workdir, make_mesh(), _CHECKPOINT.value, wanted)
-    page, scores = wanted.folder / "report.html", wanted.folder / "scores.json"
-    print(f"Report: {page}" if wanted.page else f"Scores: {scores}")
+        score_run(config, workdir, make_mesh(), _CHECKPOINT.value, options)
+    page, scores = options.folder / "report.html", options.folder / "scores.json"
+    print(f"Report: {page}" if options.page else f"Scores: {scores}")
 
 
 def _check_test_flags() -> None:
@@ -149,9 +149,9 @@ def _check_test_flags() -> None:
             )
 
 
-def _wanted(config: Config, workdir: Path) -> "Wanted":
+def _report_options(config: Config, workdir: Path) -> "ReportOptions":
     """Check the flags and return the settings of the report."""
-    from evaluation.results import Wanted, report_folder
+    from evaluation.results import ReportOptions, report_folder
 
     if config.task != "translation":
         given = [name for name in ("beams", "against") if flags.FLAGS[name].value]
@@ -167,7 +167,7 @@ def _wanted(config: Config, workdir: Path) -> "Wanted":
         )
     split = "" if _TEST.value else _SPLIT.value  # each test set becomes a split with its name
     other = Path(_AGAINST.value) if _AGAINST.value else None
-    return Wanted(
+    return ReportOptions(
         split=split,
         folder=Path(_OUT.value) if _OUT.value else workdir / "eval" / split,
         pictures=_PICTURES.value,
@@ -176,8 +176,8 @@ def _wanted(config: Config, workdir: Path) -> "Wanted":
         decode=program.decode_settings(config),
         beams=_widths(),
         against=report_folder(other, split) if other and split else other,
-        align=link_flags.alignment_settings(),
-        links=True,
+        link_settings=link_flags.alignment_settings(),
+        write_links=True,
     )
 
 

@@ -195,7 +195,7 @@ def _train(plan: Plan, workers: int) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         storage = file_url(Path(folder) / "study.db")
         study = Study(storage, plan.name, Sweep(points, None), settings, {}, only=set(untrained))
-        unit = resolve(TASKS[plan.config(plan.table.rows[0]).task].task).counted
+        unit = resolve(TASKS[plan.config(plan.table.rows[0]).task].task).loss_unit
         records = work(study, plan, plan.folder, workers, unit)
     return [f"{r.key}, seed {r.seed}: {r.facts['error']}" for r in records if "error" in r.facts]
 

@@ -178,7 +178,7 @@ def _work(study: "Study", base: Base, workdir: Path, task: str) -> None:
     from sweeping.pictures import draw
     from sweeping.watch import work
 
-    unit = resolve(TASKS[task].task).counted
+    unit = resolve(TASKS[task].task).loss_unit
     try:
         work(study, base, workdir, _WORKERS.value, unit)
     finally:  # write the leaderboard even if the sweep was interrupted

@@ -47,13 +47,13 @@ def main() -> None:
     # Importing JAX takes seconds, so it follows the checks above, which report mistakes quickly.
     from experiment import summarize_run, train_run
     from training.devices import divide_cpu, make_mesh
-    from training.hosts import first
+    from training.hosts import is_first_process
 
     divide_cpu(config)
     mesh = make_mesh(state_shards=config.mesh.state_shards)
     if workdir is None:
         summary = summarize_run(config, mesh)
-        if first():
+        if is_first_process():
             print(summary, end="")
         return
     train_run(config, workdir, mesh, overrides)

@@ -104,7 +104,7 @@ def _content(
     if comparable.examples:
         examples = compared_examples(systems, sentences, task == "translation", task == "labelling")
     scores = score_table(systems, comparable)
-    unit = resolve(TASKS[task].task).counted
+    unit = resolve(TASKS[task].task).loss_unit
     terms = next((run.terms for run in runs if run.terms), {})
     return {
         "title": f"Comparison of {len(runs)} runs",

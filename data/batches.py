@@ -72,7 +72,7 @@ def plan_buckets(
 def _tokens(fields: ArrayFields, lengths: np.ndarray) -> np.ndarray:
     """Return the token count of each example [n, fields], for every field with a named axis.
 
-    Axes of fixed length are ignored: a vector counts as one token. Fields that are not `counted`
+    Axes of fixed length are ignored: a vector counts as one token. Fields without `is_token`
     are left out.
     """
     token_fields = {
@@ -81,7 +81,7 @@ def _tokens(fields: ArrayFields, lengths: np.ndarray) -> np.ndarray:
         if any(isinstance(axis, str) for axis in field.axes)
     }
     all_shapes = shapes(token_fields, list(lengths.T))
-    token_shapes = [all_shapes[name] for name, field in token_fields.items() if field.counted]
+    token_shapes = [all_shapes[name] for name, field in token_fields.items() if field.is_token]
     return np.stack([np.prod(np.broadcast_arrays(*shape), axis=0) for shape in token_shapes], 1)
 
 

@@ -107,7 +107,7 @@ class ClassificationCorpus(LabelledCorpus[Text]):
     readers = CORPORA
     unit = "texts"
     typed = "one text per line"
-    counted = {"cut": "truncated to data.max_length or data.max_sentences"}
+    count_messages = {"cut": "truncated to data.max_length or data.max_sentences"}
 
     @property
     def label(self) -> str:

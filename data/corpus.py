@@ -59,7 +59,8 @@ class Corpus(abc.ABC, Generic[T]):
     readers: Mapping[str, Callable[[Config, str], Iterator[T]]]
     without_files: tuple[str, ...] = ()  # values of data.corpus that are generated, not read
     unit: str  # plural noun for the examples, such as "texts", in the log
-    counted: Mapping[str, str] = {}  # names of the counts of `encode`, and their text in the log
+    # The names of the counts of `encode`, and their text in the log.
+    count_messages: Mapping[str, str] = {}
 
     def __init__(self, data: Config, initial: Mapping[str, Path] = NO_INITIAL):
         """`initial` maps names of vocabularies to files of another run.
@@ -109,8 +110,8 @@ class Corpus(abc.ABC, Generic[T]):
     ) -> Encoded | None:
         """Return the fields and the text of an example, or None to drop the example.
 
-        An implementation increments the entries of `counts`, which has the keys of `counted` and is
-        logged. For example, it counts the dropped examples by reason.
+        An implementation increments the entries of `counts`, which has the keys of `count_messages`
+        and is logged. For example, it counts the dropped examples by reason.
         """
 
     @property
@@ -255,7 +256,7 @@ class Corpus(abc.ABC, Generic[T]):
         self, folder: Path, split: str, examples: Iterable[T], vocabularies: dict[str, Any]
     ) -> tuple[dict[str, int], str]:
         """Write the examples of a split; return their counts, and the counts as text."""
-        counts = dict.fromkeys(("read", "kept", *self.counted), 0)
+        counts = dict.fromkeys(("read", "kept", *self.count_messages), 0)
         with Writer(folder, split, self.fields) as writer:
             for example in _progress(examples, split):
                 counts["read"] += 1
@@ -264,7 +265,9 @@ class Corpus(abc.ABC, Generic[T]):
                     counts["kept"] += 1
                     writer.add(*encoded)
         parts = [f"{counts['kept']:,} of {counts['read']:,} {self.unit} kept"]
-        parts += [f"{counts[name]:,} {text}" for name, text in self.counted.items() if counts[name]]
+        parts += [
+            f"{counts[name]:,} {text}" for name, text in self.count_messages.items() if counts[name]
+        ]
         summary = ", ".join(parts)
         if counts["kept"]:
             logger.info("%s: %s", split, summary)

@@ -165,7 +165,7 @@ class LabellingCorpus(LabelledCorpus[Labelled]):
     readers = CORPORA
     without_files = ("series", "series_classes")
     unit = "sequences"
-    counted = {"steps": "time steps"}
+    count_messages = {"steps": "time steps"}
 
     def __init__(self, data: Config, initial: Mapping[str, Path] = NO_INITIAL):
         super().__init__(data, initial)

@@ -36,7 +36,7 @@ class ArrayField(NamedTuple):
 
     axes: tuple[str | int, ...] = ()  # per axis: a fixed length, or a name if the length varies
     dtype: DTypeLike = np.int32
-    counted: bool = True  # whether the elements count as tokens in the size of a batch
+    is_token: bool = True  # whether the elements count as tokens in the size of a batch
 
 
 ArrayFields = Mapping[str, ArrayField]

@@ -24,7 +24,7 @@ from data.vocabulary import EOS, VOCABULARIES, Vocabulary, shared_settings
 from errors import UserError
 
 FIELDS = {"source": ArrayField(("source",)), "target": ArrayField(("target",))}
-LINKS = {"links": ArrayField(("links", 2), counted=False)}
+LINKS = {"links": ArrayField(("links", 2), is_token=False)}
 PairReader = Callable[[Config, str], Iterator[Pair]]
 
 
@@ -140,7 +140,7 @@ class TranslationCorpus(Corpus[Pair]):
     readers = CORPORA
     without_files = ("dates",)
     unit = "pairs"
-    counted = {
+    count_messages = {
         "empty": "dropped because a side is empty",
         "long": "dropped because a side is longer than data.max_length",
     }

@@ -18,7 +18,13 @@ from evaluation.faithfulness_report import check_predictions, explain_prediction
 from evaluation.page import AttentionBudget
 from evaluation.predictions import Prediction, Predictor, evenly
 from evaluation.progress import announce
-from evaluation.results import Wanted, corpus_name, keep, show, write_report
+from evaluation.results import (
+    ReportOptions,
+    corpus_name,
+    print_results,
+    write_report,
+    write_results,
+)
 from tasks.classification import Classification
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -39,14 +45,14 @@ def make_evaluate(task: Classification, mesh: Mesh) -> Evaluate:
     return predictions.make_evaluate(task, mesh, describe)
 
 
-def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> None:
+def report(task: Classification, params: Params, mesh: Mesh, options: ReportOptions) -> None:
     """Score a split, print the scores, and write the report."""
-    if wanted.faithfulness:
-        check_predictions(task, params, wanted.split)
-    attended = max(wanted.pictures, wanted.page)
-    announce(f"predicting {len(task.split(wanted.split)[0]):,} texts")
-    losses, predicted = Predictor(task, mesh, progress=True)(params, wanted.split, attended)
-    texts = task.split(wanted.split)[0].texts()
+    if options.faithfulness:
+        check_predictions(task, params, options.split)
+    attended = max(options.pictures, options.page)
+    announce(f"predicting {len(task.split(options.split)[0]):,} texts")
+    losses, predicted = Predictor(task, mesh, progress=True)(params, options.split, attended)
+    texts = task.split(options.split)[0].texts()
     labels = [task.labels.names[int(p["label"])] for p in predicted]
     gold = [text["label"] for text in texts]
     lines = [
@@ -54,9 +60,9 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
         for label, p, true in zip(labels, predicted, gold, strict=True)
     ]
     scores = losses | {"error": 1 - losses["accuracy"], "macro_f1": macro_f1(labels, gold)}
-    faithfulness = explain_predictions(task, params, mesh, wanted.split, wanted.faithfulness)
-    result = keep(
-        wanted,
+    faithfulness = explain_predictions(task, params, mesh, options.split, options.faithfulness)
+    result = write_results(
+        options,
         scores,
         "−log p of the class",
         lines,
@@ -69,19 +75,19 @@ def report(task: Classification, params: Params, mesh: Mesh, wanted: Wanted) -> 
         if len(task.labels.names) <= MOST_CLASSES
         else {},
     )
-    show(result, _samples(task, wanted.split, predicted, 3))
+    print_results(result, _samples(task, options.split, predicted, 3))
     for number, (text, p) in enumerate(zip(texts, predicted, strict=True)):
-        if number < wanted.pictures:
+        if number < options.pictures:
             title = f"predicted {labels[number]} ({p['p']:.2f}), gold {text['label']}"
-            draw_text(text, p, title, wanted.folder / f"attention-{number}.png")
-    if wanted.page:
+            draw_text(text, p, title, options.folder / f"attention-{number}.png")
+    if options.page:
         model = task.config.model
         title = f"{model_title(task.config)}: {corpus_name(task.config.data)}"
         rows = "Sentences (weight)" if model.name == "han" else "Attention hops"
         terms = {"examples": "Classified texts", "source": "Text", "target": rows}
-        shown = zip(texts[: wanted.page], predicted, labels, strict=False)
+        shown = zip(texts[: options.page], predicted, labels, strict=False)
         budget = AttentionBudget()
-        write_report(wanted, result, title, terms, [_for_page(*x, budget) for x in shown])
+        write_report(options, result, title, terms, [_for_page(*x, budget) for x in shown])
 
 
 def macro_f1(labels: list[str], gold: list[str]) -> float:

@@ -14,7 +14,13 @@ from evaluation.faithfulness_report import check_predictions, explain_prediction
 from evaluation.page import AttentionBudget
 from evaluation.predictions import Prediction, Predictor, evenly
 from evaluation.progress import announce
-from evaluation.results import Wanted, corpus_name, keep, show, write_report
+from evaluation.results import (
+    ReportOptions,
+    corpus_name,
+    print_results,
+    write_report,
+    write_results,
+)
 from tasks.cloze import Cloze
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -34,28 +40,28 @@ def make_evaluate(task: Cloze, mesh: Mesh) -> Evaluate:
     return predictions.make_evaluate(task, mesh, describe)
 
 
-def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
+def report(task: Cloze, params: Params, mesh: Mesh, options: ReportOptions) -> None:
     """Score a split, print the scores, and write the report."""
-    if wanted.faithfulness:
-        check_predictions(task, params, wanted.split)
-    attended = max(wanted.pictures, wanted.page)
-    announce(f"predicting {len(task.split(wanted.split)[0]):,} questions")
-    losses, predicted = Predictor(task, mesh, progress=True)(params, wanted.split, attended)
-    questions = task.split(wanted.split)[0].texts()
+    if options.faithfulness:
+        check_predictions(task, params, options.split)
+    attended = max(options.pictures, options.page)
+    announce(f"predicting {len(task.split(options.split)[0]):,} questions")
+    losses, predicted = Predictor(task, mesh, progress=True)(params, options.split, attended)
+    questions = task.split(options.split)[0].texts()
     lines = [
         f"{answer(q, p)}\t{p['p']:.4f}\t{q['answer']}\t{' '.join(q['query'])}"
         for q, p in zip(questions, predicted, strict=True)
     ]
     scores = losses | {"most_frequent": most_frequent(questions)}
-    faithfulness = explain_predictions(task, params, mesh, wanted.split, wanted.faithfulness)
+    faithfulness = explain_predictions(task, params, mesh, options.split, options.faithfulness)
     scored = [_example(q, answer(q, p)) for q, p in zip(questions, predicted, strict=True)]
-    result = keep(wanted, scores, "−log p of the answer", lines, scored, **faithfulness)
-    show(result, _samples(task, wanted.split, predicted, 3))
+    result = write_results(options, scores, "−log p of the answer", lines, scored, **faithfulness)
+    print_results(result, _samples(task, options.split, predicted, 3))
     for number, (q, p) in enumerate(zip(questions, predicted, strict=True)):
-        if number < wanted.pictures:
+        if number < options.pictures:
             title = f"predicted {answer(q, p)} ({p['p']:.2f}), gold {q['answer']}"
-            draw_question(q, p, title, wanted.folder / f"attention-{number}.png")
-    if wanted.page:
+            draw_question(q, p, title, options.folder / f"attention-{number}.png")
+    if options.page:
         title = f"{task.config.model.reader}: {corpus_name(task.config.data)}"
         terms = {
             "examples": "Cloze questions",
@@ -63,8 +69,8 @@ def report(task: Cloze, params: Params, mesh: Mesh, wanted: Wanted) -> None:
             "source": "Passage",
             "target": "Query tokens (weight β)",
         }
-        shown, budget = zip(questions[: wanted.page], predicted, strict=False), AttentionBudget()
-        write_report(wanted, result, title, terms, [_for_page(*x, budget) for x in shown])
+        shown, budget = zip(questions[: options.page], predicted, strict=False), AttentionBudget()
+        write_report(options, result, title, terms, [_for_page(*x, budget) for x in shown])
 
 
 def _example(question: ShownQuestion, predicted: str) -> ScoredExample:

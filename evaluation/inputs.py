@@ -25,13 +25,14 @@ BATCH = 64  # inputs that are predicted together
 class InputPredictor:
     """Predict the labels of new inputs with a model; every batch shape is compiled once.
 
-    `counts` counts the inputs that were changed, such as truncated texts (see Corpus.counted).
+    `counts` counts the inputs that were changed, such as truncated texts, as described in
+    `Corpus.count_messages`.
     """
 
     def __init__(self, task: Any, params: Params, mesh: Mesh):
         self.task, self.mesh, self._params = task, mesh, params
         self.corpus: LabelledCorpus = task.corpus(task.config.data)
-        self.counts = dict.fromkeys(self.corpus.counted, 0)
+        self.counts = dict.fromkeys(self.corpus.count_messages, 0)
         self._run = compiled(mesh, self._predict, static_argnames="attention")
         self._shapes = CompiledShapes()
 

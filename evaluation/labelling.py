@@ -13,7 +13,13 @@ from evaluation.examples import ScoredExample
 from evaluation.faithfulness_report import no_attention
 from evaluation.predictions import Prediction, Predictor, evenly
 from evaluation.progress import announce
-from evaluation.results import Wanted, corpus_name, keep, show, write_report
+from evaluation.results import (
+    ReportOptions,
+    corpus_name,
+    print_results,
+    write_report,
+    write_results,
+)
 from tasks.labelling import Labelling
 from tasks.task import Params
 from training.loop import Evaluate, Evaluation
@@ -77,23 +83,25 @@ def chunk_scores(gold: LabelNames, labels: LabelNames, types: list[str]) -> dict
     return {name: float(getattr(strict, name)) for name in ("precision", "recall", "f1")}
 
 
-def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
+def report(task: Labelling, params: Params, mesh: Mesh, options: ReportOptions) -> None:
     """Score a split, print the scores, and write the report."""
-    if wanted.faithfulness:
+    if options.faithfulness:
         raise no_attention()
-    announce(f"predicting {len(task.split(wanted.split)[0]):,} sequences")
-    losses, predicted = Predictor(task, mesh, progress=True)(params, wanted.split)
+    announce(f"predicting {len(task.split(options.split)[0]):,} sequences")
+    losses, predicted = Predictor(task, mesh, progress=True)(params, options.split)
     model = task.config.model
     title = f"{model.network} {model.cell}: {corpus_name(task.config.data)}"
     if task.kind != "classes":
-        result = keep(wanted, losses, LOSSES[task.kind], _numbers(task, wanted.split, predicted))
-        show(result, ())
-        _draw(task, wanted, predicted)
-        if wanted.page:
-            write_report(wanted, result, title)
+        result = write_results(
+            options, losses, LOSSES[task.kind], _numbers(task, options.split, predicted)
+        )
+        print_results(result, ())
+        _draw(task, options, predicted)
+        if options.page:
+            write_report(options, result, title)
         return
-    labels, gold = label_names(task, wanted.split, predicted)
-    texts = task.split(wanted.split)[0].texts()
+    labels, gold = label_names(task, options.split, predicted)
+    texts = task.split(options.split)[0].texts()
     lines = [
         "".join(
             f"{' '.join(row)}\n"
@@ -103,15 +111,15 @@ def report(task: Labelling, params: Params, mesh: Mesh, wanted: Wanted) -> None:
     ]
     scores = losses | _additional_scores(task, labels, gold)
     examples = [_example(*x) for x in zip(texts, labels, gold, strict=True)]
-    result = keep(wanted, scores, LOSSES[task.kind], lines, examples)
-    show(result, _samples(task, wanted.split, labels, gold, 3))
+    result = write_results(options, scores, LOSSES[task.kind], lines, examples)
+    print_results(result, _samples(task, options.split, labels, gold, 3))
     if "word" not in texts[0]:
-        _draw(task, wanted, predicted)
-    if wanted.page:
+        _draw(task, options, predicted)
+    if options.page:
         shown = zip(texts, labels, gold, strict=True) if "word" in texts[0] else ()
         terms = {"examples": "Labelled sentences", "source": "Words and predicted labels"}
-        examples = [_for_page(*x) for x in itertools.islice(shown, wanted.page)]
-        write_report(wanted, result, title, terms, examples)
+        examples = [_for_page(*x) for x in itertools.islice(shown, options.page)]
+        write_report(options, result, title, terms, examples)
 
 
 def _example(text: dict[str, Any], labels: Sequence[str], gold: Sequence[str]) -> ScoredExample:
@@ -151,14 +159,14 @@ def _numbers(task: Labelling, split: str, predicted: list[Prediction]) -> list[s
     return lines
 
 
-def _draw(task: Labelling, wanted: Wanted, predicted: list[Prediction]) -> None:
+def _draw(task: Labelling, options: ReportOptions, predicted: list[Prediction]) -> None:
     from evaluation import pictures  # here, because importing matplotlib is slow
 
-    pairs = zip(predicted, _examples(task, wanted.split), strict=True)
+    pairs = zip(predicted, _examples(task, options.split), strict=True)
     for number, (prediction, example) in enumerate(pairs):
-        if number == wanted.pictures:
+        if number == options.pictures:
             return
-        gold, path = example["label"], wanted.folder / f"prediction-{number}.png"
+        gold, path = example["label"], options.folder / f"prediction-{number}.png"
         if task.kind == "notes":
             gold = gold[1:]
             pictures.piano_rolls(gold, prediction["label"][: len(gold)], path)

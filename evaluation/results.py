@@ -1,6 +1,6 @@
 """Options of reports, and the report files of all tasks except translation.
 
-Translation reports use the same options (`Wanted`) and are written by evaluation/translation.py.
+Translation reports use the same options, and are written by evaluation/translation.py.
 """
 
 import re
@@ -22,7 +22,7 @@ from training.workdir import load_config
 from writing import write_json, write_text
 
 
-class Wanted(NamedTuple):
+class ReportOptions(NamedTuple):
     """The options of a report, most of which are flags of eval.py."""
 
     split: str
@@ -37,9 +37,9 @@ class Wanted(NamedTuple):
     beams: Sequence[int] = ()  # beam widths whose scores are compared
     ter: bool = True  # whether to compute TER, which is slow
     against: Path | None = None  # report folder of the run to compare with, see `report_folder`
-    align: LinkSettings = LinkSettings()  # how attention weights become word links
-    reverse: Sequence[RestoredRun] = ()  # the runs in `align.reverse`
-    links: bool = False  # whether to write hypotheses.links, which takes a second pass
+    link_settings: LinkSettings = LinkSettings()  # how attention weights become word links
+    reverse: Sequence[RestoredRun] = ()  # the runs in `link_settings.reverse`
+    write_links: bool = False  # whether to write hypotheses.links, which takes a second pass
 
 
 def report_folder(other: Path, name: str, alone: bool = True) -> Path:
@@ -73,8 +73,8 @@ def corpus_name(data: Config) -> str:
     return data.get("name") or f"{Path(data.dir).name} {files}".strip() or data.corpus
 
 
-def keep(
-    wanted: Wanted,
+def write_results(
+    options: ReportOptions,
     scores: dict[str, float],
     loss: str,
     predictions: Sequence[str],
@@ -87,12 +87,12 @@ def keep(
     shows. Without `examples`, examples.jsonl is not written. `more` contains additional entries of
     scores.json. Return the content of scores.json.
     """
-    folder = wanted.folder
+    folder = options.folder
     for pattern in ("attention-*.png", "prediction-*.png", "report.html"):
         for old in folder.glob(pattern):
             old.unlink()
     result = {
-        "split": wanted.split, "checkpoints": list(wanted.checkpoints),
+        "split": options.split, "checkpoints": list(options.checkpoints),
         "examples": len(predictions), "scores": scores, "signatures": {"loss": loss}, **more,
     }  # fmt: skip
     write_json(folder / "scores.json", result)
@@ -101,7 +101,7 @@ def keep(
     return result
 
 
-def show(result: dict[str, Any], samples: Sequence[dict[str, str]]) -> None:
+def print_results(result: dict[str, Any], samples: Sequence[dict[str, str]]) -> None:
     """Print samples, the training steps of the evaluated checkpoints, and the scores."""
     for sample in samples:
         print("\n".join(f"{name:>22}: {text}" for name, text in sample.items()), end="\n\n")
@@ -111,7 +111,7 @@ def show(result: dict[str, Any], samples: Sequence[dict[str, str]]) -> None:
 
 
 def write_report(
-    wanted: Wanted,
+    options: ReportOptions,
     result: dict[str, Any],
     title: str,
     terms: dict[str, str] | None = None,
@@ -122,10 +122,10 @@ def write_report(
     The plots are included only if there are no examples, because the page itself draws the
     attention weights of examples.
     """
-    checkpoints = ", ".join(map(str, wanted.checkpoints))
-    pictures = [] if examples else sorted(wanted.folder.glob("*-[0-9]*.png"))
+    checkpoints = ", ".join(map(str, options.checkpoints))
+    pictures = [] if examples else sorted(options.folder.glob("*-[0-9]*.png"))
     page = ReportPage(
-        title=f"{title}, {wanted.split}",
+        title=f"{title}, {options.split}",
         about=f"{result['examples']:,} examples · checkpoint {checkpoints}",
         terms={"prediction": "Prediction", "score": "probability", "reference": "Gold"}
         | (terms or {}),
@@ -136,4 +136,4 @@ def write_report(
         confusion=result.get("confusion", {}),
         pictures=[inline_picture(picture) for picture in pictures],
     )
-    write_report_page(wanted.folder / "report.html", page)
+    write_report_page(options.folder / "report.html", page)

@@ -67,7 +67,9 @@ class LabelStream:
                 first += len(block)
         cut = self._predictor.counts.get("cut", 0)
         if cut:
-            sys.stderr.write(f"{corpus.unit} {corpus.counted['cut']}: {cut:,} of {first:,}\n")
+            sys.stderr.write(
+                f"{corpus.unit} {corpus.count_messages['cut']}: {cut:,} of {first:,}\n"
+            )
         if strange:
             sys.stderr.write(
                 f"{corpus.unit} in which no word is in the vocabulary (their predictions are "

@@ -37,7 +37,7 @@ from evaluation.metrics import metric_of, print_scores
 from evaluation.page import write_report_page
 from evaluation.predictions import evenly
 from evaluation.progress import announce
-from evaluation.results import Wanted
+from evaluation.results import ReportOptions
 from evaluation.scores import (
     edit_rate,
     exact_match,
@@ -65,88 +65,90 @@ def make_evaluate(task: Translation, mesh: Mesh) -> Callable[[Params], Evaluatio
         decode.beam = 1
     decode.update({"nbest": 1, "temperature": 0.0})  # temperature 0 disables sampling
     evaluator = Evaluator(task, mesh, decode)
-    wanted = task.config.train.samples
+    count = task.config.train.samples
 
     def evaluate(params: Params) -> Evaluation:
         translated = evaluator.translate(params, "valid")
         scores = evaluator.losses(params, "valid") | score(task, translated)
-        shown = evenly(len(translated), wanted)
+        shown = evenly(len(translated), count)
         return Evaluation(scores, [sample(task, translated[i]) for i in shown])
 
     return evaluate
 
 
-def report(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> None:
+def report(task: Translation, params: Params, mesh: Mesh, options: ReportOptions) -> None:
     """Score a split, print the scores, and write the report."""
-    evaluator = Evaluator(task, mesh, wanted.decode, progress=True)
-    others = other_hypotheses(task, wanted.split, wanted.against) if wanted.against else []
-    if wanted.faithfulness:
+    evaluator = Evaluator(task, mesh, options.decode, progress=True)
+    others = other_hypotheses(task, options.split, options.against) if options.against else []
+    if options.faithfulness:
         check_translation(task, params)
-    aligner = _aligner(evaluator.translator, [params], wanted)
-    number, beam = len(references(task, wanted.split)), evaluator.translator.settings.beam
+    aligner = _aligner(evaluator.translator, [params], options)
+    number, beam = len(references(task, options.split)), evaluator.translator.settings.beam
     announce(f"translating {number:,} sentences (beam={beam})")
-    translated = evaluator.translate(params, wanted.split, attention=wanted.pictures > 0)
+    translated = evaluator.translate(params, options.split, attention=options.pictures > 0)
     announce("computing losses")
-    losses = evaluator.losses(params, wanted.split)
+    losses = evaluator.losses(params, options.split)
     announce("computing scores and attention statistics")
-    scores = losses | all_scores(task, translated, wanted.ter)
-    drawn = [t.pair for t in translated[: wanted.pictures]]
-    forced = ForcedAttention(task, task.pairs(wanted.split), drawn, wanted.align)
-    for i, named in forced_attention(evaluator.translator, [params], task, wanted.split):
+    scores = losses | all_scores(task, translated, options.ter)
+    drawn = [t.pair for t in translated[: options.pictures]]
+    forced = ForcedAttention(task, task.pairs(options.split), drawn, options.link_settings)
+    for i, named in forced_attention(evaluator.translator, [params], task, options.split):
         forced.add(i, named)
-    parts = lengths(task, translated) | beams(task, params, mesh, wanted)
+    parts = lengths(task, translated) | beams(task, params, mesh, options)
     links = forced.links(aligner.reverse if aligner else None)
-    result = _result(task, wanted, translated, scores, forced, parts, links)
-    result |= explain_translations(task, params, mesh, translated, wanted.faithfulness)
-    if wanted.against:
-        result["against"] = compare_runs(task, translated, others, wanted.against)
-    folder = wanted.folder
+    result = _result(task, options, translated, scores, forced, parts, links)
+    result |= explain_translations(task, params, mesh, translated, options.faithfulness)
+    if options.against:
+        result["against"] = compare_runs(task, translated, others, options.against)
+    folder = options.folder
     _write(task, folder, result, translated)
-    _write_links(task, wanted, translated, links, aligner)
+    _write_links(task, options, translated, links, aligner)
     _print(task, translated, result)
     announce("writing the report")
     # Delete an earlier report, whose pictures and page would not match the new scores.
     for pattern in ("attention-*.png", "heads-*.png", "report.html"):
         for old in folder.glob(pattern):
             old.unlink()
-    _draw(task, translated, folder, wanted.pictures)
+    _draw(task, translated, folder, options.pictures)
     forced.draw_heads(folder)
-    if wanted.page:
-        sentences = page_sentences(evaluator, params, translated[: wanted.page])
+    if options.page:
+        sentences = page_sentences(evaluator, params, translated[: options.page])
         page = page_content(task, result, sentences, _notes(result))
         write_report_page(folder / "report.html", page)
 
 
 def report_ensemble(
-    tasks: list[Translation], params: list[Params], mesh: Mesh, wanted: Wanted
+    tasks: list[Translation], params: list[Params], mesh: Mesh, options: ReportOptions
 ) -> None:
     """Score an ensemble; write its scores and hypotheses without printing or drawing anything.
 
     The attention weights of the ensemble are the mean over its models.
     """
-    task, translator = tasks[0], Translator(tasks, mesh, wanted.decode)
-    aligner = _aligner(translator, params, wanted)
-    translated = translate_split(translator, params, task, wanted.split)
-    forced = ForcedAttention(task, task.pairs(wanted.split), settings=wanted.align)
-    for i, named in forced_attention(translator, params, task, wanted.split):
+    task, translator = tasks[0], Translator(tasks, mesh, options.decode)
+    aligner = _aligner(translator, params, options)
+    translated = translate_split(translator, params, task, options.split)
+    forced = ForcedAttention(task, task.pairs(options.split), settings=options.link_settings)
+    for i, named in forced_attention(translator, params, task, options.split):
         forced.add(i, named)
-    parts, scores = lengths(task, translated), all_scores(task, translated, wanted.ter)
+    parts, scores = lengths(task, translated), all_scores(task, translated, options.ter)
     links = forced.links(aligner.reverse if aligner else None)
-    result = _result(task, wanted, translated, scores, forced, parts, links)
-    _write(task, wanted.folder, result, translated)
-    _write_links(task, wanted, translated, links, aligner)
+    result = _result(task, options, translated, scores, forced, parts, links)
+    _write(task, options.folder, result, translated)
+    _write_links(task, options, translated, links, aligner)
 
 
-def _aligner(translator: Translator, params: list[Params], wanted: Wanted) -> Aligner | None:
+def _aligner(
+    translator: Translator, params: list[Params], options: ReportOptions
+) -> Aligner | None:
     """Return the aligner; None for a model without attention, unless settings are given for it."""
-    if wanted.align == LinkSettings() and not translator.attention_names(params):
+    if options.link_settings == LinkSettings() and not translator.attention_names(params):
         return None
-    return make_aligner(translator, params, wanted.align, wanted.reverse)
+    return make_aligner(translator, params, options.link_settings, options.reverse)
 
 
 def _result(
     task: Translation,
-    wanted: Wanted,
+    options: ReportOptions,
     translated: list[Translated],
     scores: dict[str, float],
     forced: ForcedAttention,
@@ -159,12 +161,12 @@ def _result(
         scores["alignment_error"] = error
     made = signatures(task.lowercase, max(len(t.references) for t in translated))
     result = {
-        "split": wanted.split, "checkpoints": list(wanted.checkpoints),
+        "split": options.split, "checkpoints": list(options.checkpoints),
         "sentences": len(translated),
-        "decode": wanted.decode.to_dict(), "scores": scores,
+        "decode": options.decode.to_dict(), "scores": scores,
         "signatures": {name: text for name, text in made.items() if name in scores},
         "curves": {name: [part._asdict() for part in some] for name, some in parts.items()},
-        "align": wanted.align.record(), "alignment_error": forced.alignment_errors(),
+        "align": options.link_settings.record(), "alignment_error": forced.alignment_errors(),
         "attention": {name: s.overall()._asdict() for name, s in forced.statistics.items()},
         "attention_by_position": forced.by_position(),
     }  # fmt: skip
@@ -183,19 +185,19 @@ def _write(
 
 def _write_links(
     task: Translation,
-    wanted: Wanted,
+    options: ReportOptions,
     translated: list[Translated],
     links: list[set[Link]],
     aligner: Aligner | None,
 ) -> None:
-    """Write word links of the references and, if wanted, of the best hypotheses."""
+    """Write word links of the references and, if chosen, of the best hypotheses."""
     found = {"references.links": links, "hypotheses.links": []}
-    if wanted.links and aligner:
+    if options.write_links and aligner:
         announce("computing the word links of the hypotheses")
         bitexts = [hypothesis_bitext(task, t.pair.source, t.best) for t in translated]
         found["hypotheses.links"] = aligner.links(bitexts)
     for name, lines in found.items():
-        path = wanted.folder / name
+        path = options.folder / name
         path.unlink(missing_ok=True)  # an earlier report may have been of another model
         if lines:
             write_text(path, "".join(format_links(line) + "\n" for line in lines))
@@ -233,14 +235,14 @@ def lengths(task: Translation, translated: list[Translated]) -> Parts:
     }
 
 
-def beams(task: Translation, params: Params, mesh: Mesh, wanted: Wanted) -> Parts:
+def beams(task: Translation, params: Params, mesh: Mesh, options: ReportOptions) -> Parts:
     """Return scores by beam width, for the widths that --beams lists."""
     parts = []
-    for beam in wanted.beams:
-        decode = wanted.decode.copy_and_resolve_references()
+    for beam in options.beams:
+        decode = options.decode.copy_and_resolve_references()
         decode.update({"beam": beam, "nbest": 1, "temperature": 0.0})
         announce(f"translating again (beam={beam})")
-        found = Evaluator(task, mesh, decode, progress=True).translate(params, wanted.split)
+        found = Evaluator(task, mesh, decode, progress=True).translate(params, options.split)
         parts.append(Part(str(beam), len(found), word_scores(task, found)))
     return {"beam width": parts} if parts else {}
 

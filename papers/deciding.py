@@ -45,7 +45,7 @@ def open_rows(table: Table, verdicts: Sequence[Verdict]) -> set[str]:
     claims = [v.claim for v in verdicts if v.outcome in ("undecided", "not measured")]
     pairs = [(table.row(claim.worse), table.row(claim.better)) for claim in claims]
     rows = [row for pair in pairs if not _ensemble_of_models(*pair) for row in pair]
-    varying = [row for row in rows if not row.ensemble and not row.links]
+    varying = [row for row in rows if not row.ensemble and not row.link_files]
     return {name for row in varying for name in (row.name, *row.merges)}
 
 

@@ -67,7 +67,7 @@ def _facts(plan: Plan, reports: Reports, row: Row) -> list[Facts]:
 
 def _seed_counts(plan: Plan, reports: Reports) -> dict[str, int]:
     """Return the number of seeds of every row whose results vary with the seed."""
-    rows = [row for row in plan.table.rows if not (row.ensemble or row.links)]
+    rows = [row for row in plan.table.rows if not (row.ensemble or row.link_files)]
     return {row.name: len(reports.get(row.name, {})) for row in rows}
 
 
@@ -126,16 +126,16 @@ def _table(
     head += [
         *(["p"] if p else []),
         "parameters",
-        f"training {_counted(plan)}",
+        f"training {_loss_unit(plan)}",
         "minutes",
         *(["decoding"] if decodes else []),
     ]
     return table(head, lines, remarks=int(decodes))
 
 
-def _counted(plan: Plan) -> str:
+def _loss_unit(plan: Plan) -> str:
     """Return the plural name of the units that the loss is averaged over, such as "tokens"."""
-    return resolve(TASKS[plan.config(plan.table.rows[0]).task].task).counted
+    return resolve(TASKS[plan.config(plan.table.rows[0]).task].task).loss_unit
 
 
 def _cells(measured: list[float], row: Row, name: str) -> list[str]:
@@ -202,7 +202,7 @@ def legend(plan: Plan, reports: Reports, p: Mapping[str, str]) -> str:
         f" (other numbers of seeds: {'; '.join(others)})" if others else "",
         _LOGGED if plan.table.from_logs else _SCORED,
         _explain_p(plan, p),
-        f" Training {_counted(plan)} are summed over all training steps.",
+        f" Training {_loss_unit(plan)} are summed over all training steps.",
         " Minutes are the duration of one training run, including compilation and evaluation; "
         "other runs may have shared the device. Later seeds of a row reuse its compiled programs.",
         _OTHER_DATA if other_data else "",

@@ -154,7 +154,7 @@ class Plan(NamedTuple):
         for row in self.table.rows:
             if self.is_kept(row):
                 continue
-            count = 1 if row.links or row.ensemble else self.seeds_of(row)
+            count = 1 if row.link_files or row.ensemble else self.seeds_of(row)
             if row.ensemble and self.seeds >= FEWEST_MODELS:
                 count += self.seeds
             yield from ((row, number) for number in range(self.kept_seeds(row), count))
@@ -174,7 +174,7 @@ class Plan(NamedTuple):
 
     def scoring(self, row: Row) -> str:
         """Return a label of the settings with which the runs of a row are scored."""
-        align = {f"align.{name}": value for name, value in row.align.items()}
+        align = {f"align.{name}": value for name, value in row.link_settings.items()}
         examples = self.table.faithfulness
         faithfulness = {"faithfulness": examples} if examples else {}
         return label({"checkpoint": row.checkpoint, **row.decode, **align, **faithfulness})

@@ -23,7 +23,7 @@ from data.links import Link, parse_links
 from data.translation import TranslationCorpus
 from errors import Stopped, UserError, first_line, stop_signals
 from evaluation.alignment import SYMMETRIZATIONS, LinkSettings, alignment_error_rate
-from evaluation.results import Wanted
+from evaluation.results import ReportOptions
 from experiment import score_ensemble, score_run
 from papers.kept import kept_reports
 from papers.measures import Report
@@ -142,18 +142,19 @@ def score_row(plan: Plan, row: Row, number: int) -> str:
     # Write to a temporary folder first, so that no incomplete report is ever read.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as part:
         complete, decode = Path(part) / "report", config.get("decode")
-        pictures, settings = int(number == 0), dict[str, Any](row.align)
-        align = LinkSettings(reverse=tuple(map(str, plan.reverse_folders(row, number))), **settings)
-        wanted = Wanted(
-            "test", complete, pictures=pictures, page=0, decode=decode, ter=False, align=align,
+        pictures, settings = int(number == 0), dict[str, Any](row.link_settings)
+        reverse = tuple(map(str, plan.reverse_folders(row, number)))
+        options = ReportOptions(
+            "test", complete, pictures=pictures, page=0, decode=decode, ter=False,
+            link_settings=LinkSettings(reverse=reverse, **settings),
             faithfulness=plan.table.faithfulness,
         )  # fmt: skip
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # suppress the printed scores
                 if row.ensemble:
-                    score_ensemble(config, runs, make_mesh(), row.checkpoint, wanted)
+                    score_ensemble(config, runs, make_mesh(), row.checkpoint, options)
                 else:
-                    score_run(config, runs[0], make_mesh(), row.checkpoint, wanted)
+                    score_run(config, runs[0], make_mesh(), row.checkpoint, options)
             complete.rename(folder)
         except UserError as error:
             return str(error)
@@ -192,7 +193,7 @@ def _read_reports(plan: Plan, wanted: Callable[[Row, int], bool]) -> Reports:
             report = _logged(plan, row, number)
         elif row.merges:
             report = _merged(plan, row, number)
-        elif row.links:
+        elif row.link_files:
             report = _linked(plan, row)
         else:
             path = plan.report_folder(row, number) / "scores.json"
@@ -231,15 +232,15 @@ def _merged(plan: Plan, row: Row, seed: int) -> Report | None:
 
 
 def _linked(plan: Plan, row: Row) -> Report | None:
-    """Score the word links of another program; `row.links` names one file per direction.
+    """Score the word links of another program; `row.link_files` names one file per direction.
 
     The files contain the links of the training split, in which all test sentences must occur.
     Return None if the corpus has no such files.
     """
-    assert row.links is not None
+    assert row.link_files is not None
     data, read = plan.config(row).data, TranslationCorpus.readers["text"]
     try:
-        for pattern in row.links:
+        for pattern in row.link_files:
             find(data, data.splits.train, pattern=pattern)
     except UserError:
         return None
@@ -249,9 +250,9 @@ def _linked(plan: Plan, row: Row) -> Report | None:
         pairs = read(data, data.splits.train)
         return {(pair.source, pair.target): parse_links(pair.links).sure for pair in pairs}
 
-    directions = [links(pattern) for pattern in row.links]
+    directions = [links(pattern) for pattern in row.link_files]
     test = [pair for pair in read(data, data.splits.test) if pair.alignment]
-    method = SYMMETRIZATIONS[str(row.align["symmetrize"])]
+    method = SYMMETRIZATIONS[str(row.link_settings["symmetrize"])]
     found = [method(*(links[pair.source, pair.target] for links in directions)) for pair in test]
     error = alignment_error_rate(found, [parse_links(pair.alignment) for pair in test])
     return {"scores": {"alignment_error": error}}

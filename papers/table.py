@@ -31,29 +31,29 @@ class Row:
     merges: tuple[str, ...] = ()  # names of the rows whose predictions this row averages
     # File name patterns of the training split's word links, which another program has written: one
     # pattern per direction. Such a row has no model, and is scored only if these files exist.
-    links: tuple[str, str] | None = None
+    link_files: tuple[str, str] | None = None
     # Values of LinkSettings, which define the word links that are scored. If "symmetrize" is given,
     # the model is also trained in the reverse direction, and its links are combined.
-    align: Mapping[str, str | float] = dataclasses.field(default_factory=dict)
+    link_settings: Mapping[str, str | float] = dataclasses.field(default_factory=dict)
     reversed: bool = False  # whether source and target of the corpus are exchanged
 
     @property
     def trained(self) -> bool:
         """Whether models are trained for this row; other rows use existing predictions or links."""
-        return not (self.merges or self.links)
+        return not (self.merges or self.link_files)
 
     @property
     def needs_scoring(self) -> bool:
         """Whether the results of this row depend on more than the training of one model."""
-        other = self.ensemble, self.merges, self.links, self.align, self.decode
+        other = self.ensemble, self.merges, self.link_files, self.link_settings, self.decode
         return any(other) or self.checkpoint != "best"
 
     @property
     def reverse(self) -> Self | None:
         """The row of the reverse direction, whose runs are paired by seed; None if not needed."""
-        if "symmetrize" not in self.align:
+        if "symmetrize" not in self.link_settings:
             return None
-        return dataclasses.replace(self, align={}, reversed=not self.reversed)
+        return dataclasses.replace(self, link_settings={}, reversed=not self.reversed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Table:
         mentioned = {name for claim in self.claims for name in (claim.worse, claim.better)}
         mentioned |= {name for row in self.rows for name in row.merges}
         published = {name for row in self.rows for name in row.published}
-        align = {name for row in self.rows for name in row.align}
+        align = {name for row in self.rows for name in row.link_settings}
         for wrong, what in (
             ({name for name in names if names.count(name) > 1}, "several rows have the same name"),
             (mentioned - set(names), "`claims` or `merges` refer to rows that do not exist"),

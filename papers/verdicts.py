@@ -193,7 +193,7 @@ def _samples(pair: Sequence[Row], found: Sequence[_Results], same_runs: bool) ->
     return [
         _sample([*results.by_seed.values()])
         for row, results in zip(pair, found, strict=True)
-        if not row.links
+        if not row.link_files
     ]
 
 

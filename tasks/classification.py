@@ -21,7 +21,7 @@ class Classification(Task):
     """Text classification task: the corpus and the classifier that `config` describes."""
 
     corpus = ClassificationCorpus
-    counted = "texts"
+    loss_unit = "texts"
     token_axes = (
         ("embed/embedding", 0, "words"),
         ("output/kernel", 1, "label"),

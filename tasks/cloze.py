@@ -19,7 +19,7 @@ class Cloze(Task):
     """Cloze task: the corpus of questions and the reader that `config` describes."""
 
     corpus = ClozeCorpus
-    counted = "questions"
+    loss_unit = "questions"
     token_axes = (("embed/embedding", 0, "words"),)
     word_field = "passage"
 

@@ -25,7 +25,7 @@ class Labelling(Task):
     """Labelling task: the corpus of sequences and the tagger that `config` describes."""
 
     corpus = LabellingCorpus
-    counted = "time steps"
+    loss_unit = "time steps"
     word_field = "word"
 
     def build(self, config: Config) -> None:

@@ -55,7 +55,7 @@ class Task:
     """
 
     corpus: type[Corpus]
-    counted = ""  # plural name of the unit that losses are averaged over, such as "tokens"
+    loss_unit = ""  # plural name of the unit that losses are averaged over, such as "tokens"
     # Parameters with one row or column per token of a vocabulary: their names, the axis of the
     # tokens, and the name of the vocabulary.
     token_axes: Sequence[TokenAxis] = ()
@@ -114,7 +114,7 @@ class Task:
         return all_tokens(self.prepared.vocabularies[vocabulary])
 
     def train_count(self) -> int:
-        """Return the number of loss units (`counted`) of the training split."""
+        """Return the number of loss units (`loss_unit`) of the training split."""
         return len(self.split("train")[0])
 
     @functools.cache  # noqa: B019  (a task exists until its program ends, so the cache may keep it)

@@ -39,7 +39,7 @@ class Translation(Task):
     """Translation task: the parallel corpus and the model that `config` describes."""
 
     corpus = TranslationCorpus
-    counted = "tokens"
+    loss_unit = "tokens"
     token_axes = (
         ("encoder/embed/embedding", 0, "source"),
         ("source_embed/embedding", 0, "source"),

@@ -93,7 +93,7 @@ def test_declarations_refer_to_existing_code():
     for model in MODELS.values():
         assert callable(resolve(model.builder)) and model.task in TASKS
     for task in TASKS.values():
-        assert resolve(task.task).counted
+        assert resolve(task.task).loss_unit
         evaluation = resolve(task.evaluation)
         assert callable(evaluation.make_evaluate) and callable(evaluation.report)
 

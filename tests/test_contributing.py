@@ -93,7 +93,7 @@ def small(file, arguments):
     check(config)
     return config
 
-from evaluation.results import Wanted
+from evaluation.results import ReportOptions
 from experiment import score_run, train_run
 from training.devices import make_mesh
 
@@ -102,8 +102,8 @@ train_run(score, folder / "score", make_mesh())
 bag = small("configs/bag2026.py", "data=dates")
 train_run(bag, folder / "bag", make_mesh())
 bag.decode.beam = 2
-wanted = Wanted("test", folder / "report", pictures=1, page=1, decode=bag.decode, ter=False)
-score_run(bag, folder / "bag", make_mesh(), "best", wanted)
+options = ReportOptions("test", folder / "report", pictures=1, page=1, decode=bag.decode, ter=False)
+score_run(bag, folder / "bag", make_mesh(), "best", options)
 assert (folder / "report" / "report.html").exists()
 """
 

@@ -21,7 +21,7 @@ from configs.base import Config
 from errors import UserError, first_line
 from training.checksums import checksum, seal, structure
 from training.devices import replicated
-from training.hosts import all_agree, first, lost_process, together
+from training.hosts import all_agree, is_first_process, lost_process, raise_on_all_hosts
 from training.state import Params, Progress, TrainState
 from training.workdir import check_name
 
@@ -135,7 +135,7 @@ class Checkpoints:
     def _check_saved(self) -> None:
         """Raise an error if the last checkpoint that is completely written cannot be found."""
         # The first host commits checkpoints, and other hosts may see them later.
-        if self._saved is not None and first():
+        if self._saved is not None and is_first_process():
             arrays = self.path(self._saved) / "state" / "manifest.ocdbt"
             if not arrays.is_file():
                 raise FileNotFoundError(errno.ENOENT, "it has no arrays", str(arrays))
@@ -171,8 +171,8 @@ class Checkpoints:
             try:
                 state, progress = self.restore(like, step)
             except CorruptCheckpoint as error:
-                with together():
-                    if first():
+                with raise_on_all_hosts():
+                    if is_first_process():
                         self._quarantine(step, error)
                 self._manager.reload()
             else:
@@ -208,7 +208,7 @@ class Checkpoints:
     def _read(self, step: int, read: Callable[[], T]) -> T:
         """Call `read` on all hosts; raise CorruptCheckpoint on all if it fails on any of them."""
         result, problem = None, ""
-        with together():
+        with raise_on_all_hosts():
             try:
                 result = read()
             except (PermissionError, MemoryError, jax.errors.JaxRuntimeError):

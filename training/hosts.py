@@ -58,7 +58,7 @@ def connect(
         ) from None
     if jax.process_count() > 1:
         peers.start_beats(_store(), jax.process_index(), jax.process_count())
-    if not first():
+    if not is_first_process():
         logger.setLevel(logging.WARNING)  # hide the progress of all processes but the first
 
 
@@ -73,7 +73,7 @@ def _store() -> Any:
     return global_state.client
 
 
-def first() -> bool:
+def is_first_process() -> bool:
     """Return whether this is the first process of the run, which writes logs and records."""
     return jax.process_index() == 0
 
@@ -87,7 +87,7 @@ def all_agree(condition: bool) -> bool:
         return condition
     number = next(_rounds)
     votes = _exchange(f"alignax/votes/{number}", str(condition))
-    if first() and number:  # every host that has voted now has read all earlier votes
+    if is_first_process() and number:  # every host that has voted now has read all earlier votes
         _store().key_value_delete(f"alignax/votes/{number - 1}")
     return all(vote == "True" for vote in votes)
 
@@ -134,7 +134,7 @@ class _Waiting:
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def raise_on_all_hosts() -> Iterator[None]:
     """Raise an error on every host if the `with` block failed on any host.
 
     Without this, the hosts that succeeded would wait forever for the one that failed.
@@ -163,7 +163,7 @@ def _await_readers() -> None:
     """Keep the store, which ends with the first process, until all others have read the votes."""
     store = _store()
     store.key_value_set(f"alignax/read/{jax.process_index()}", "")
-    if first():
+    if is_first_process():
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             for process in range(jax.process_count()):
                 store.blocking_key_value_get(f"alignax/read/{process}", 30_000)

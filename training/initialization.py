@@ -24,7 +24,7 @@ from errors import UserError
 from models.layers import has_stacked_layers, stack_layers, unroll_layers
 from training.checkpoints import has_checkpoints
 from training.devices import compiled, state_sharding
-from training.hosts import together
+from training.hosts import raise_on_all_hosts
 from training.restore import RestoredRun, restore_run
 from training.state import Params, TrainState
 from training.tables import aligned_table, layer_pattern, layer_range, shape_text
@@ -196,7 +196,7 @@ def load_initial(task: Any, config: Config, workdir: Path, mesh: Mesh) -> Initia
     """
     if not config.train.init_from or has_checkpoints(workdir):
         return None
-    with together():
+    with raise_on_all_hosts():
         other = find_run(config)
     run = restore_run(other.config, other.folder, mesh, other.checkpoint, corpus=False)
     initial = match_run(task, config, other, run)

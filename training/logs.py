@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from reading import matching, read_bytes
 from terminal import clean_lines
-from training.hosts import first
+from training.hosts import is_first_process
 from writing import to_json, write_bytes
 
 logger = logging.getLogger("alignax")
@@ -54,14 +54,14 @@ class Log:
     training steps after its checkpoint, because it repeats these steps.
     """
 
-    def __init__(self, workdir: Path, start: int, steps: int, eval_every: int, counted: str):
+    def __init__(self, workdir: Path, start: int, steps: int, eval_every: int, loss_unit: str):
         """Open the logs of a run that has completed `start` of `steps` training steps.
 
-        The run evaluates after every `eval_every` training steps. `counted` is the plural name of
+        The run evaluates after every `eval_every` training steps. `loss_unit` is the plural name of
         the unit of throughput, such as "tokens".
         """
         path, board = workdir / "log.jsonl", str(workdir / "tensorboard")
-        if not first():
+        if not is_first_process():
             path = Path(os.devnull)
         elif path.exists():
             # Lines are read as bytes, because a killed run may leave half a character at the end.
@@ -70,10 +70,12 @@ class Log:
         self._file = path.open("a", encoding="utf-8")
         # The queue is unbounded (0), because a bounded queue blocks forever after a full disk has
         # ended the writer thread.
-        self._board = SummaryWriter(board, purge_step=start + 1, max_queue=0, write_to_disk=first())
-        shown = sys.stderr.isatty() and first()
+        self._board = SummaryWriter(
+            board, purge_step=start + 1, max_queue=0, write_to_disk=is_first_process()
+        )
+        shown = sys.stderr.isatty() and is_first_process()
         self._bar = tqdm(initial=start, total=steps, unit=" steps", disable=not shown)
-        self._steps, self._start, self._counted = steps, start, counted
+        self._steps, self._start, self._loss_unit = steps, start, loss_unit
         self._clock = Clock(start, steps, eval_every)
 
     def start(self) -> None:
@@ -116,7 +118,7 @@ class Log:
         devices' peak rate, which is NaN if it is unknown. Without a progress bar, also show the
         training step and the remaining time.
         """
-        shown = f"loss {loss:#.4g}, {per_second:,.0f} {self._counted}/s, {_rate(flops)}"
+        shown = f"loss {loss:#.4g}, {per_second:,.0f} {self._loss_unit}/s, {_rate(flops)}"
         shown += "" if math.isnan(share) else f" ({share:.0%} of the peak)"
         self._bar.set_postfix_str(shown)
         if self._bar.disable:

@@ -33,7 +33,7 @@ from training.divergence import (
     validation_warning,
 )
 from training.flops import peak_rate
-from training.hosts import first, together
+from training.hosts import is_first_process, raise_on_all_hosts
 from training.logs import Log
 from training.optimizers import make_optimizer, make_schedule, optimizer_rate
 from training.state import Params, Progress, TrainState
@@ -69,7 +69,7 @@ class BatchSource(Protocol):
 class Trainable(Protocol):
     """The part of a task that the trainer uses."""
 
-    counted: str  # plural name of the unit of the sum "count", such as "tokens"
+    loss_unit: str  # plural name of the unit of the sum "count", such as "tokens"
 
     def train_batches(self, seed: int, host: int, hosts: int) -> BatchSource: ...
     def init(self, key: Key[Array, ""]) -> Params: ...
@@ -122,8 +122,8 @@ def train(
             progress = progress._replace(done=False)  # train.steps may have been increased
             _record_status(workdir, checkpoints, start, done=False)
             _check_warmup(config.optimizer.warmup_steps, steps)
-            with together():
-                log = Log(workdir, start, steps, config.train.eval_every, task.counted)
+            with raise_on_all_hosts():
+                log = Log(workdir, start, steps, config.train.eval_every, task.loss_unit)
             logger.info(
                 f"{parameters:,} parameters, batch shapes: {len(batches.shapes)}, steps per epoch: "
                 f"{batches.steps_per_epoch:,}, steps in total: {steps:,}"
@@ -139,7 +139,7 @@ def train(
                 trainer = Trainer(
                     evaluate, config, mesh, checkpoints, log, signals, steps, state, progress
                 )
-                with together():  # the first step of a host waits only 30 seconds for the others
+                with raise_on_all_hosts():  # the first step waits 30 seconds for other hosts
                     ready = trainer.compile(step, task.loss, batches)
                 state = trainer.run(*ready, batches)
     # Record completion now: leaving the `with` block has committed the final checkpoint.
@@ -156,8 +156,8 @@ def _check_warmup(warmup: int, steps: int) -> None:
 
 
 def _record_status(workdir: Path, checkpoints: Checkpoints, step: int, done: bool) -> None:
-    with together():
-        if first():
+    with raise_on_all_hosts():
+        if is_first_process():
             write_status(workdir, step, checkpoints.path(step) if done else None)
 
 

@@ -32,7 +32,7 @@ def summarize(task: Any, config: Config, mesh: Mesh) -> str:
     )
     forward, step, largest, steps = _flops(task, config, mesh, state, optimizer)
     count = task.train_count()
-    unit = task.counted.removesuffix("s")
+    unit = task.loss_unit.removesuffix("s")
     training = [
         ("", "operations"),
         (f"forward pass, per {unit}", _flops_text(sum(forward.values()) / count)),
@@ -46,7 +46,7 @@ def summarize(task: Any, config: Config, mesh: Mesh) -> str:
         _module_table(state.params, per_unit, unit),
         aligned_table(training, right=(1,)),
         "Operations are the FLOPs of matrix products, including those of padding; training steps "
-        f"per epoch: {steps:,}, {task.counted} per epoch: {count:,}.\n",
+        f"per epoch: {steps:,}, {task.loss_unit} per epoch: {count:,}.\n",
         _memory_table(state, mesh),
     ))  # fmt: skip
 

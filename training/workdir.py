@@ -78,17 +78,20 @@ def open_workdir(workdir: Path, config: Config, overrides: list[str], data: str)
     `data` identifies the corpus. In a multi-host run, the first host writes these files, and all
     hosts check them.
     """
-    from training.hosts import first, together  # late, because this module imports JAX
+    from training.hosts import (  # late, because this module imports JAX
+        is_first_process,
+        raise_on_all_hosts,
+    )
 
     with contextlib.ExitStack() as stack:
-        with together(), writing(workdir):
-            if first():
+        with raise_on_all_hosts(), writing(workdir):
+            if is_first_process():
                 workdir.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(_locked(workdir))
                 # Check again under the lock: another run may have used the folder meanwhile.
                 check_workdir(workdir, config)
                 _record(workdir, config, overrides, data)
-        with together():
+        with raise_on_all_hosts():
             if not (workdir / "config.json").exists():
                 raise UserError(
                     f"{workdir} is not on a disk that all hosts share: set --workdir to a folder "

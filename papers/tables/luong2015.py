@@ -174,7 +174,7 @@ def _marginal(name: str, **links: str) -> Row:
     # The cost of marginal attention grows with the product of source and target length.
     shorter = {"data.max_length": 50}
     row = _aligner(name, changes=shorter, align="marginal", score="dot", feed="no")
-    return dataclasses.replace(row, align=links)
+    return dataclasses.replace(row, link_settings=links)
 
 
 def _transformer(name: str, **changes: FieldValue) -> Row:
@@ -213,8 +213,8 @@ TABLE6 = Table(
         Claim("local-p (general)", "ensemble, local-p (general)", "Table 6"),
     ),
     rows=(
-        Row("statistical aligner, both directions", links=("{split}.links.fwd",
-            "{split}.links.rev"), align=_BOTH),
+        Row("statistical aligner, both directions", link_files=("{split}.links.fwd",
+            "{split}.links.rev"), link_settings=_BOTH),
         _aligner("global (location)", 39.0, {"model.attention.max_source": 101}, score="location"),
         _aligner("global (dot)", score="dot"),
         _aligner("global (general)", score="general"),

@@ -14,7 +14,7 @@ from data.corpus import Corpus
 from data.eval_sets import EvalSet, parse_eval_sets
 from errors import UserError
 from evaluation.evaluator import references
-from evaluation.results import Wanted, report_folder
+from evaluation.results import ReportOptions, report_folder
 from evaluation.score_table import plain_table, write_score_table
 from experiment import score_eval_sets
 from tasks.registry import make_task
@@ -69,7 +69,9 @@ def test_a_copy_of_the_test_split_has_the_same_scores(name, tmp_path, alone):
     for this, split in ((task, "test"), (other, "copy")):
         folder = tmp_path / split
         folder.mkdir()
-        report(this, params, alone, Wanted(split, folder, pictures=1, page=2, checkpoints=[7]))
+        report(
+            this, params, alone, ReportOptions(split, folder, pictures=1, page=2, checkpoints=[7])
+        )
         scores = json.loads((folder / "scores.json").read_text())
         assert scores.pop("split") == split
         names = sorted(path.name for path in folder.iterdir())
@@ -160,12 +162,12 @@ def test_a_mistake_in_any_test_set_leaves_nothing_behind(trained_run, tmp_path, 
     (tmp_path / "b").write_text("May 3\nMay 4\n")
     good, bad = f"good={tmp_path}/a,{tmp_path}/a", f"bad={tmp_path}/a,{tmp_path}/b"
     config = load_config(workdir)
-    wanted = Wanted("", tmp_path / "out", pictures=0, page=0, decode=config.decode)
+    options = ReportOptions("", tmp_path / "out", pictures=0, page=0, decode=config.decode)
     cases = {
-        bad: (wanted, r"a has 1 lines and .*b has 2"),
-        f"bad={tmp_path}/none": (wanted, "none does not exist"),
+        bad: (options, r"a has 1 lines and .*b has 2"),
+        f"bad={tmp_path}/none": (options, "none does not exist"),
         good.replace("good", "also"): (
-            wanted._replace(against=tmp_path / "reports"), "contains no hypotheses.txt of also",
+            options._replace(against=tmp_path / "reports"), "contains no hypotheses.txt of also",
         ),
     }  # fmt: skip
     (tmp_path / "reports" / "good").mkdir(parents=True)

@@ -11,7 +11,7 @@ from configs.load import load_config_file
 from evaluation import translation
 from evaluation.alignment import LinkSettings
 from evaluation.evaluator import Evaluator
-from evaluation.results import Wanted
+from evaluation.results import ReportOptions
 from tasks.translation import Translation
 from tests.conftest import tiny_config
 from training.devices import make_mesh
@@ -82,10 +82,14 @@ def test_a_run_from_training_to_report(name, cache, tmp_path, monkeypatch):
         record_results(monkeypatch, method) for method in ("translate", "attention_of")
     )
     decode = task.config.decode
-    wanted = Wanted("test", tmp_path, pictures=1, page=2, checkpoints=[2], decode=decode, ter=False)
+    options = ReportOptions(
+        "test", tmp_path, pictures=1, page=2, checkpoints=[2], decode=decode, ter=False
+    )
     if name == "transformer":
-        wanted = wanted._replace(align=LinkSettings("layer 0 head 1", 0.1), links=True)
-    translation.report(task, state.params, alone, wanted)
+        options = options._replace(
+            link_settings=LinkSettings("layer 0 head 1", 0.1), write_links=True
+        )
+    translation.report(task, state.params, alone, options)
     attends = name not in ("cho", "sutskever")
     hypotheses = [h for translated in decoded[0][:2] for h in translated.hypotheses]
     check_attention(hypotheses, forced[0], attends)

@@ -34,7 +34,7 @@ from evaluation.interventions import (
     weight_changes,
 )
 from evaluation.metrics import FAITHFULNESS
-from evaluation.results import Wanted
+from evaluation.results import ReportOptions
 from models.attention import masked_softmax
 from models.embedding import Embed
 from models.output import Features
@@ -313,8 +313,10 @@ def test_a_translation_report(tiny_task, tmp_path, alone, capsys):
     params = jax.jit(tiny_task.init)(jax.random.key(0))
     decode = tiny_task.config.decode.copy_and_resolve_references()
     decode.update({"beam": 1, "max_ratio": 0.2, "max_extra": 3})
-    wanted = Wanted("test", tmp_path, pictures=0, page=1, faithfulness=3, decode=decode, ter=False)
-    translation.report(tiny_task, params, alone, wanted)
+    options = ReportOptions(
+        "test", tmp_path, pictures=0, page=1, faithfulness=3, decode=decode, ter=False
+    )
+    translation.report(tiny_task, params, alone, options)
     summary = json.loads((tmp_path / "scores.json").read_text())["faithfulness"]
     check_summary(summary)
     assert summary["examples"] == 3
@@ -333,8 +335,8 @@ def test_the_report_of_another_task(name, tmp_path, alone, capsys):
     config = small_config(name, tmp_path / "corpus")
     task = make_task(config)
     params = jax.jit(task.init)(jax.random.key(0))
-    wanted = Wanted("test", tmp_path, pictures=0, page=1, faithfulness=3)
-    resolve(TASKS[config.task].evaluation).report(task, params, alone, wanted)
+    options = ReportOptions("test", tmp_path, pictures=0, page=1, faithfulness=3)
+    resolve(TASKS[config.task].evaluation).report(task, params, alone, options)
     summary = json.loads((tmp_path / "scores.json").read_text())["faithfulness"]
     check_summary(summary)
     assert summary["examples"] == summary["decisions"] == 3
@@ -348,9 +350,9 @@ def test_a_model_without_attention_is_a_user_error(name, tmp_path, alone):
     task = make_task(config)
     # The parameters have no values, so the error must be raised before anything is predicted.
     params = jax.eval_shape(task.init, jax.random.key(0))
-    wanted = Wanted("test", tmp_path, pictures=0, page=0, faithfulness=3)
+    options = ReportOptions("test", tmp_path, pictures=0, page=0, faithfulness=3)
     with pytest.raises(UserError, match="--faithfulness needs a model with attention"):
-        resolve(TASKS[config.task].evaluation).report(task, params, alone, wanted)
+        resolve(TASKS[config.task].evaluation).report(task, params, alone, options)
 
 
 def test_a_translator_without_attention_is_a_user_error(cache):

@@ -18,7 +18,7 @@ from evaluation.examples import read_examples
 from evaluation.labelling import chunk_scores
 from evaluation.metrics import METRICS
 from evaluation.predictions import Predictor, mean_losses
-from evaluation.results import Wanted
+from evaluation.results import ReportOptions
 from experiment import score_run, train_run
 from tasks.registry import make_task
 from tests.programs import call
@@ -76,8 +76,8 @@ def test_a_run_from_corpus_to_page(name, tmp_path, alone):
         metrics &= SCORES[name]
     assert metrics <= valid.keys()
 
-    wanted = Wanted("test", workdir, pictures=1, page=3, checkpoints=[2])
-    resolve(TASKS[config.task].evaluation).report(task, state.params, alone, wanted)
+    options = ReportOptions("test", workdir, pictures=1, page=3, checkpoints=[2])
+    resolve(TASKS[config.task].evaluation).report(task, state.params, alone, options)
     scores = json.loads((workdir / "scores.json").read_text())["scores"]
     assert set(scores) == SCORES[name] and all(map(np.isfinite, scores.values()))
     assert {path.name for path in workdir.glob("*.png")} == {PICTURES.get(name)} - {None}
@@ -203,4 +203,4 @@ def test_a_report_folder_that_is_a_file_is_a_user_error(series_run, tmp_path, al
     taken = tmp_path / "taken"
     taken.write_text("")
     with pytest.raises(UserError, match=r"taken.*File exists"):
-        score_run(*series_run, alone, "best", Wanted("test", taken, pictures=0, page=0))
+        score_run(*series_run, alone, "best", ReportOptions("test", taken, pictures=0, page=0))

@@ -10,7 +10,7 @@ import pytest
 from evaluation import classification, cloze, labelling, page
 from evaluation.faithfulness_report import describe_faithfulness
 from evaluation.page import AttentionBudget, ReportPage, write_report_page
-from evaluation.results import Wanted, write_report
+from evaluation.results import ReportOptions, write_report
 from tests.browser import (
     contrast,
     needs_browser,
@@ -311,9 +311,9 @@ def test_no_task_has_a_page_that_runs_text(name, show, tmp_path):
     result = {"examples": 1, "scores": {"loss": 1.0, ATTACK: 2.0}, "signatures": {ATTACK: ATTACK},
               "confusion": counts if "classification" in name else {}}  # fmt: skip
     terms = {"examples": ATTACK, "source": ATTACK, "target": ATTACK, "text": ATTACK}
-    wanted = Wanted("test", tmp_path, pictures=0, page=1, checkpoints=[2])
+    options = ReportOptions("test", tmp_path, pictures=0, page=1, checkpoints=[2])
     examples = ATTACKS[name]()
-    write_report(wanted, result, ATTACK, terms, examples)
+    write_report(options, result, ATTACK, terms, examples)
     # The fixture checks that the browser has reported no error, such as a call of fail().
     browser = show(tmp_path / "report.html")
     for i in range(len(examples)):

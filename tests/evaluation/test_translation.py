@@ -15,7 +15,7 @@ from evaluation.evaluator import Evaluator
 from evaluation.examples import read_examples
 from evaluation.forced_attention import ForcedAttention
 from evaluation.predictions import split_batches
-from evaluation.results import Wanted
+from evaluation.results import ReportOptions
 from evaluation.scores import text_scores
 from evaluation.translation import report
 from tasks.translation import Translation
@@ -92,8 +92,8 @@ def test_any_number_of_devices_can_evaluate(evaluator, params, tiny_task):
     assert others == pytest.approx(evaluator.losses(params, "test"), rel=1e-5)
 
 
-def wanted(decode, folder, **changes):
-    return Wanted("test", folder, 1, 2, checkpoints=[7], decode=decode, **changes)
+def options(decode, folder, **changes):
+    return ReportOptions("test", folder, 1, 2, checkpoints=[7], decode=decode, **changes)
 
 
 @pytest.mark.parametrize("greedily", [True, False])
@@ -121,7 +121,7 @@ def test_a_source_with_several_references_is_one_sentence(
     monkeypatch.setattr(tiny_task, "config", config)
     monkeypatch.setattr(tiny_task, "pairs", lambda split: pairs)
     (tmp_path / "hypotheses.txt").write_text("Mai\n" * 11)
-    report(tiny_task, params, mesh, wanted(config.decode, tmp_path, against=tmp_path))
+    report(tiny_task, params, mesh, options(config.decode, tmp_path, against=tmp_path))
     kept = json.loads((tmp_path / "scores.json").read_text())
     assert kept["sentences"] == 11 and kept["against"]
 
@@ -147,7 +147,7 @@ def test_a_report_contains_all_scores_and_comparisons(params, tiny_task, mesh, t
     other = tmp_path / "other"
     other.mkdir()
     (other / "hypotheses.txt").write_text("Mai\n" * 12)
-    report(tiny_task, params, mesh, wanted(decode, tmp_path, beams=[1, 2], against=other))
+    report(tiny_task, params, mesh, options(decode, tmp_path, beams=[1, 2], against=other))
     kept = json.loads((tmp_path / "scores.json").read_text())
     assert kept["checkpoints"] == [7] and kept["sentences"] == 12
     names = {"perplexity", "bleu", "tokenized_bleu", "chrf", "ter", "exact", "token_error"}

@@ -253,7 +253,7 @@ def make_links_plan(folder, row):
 
 
 def test_the_cost_of_a_row_includes_the_runs_of_the_reverse_direction(tmp_path):
-    row = Row("both", align={"symmetrize": "union"})
+    row = Row("both", link_settings={"symmetrize": "union"})
     plan = make_links_plan(tmp_path, row)
     for folder in (*plan.run_folders(row, 0), *plan.reverse_folders(row, 0)):
         write_run(folder)
@@ -263,7 +263,7 @@ def test_the_cost_of_a_row_includes_the_runs_of_the_reverse_direction(tmp_path):
 
 def test_the_links_of_another_aligner_are_scored(tmp_path):
     files = ("{split}.links.fwd", "{split}.links.rev")
-    row = Row("aligner", links=files, align={"symmetrize": "grow_diag_final_and"})
+    row = Row("aligner", link_files=files, link_settings={"symmetrize": "grow_diag_final_and"})
     plan = make_links_plan(tmp_path, row)
     texts = {
         "corpus.es": "a b\nc d e\n", "corpus.en": "A B\nC D E\n", "dev.es": "c d e\n",

@@ -20,9 +20,9 @@ def test_a_table_can_ask_for_faithfulness(tmp_path, monkeypatch):
     assert plan.report_folder(row, 0) != plain.report_folder(row, 0)  # tables share their runs
     counts = []
 
-    def score_run(config, run, mesh, checkpoint, wanted):
-        counts.append(wanted.faithfulness)
-        wanted.folder.mkdir()
+    def score_run(config, run, mesh, checkpoint, options):
+        counts.append(options.faithfulness)
+        options.folder.mkdir()
 
     monkeypatch.setattr(scoring, "score_run", score_run)
     monkeypatch.setattr(Plan, "trained_config", lambda plan, row, seed: plan.config(row, seed))

@@ -124,7 +124,7 @@ def test_runs_keep_their_names_when_a_field_is_added(monkeypatch):
 
 
 def test_a_row_of_both_directions_adds_runs_on_the_reversed_corpus():
-    rows = Row("one"), Row("both", align={"symmetrize": "union"})
+    rows = Row("one"), Row("both", link_settings={"symmetrize": "union"})
     table = Table("T", "s", "luong2015", ("aer",), rows, ("europarl_es_en", "dates"), 1.0)
     plan = make_plan("t", table, "", "", Path("results"), 2, "")
     forward, backward = plan.runs()
@@ -153,7 +153,7 @@ def test_a_row_of_both_directions_adds_runs_on_the_reversed_corpus():
           "claims": (Claim("a", "b", "§1"),)}, "published results contradict a → b"),
         ({"measures": ("bleau",)}, "measures.*: bleau"),
         ({"rows": (Row("a", published={"wer": 2.0}),)}, "published.*: wer"),
-        ({"rows": (Row("a", align={"treshold": 0.2}),)}, "align.*: treshold"),
+        ({"rows": (Row("a", link_settings={"treshold": 0.2}),)}, "align.*: treshold"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_table_is_reported_when_it_is_defined(mistake, message):

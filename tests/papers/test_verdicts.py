@@ -162,7 +162,7 @@ def test_results_of_unknown_seeds_are_not_paired():
 
 
 def test_links_of_another_program_do_not_vary():
-    rows = (Row("a", links=("x", "y")), Row("b"))
+    rows = (Row("a", link_files=("x", "y")), Row("b"))
     content = make_content(a=([0.0], None), b=SPREAD + 2.49)  # 4.303 / √3 = 2.484
     assert verdict(BETTER, content, rows=rows).outcome == "holds"
 

@@ -224,7 +224,7 @@ def test_waiting_for_a_late_process_ends_at_the_limit(store, monkeypatch):
 def test_a_problem_of_this_host_is_raised_even_if_the_others_do_not_answer(store, monkeypatch):
     monkeypatch.setattr(hosts, "WAIT_HOURS", 0)
     monkeypatch.setattr(peers, "_failed", threading.Event())
-    with pytest.raises(UserError, match="no corpus"), hosts.together():
+    with pytest.raises(UserError, match="no corpus"), hosts.raise_on_all_hosts():
         raise UserError("no corpus")
     assert peers._failed.is_set()
 
