@@ -67,7 +67,7 @@ def score_table(systems: Sequence[System], comparable: Comparability) -> list[di
 
 
 def describe_tests(table: Sequence[dict[str, Any]]) -> str:
-    """Say which means of a `score_table` are bold, and which scores have p-values of which test."""
+    """Describe the bold means of a `score_table` and the tests behind its p-values."""
     by_test: dict[str, list[str]] = {}
     for entry in table:
         tests = {x["test"] for row in entry["contrasts"] for x in row if x}

@@ -117,7 +117,7 @@ def run_names(runs: Sequence[ComparedRun]) -> list[str]:
     return [os.path.relpath(path, common or ".") for path in paths]
 
 
-# What remains at the end of the common part of names such as "dot/seed0" and "dot/seed1".
+# Matches the end of the common prefix of names such as "dot/seed0" and "dot/seed1".
 _SEED = re.compile(r"[/ _.,=-]*(?:seeds?|runs?)?[/ _.,=-]*$")
 
 

@@ -116,7 +116,7 @@ class Corpus(abc.ABC, Generic[T]):
 
     @property
     def languages(self) -> Sequence[str]:
-        """The languages of which each split has a file; "" if a split has only one file."""
+        """The language of each file of a split; "" if a split has only one file."""
         return ("",)
 
     def local_files(self) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What an attention explains, for each task: decisions, their probabilities and source tokens.
+"""Give faithfulness measures the same view of every task: decisions, probabilities and tokens.
 
 A decision is one prediction of a model: a target token, a class or an answer. A translation has
 several decisions, and the decisions of the other tasks are one per example.

@@ -16,8 +16,8 @@ from models.replacement import Replace
 PERMUTATIONS = 10  # random permutations of the weights of each decision
 SHIFTS = 8  # random source tokens to which the shares below of the weight are moved
 SHARES = (1.0, 0.5, 0.25)
-# The shares of WeightChange in all changes of a decision: none, uniform weights, permutations and
-# shifts.
+# The shares of every WeightChange of a decision, in this order: no change, uniform weights,
+# permutations, shifts.
 MIXTURES = (
     (1.0, 0.0, 0.0, 0.0),
     (0.0, 0.0, 1.0, 0.0),

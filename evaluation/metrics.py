@@ -93,8 +93,8 @@ FAITHFULNESS = {
     "largest_jsd": Metric(
         "Largest change of the weights", "0–0.69", note="Jensen–Shannon divergence, any output"
     ),
-    # Attention statistics also have these two, for the references of the whole split instead of the
-    # sampled predictions, and with </s>.
+    # These two cover the sampled predictions. The attention statistics of a report compute them for
+    # all references, including </s>.
     "effective_tokens": Metric(
         "Sampled predictions", "tokens", note="effective number of attended tokens"
     ),

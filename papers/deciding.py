@@ -36,7 +36,7 @@ def read_verdicts(plan: Plan) -> list[Verdict]:
 
 
 def open_rows(table: Table, verdicts: Sequence[Verdict]) -> set[str]:
-    """Return the names of the rows of which more seeds could decide a claim.
+    """Return the names of the rows for which more seeds could decide a claim.
 
     Ensembles keep their number of models, and the links of other programs do not vary. More seeds
     of an ensemble's models do not decide a claim that compares it with them. A row that merges

@@ -37,8 +37,8 @@ class Plan(NamedTuple):
     seeds: int
     overrides: dict[str, Any]  # values of config fields that are set in every run, such as data.dir
     more_seeds: dict[str, int] = {}  # number of seeds of the rows that have more than `seeds`
-    rounds: int = 1  # how often claims may be decided, with more seeds each time
-    kept: Mapping[str, "KeptRow"] = {}  # rows of which no seed on a page is trained again
+    rounds: int = 1  # maximum number of rounds of --decide, each with more seeds
+    kept: Mapping[str, "KeptRow"] = {}  # rows whose committed seeds are reused
     kept_signatures: Mapping[str, list[str]] = {}  # sacreBLEU signatures of kept rows by measure
 
     @property

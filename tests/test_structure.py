@@ -132,13 +132,6 @@ def test_public_names_are_unique():
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
-def test_no_variable_is_named_own():
-    """The name `own` does not describe the value of a variable."""
-    for path in SOURCES:
-        names = {node.id for node in ast.walk(tree(path)) if isinstance(node, ast.Name)}
-        assert "own" not in names, path
-
-
 def test_checking_a_config_does_not_import_jax():
     """The programs, the config files and the tables of papers load without JAX."""
     code = (

@@ -233,7 +233,7 @@ def batch_results(
 
 
 def _rows_field(config: Config) -> str:
-    """Return the field of config.data of which the rows of every training batch are a multiple."""
+    """Return the config.data field whose value divides the rows of every training batch."""
     return "batch_size" if config.data.batch_unit == "sentences" else "batch_multiple"
 
 

@@ -160,7 +160,7 @@ def raise_on_all_hosts() -> Iterator[None]:
 
 
 def _await_readers() -> None:
-    """Keep the store, which ends with the first process, until all others have read the votes."""
+    """Wait, in the first process, until all others have read the votes: it hosts their store."""
     store = _store()
     store.key_value_set(f"alignax/read/{jax.process_index()}", "")
     if is_first_process():

@@ -75,9 +75,9 @@ _ATTENTION: Fields = {
     ),
     "key_value": Field(
         "none",
-        "Keys and values of Mino 2017: split each encoder state into a key and a value (split); do "
-        "not split the states, but initialize the blocks of the weight matrices that a split would "
-        "remove to zero (zero); or ordinary attention (none).",
+        "Keys and values of Mino 2017. split: the first half of each encoder state is the key, the "
+        "second half is the value. zero: whole states are keys and values, but the weights that a "
+        "split would remove are initialized to zero. none: ordinary attention.",
         ("none", "split", "zero"),
     ),
 }
