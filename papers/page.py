@@ -145,7 +145,7 @@ def _cells(measured: list[float], row: Row, name: str) -> list[str]:
         mean_and_deviation(measured, form), "–" if figure is None else f"{figure:{form}}",
         "–"
         if figure is None or not measured
-        else f"{statistics.mean(measured) - figure:+{form}}",
+        else f"{statistics.mean(measured) - figure:+z{form.lstrip('z')}}",
     ]  # fmt: skip
 
 

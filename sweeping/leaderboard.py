@@ -129,7 +129,7 @@ def write_leaderboard(
     text = table([*columns.values(), *figures, "remarks"], rows, words=len(columns), remarks=1)
     command = compare_command(standings, folder)
     note = f"\nTo compare the runs on one page: {code(command)}\n" if command else ""
-    heading = f"# Leaderboard\n\nThe best point by {metric} comes first.\n\n"
+    heading = f"# Leaderboard\n\nPoints are ranked by their mean {metric} on the validation split.\n\n"
     write_text(folder / "leaderboard.md", heading + text + note)
     csv_text = io.StringIO(newline="")
     writer = csv.writer(csv_text)
