@@ -129,8 +129,8 @@ def write_leaderboard(
     text = table([*columns.values(), *figures, "remarks"], rows, words=len(columns), remarks=1)
     command = compare_command(standings, folder)
     note = f"\nTo compare the runs on one page: {code(command)}\n" if command else ""
-    heading = f"# Leaderboard\n\nPoints are ranked by their mean {metric} on the validation split.\n\n"
-    write_text(folder / "leaderboard.md", heading + text + note)
+    ranking = f"Points are ranked by their mean {metric} on the validation split."
+    write_text(folder / "leaderboard.md", f"# Leaderboard\n\n{ranking}\n\n{text}{note}")
     csv_text = io.StringIO(newline="")
     writer = csv.writer(csv_text)
     writer.writerow([*columns, *figures, "run", "remarks"])

@@ -57,7 +57,8 @@ def test_the_leaderboard_is_written_as_markdown_csv_and_json(tmp_path):
     rows = make_standings(RECORDS, lower_is_better=False)
     text = write_leaderboard(rows, "bleu", tmp_path, "tokens")
     written = (tmp_path / "leaderboard.md").read_text()
-    assert written.startswith("# Leaderboard\n\nPoints are ranked by their mean bleu on the validation split.\n\n" + text)
+    ranking = "Points are ranked by their mean bleu on the validation split."
+    assert written.startswith(f"# Leaderboard\n\n{ranking}\n\n{text}")
     assert written.endswith(f"`python compare.py '--runs={tmp_path}/runs/*/*'`\n")
     lines = text.splitlines()
     assert lines[0].startswith(
