@@ -113,7 +113,7 @@ def comparability(runs: Sequence[ComparedRun], split: str) -> Comparability:
 def _notes(runs: Sequence[ComparedRun]) -> list[str]:
     """Return one message per condition that the scored runs do not meet."""
     scored = [run for run in runs if run.report]
-    reports = [run.report for run in runs if run.report]
+    reports = [run.report for run in scored if run.report]
     present = {key for report in reports for key in report["scores"]}
     present |= {key for report in reports for key in report.get("faithfulness", {})}
     notes = []

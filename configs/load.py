@@ -54,8 +54,8 @@ def _read(file: str) -> dict[str, Any]:
                 f"arguments, as in {start}:{rest}"
             )
         present = sorted(path.name for path in Path(__file__).parent.glob("*[0-9].py"))
-        name = Path(file).with_suffix(".py").name
-        hint = suggest(name, [name] if name in present else present)
+        name = f"{Path(file).stem}.py"
+        hint = suggest(name, [name] if name in present else present) if Path(file).stem else ""
         hint = re.sub(r"(\w+\.py)", r"configs/\1", hint)
         raise UserError(
             f"config file {file} does not exist: {hint}correct its path, or use one of the files "

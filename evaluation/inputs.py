@@ -12,11 +12,11 @@ import numpy as np
 from jax.sharding import Mesh
 
 from data.batches import Batch, padded_batches
-from data.inputs import Input, LabelledCorpus
+from data.inputs import Input
 from data.store import axis_lengths
 from data.vocabulary import UNK
 from decoding.groups import CompiledShapes, batch_rows, length_groups, padded_width
-from tasks.task import LabelledInput, Params
+from tasks.task import LabelledInput, Params, PredictionTask
 from training.devices import batch_results, compiled
 
 BATCH = 64  # inputs that are predicted together
@@ -29,9 +29,9 @@ class InputPredictor:
     `Corpus.count_messages`.
     """
 
-    def __init__(self, task: Any, params: Params, mesh: Mesh):
+    def __init__(self, task: PredictionTask, params: Params, mesh: Mesh):
         self.task, self.mesh, self._params = task, mesh, params
-        self.corpus: LabelledCorpus = task.corpus(task.config.data)
+        self.corpus = task.corpus(task.config.data)
         self.counts = dict.fromkeys(self.corpus.count_messages, 0)
         self._run = compiled(mesh, self._predict, static_argnames="attention")
         self._shapes = CompiledShapes()

@@ -50,7 +50,7 @@ class Source:
 
 @struct.dataclass
 class Attended:
-    """What attention returns for the given target positions.
+    """Context vectors and attention weights for the given target positions.
 
     There is one context vector per target position, or n of them [b, t, n, k]. With `mixture`, the
     output distribution is the mixture of those that the n context vectors give.

@@ -22,7 +22,7 @@ class Output(nn.Module):
 
 @struct.dataclass
 class Features:
-    """What the output layer reads to predict tokens: one or several vectors per token.
+    """Input of the output layer: one or several vectors per token.
 
     With `mixture`, the output distribution is Σ_n mixture_n softmax(logits of vector n).
     """

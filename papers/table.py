@@ -89,7 +89,7 @@ class Table:
         mentioned = {name for claim in self.claims for name in (claim.worse, claim.better)}
         mentioned |= {name for row in self.rows for name in row.merges}
         published = {name for row in self.rows for name in row.published}
-        align = {name for row in self.rows for name in row.link_settings}
+        settings = {name for row in self.rows for name in row.link_settings}
         for wrong, what in (
             ({name for name in names if names.count(name) > 1}, "several rows have the same name"),
             (mentioned - set(names), "`claims` or `merges` refer to rows that do not exist"),
@@ -100,7 +100,8 @@ class Table:
             ({name for name in map(self.measure_of, self.claims)
               if name in MEASURES and MEASURES[name].lower_is_better is None},
              "neither lower nor higher values of the measures of `claims` are better"),
-            (align - set(LinkSettings._fields), "`align` has fields that LinkSettings lacks"),
+            (settings - set(LinkSettings._fields),
+             "`link_settings` has fields that LinkSettings lacks"),
             ({row.name for row in self.rows if self.from_logs and row.needs_scoring},
              "training logs do not have the results of these rows"),
         ):  # fmt: skip

@@ -27,7 +27,7 @@ class Estimate(NamedTuple):
     steps: int  # training steps of the whole run
     step_seconds: float  # duration of one training step in seconds
     evaluations: int  # evaluations on the validation split in the whole run
-    evaluation_seconds: float  # duration of one evaluation
+    evaluation_seconds: float  # duration of one evaluation, without saving a checkpoint
     overhead: float  # seconds to start and to compile
     parameters: int
 

@@ -78,8 +78,10 @@ def _watch(
                 if record.over and (record.key, record.seed) not in reported:
                     reported.add((record.key, record.seed))
                     line = _result(record, len(reported), len(records), study.settings.metric)
-                    if left := len(records) - len(reported):
-                        left *= (time.monotonic() - began) / (len(reported) - before)
+                    waves = (len(reported) - before) / len(workers)  # of finished runs
+                    if waves >= 1 and len(reported) < len(records):
+                        left = -(-(len(records) - len(reported)) // len(workers))
+                        left *= (time.monotonic() - began) / waves
                         line += f", about {duration(left)} left"
                     print_line(line)
             show(Group(_running(workers, study.settings.metric, unit), _best(records, study)))

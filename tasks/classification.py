@@ -14,10 +14,10 @@ from configs.base import Config
 from data.classification import ClassificationCorpus
 from tasks.losses import class_values, penalty, summed
 from tasks.registry import make_model
-from tasks.task import LabelledInput, Params, Predicted, Task, drop_words
+from tasks.task import LabelledInput, Params, Predicted, PredictionTask, drop_words
 
 
-class Classification(Task):
+class Classification(PredictionTask):
     """Text classification task: the corpus and the classifier that `config` describes."""
 
     corpus = ClassificationCorpus

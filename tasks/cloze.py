@@ -12,10 +12,10 @@ from configs.base import Config
 from data.cloze import ClozeCorpus
 from tasks.losses import summed
 from tasks.registry import make_model
-from tasks.task import LabelledInput, Params, Predicted, Task, drop_words
+from tasks.task import LabelledInput, Params, Predicted, PredictionTask, drop_words
 
 
-class Cloze(Task):
+class Cloze(PredictionTask):
     """Cloze task: the corpus of questions and the reader that `config` describes."""
 
     corpus = ClozeCorpus

@@ -18,10 +18,10 @@ from data.store import axes
 from errors import UserError
 from tasks.losses import class_values, summed
 from tasks.registry import make_model
-from tasks.task import LabelledInput, Params, Predicted, Task
+from tasks.task import LabelledInput, Params, Predicted, PredictionTask
 
 
-class Labelling(Task):
+class Labelling(PredictionTask):
     """Labelling task: the corpus of sequences and the tagger that `config` describes."""
 
     corpus = LabellingCorpus

@@ -48,19 +48,13 @@ def drop_words(words: Int[Array, "*b"], rate: float, key: Key[Array, ""]) -> Int
 
 
 class Task:
-    """Base class of tasks, which combine a corpus with a model.
-
-    Subclasses define `build`, `init` and `loss`. All except Translation also define `predict`,
-    `labelled_input` and `word_field`.
-    """
+    """Base class of tasks, which combine a corpus with a model."""
 
     corpus: type[Corpus]
     loss_unit = ""  # plural name of the unit that losses are averaged over, such as "tokens"
     # Parameters with one row or column per token of a vocabulary: their names, the axis of the
     # tokens, and the name of the vocabulary.
     token_axes: Sequence[TokenAxis] = ()
-    word_field = ""  # name of the array field and of the text entry that contain the words
-    empty_input = LabelledInput({})  # the result of an input without words
 
     def __init__(
         self,
@@ -80,15 +74,19 @@ class Task:
         self.build(config)
 
     def build(self, config: Config) -> None:
-        """Create the model for the vocabularies of `self.prepared`; every task defines this."""
+        """Create the model for the vocabularies of `self.prepared`."""
         raise NotImplementedError
 
-    def labelled_input(
-        self, fields: Mapping[str, Any], text: Mapping[str, Any], p: Mapping[str, Any]
-    ) -> LabelledInput:
-        """Return the prediction of an input, given its fields and its text.
+    def init(self, key: Key[Array, ""]) -> Params:
+        """Return initial parameters of the model."""
+        raise NotImplementedError
 
-        `p` contains the results of `predict` for this input, with the padding of its batch.
+    def loss(
+        self, params: Params, batch: dict[str, Array], key: Key[Array, ""] | None = None
+    ) -> dict[str, Array]:
+        """Return the loss and metrics of a batch, summed over loss units, and their count.
+
+        A `key` selects the training loss, with dropout and other random parts.
         """
         raise NotImplementedError
 
@@ -139,3 +137,24 @@ class Task:
     def eval_batches(self, name: str, host: int = 0, hosts: int = 1) -> Iterator[Batch]:
         """Yield the batches of a split, each example once, with only the rows of this host."""
         return eval_batches(*self.split(name), host, hosts)
+
+
+class PredictionTask(Task):
+    """Base class of all tasks except translation: they predict labels instead of target texts."""
+
+    corpus: type[Any]  # a subclass of LabelledCorpus
+    word_field = ""  # name of the array field and of the text entry that contain the words
+    empty_input = LabelledInput({})  # the result of an input without words
+
+    def predict(self, params: Params, batch: dict[str, Array]) -> Predicted:
+        """Return the predictions of a batch, and the attention weights."""
+        raise NotImplementedError
+
+    def labelled_input(
+        self, fields: Mapping[str, Any], text: Mapping[str, Any], p: Mapping[str, Any]
+    ) -> LabelledInput:
+        """Return the prediction of an input, given its fields and its text.
+
+        `p` contains the results of `predict` for this input, with the padding of its batch.
+        """
+        raise NotImplementedError

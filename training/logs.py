@@ -23,7 +23,8 @@ logger = logging.getLogger("alignax")
 class Clock:
     """Estimates the remaining time of a run from its training steps and evaluations.
 
-    Evaluations count from the second one on, because the first one also compiles.
+    The remaining evaluations are assumed to take as long as the shortest one so far, without the
+    first one, which also compiles.
     """
 
     def __init__(self, start: int, steps: int, eval_every: int):

@@ -230,7 +230,7 @@ class Trainer:
                 self._report(latest)
             if evaluates:
                 began = time.monotonic()
-                if number <= start + settings.eval_every:
+                if number <= (start // settings.eval_every + 1) * settings.eval_every:
                     self.log.say("validating; the first validation includes compilation")
                 self._evaluate(number)
                 signal = signal or int(self._signal())

@@ -153,7 +153,7 @@ def test_a_row_of_both_directions_adds_runs_on_the_reversed_corpus():
           "claims": (Claim("a", "b", "§1"),)}, "published results contradict a → b"),
         ({"measures": ("bleau",)}, "measures.*: bleau"),
         ({"rows": (Row("a", published={"wer": 2.0}),)}, "published.*: wer"),
-        ({"rows": (Row("a", link_settings={"treshold": 0.2}),)}, "align.*: treshold"),
+        ({"rows": (Row("a", link_settings={"treshold": 0.2}),)}, "link_settings.*: treshold"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_table_is_reported_when_it_is_defined(mistake, message):
