@@ -77,7 +77,7 @@ def replace_work(program: str) -> None:
         "training.finding": {"find_workdirs": folders},
         "serving.runs": {"load_runs": accept},
         "training.devices": {"make_mesh": make_mesh, "divide_cpu": lambda _: None},
-        "training.hosts": {"connect": lambda *_, **__: None, "first": lambda: True},
+        "training.hosts": {"connect": lambda *_, **__: None, "is_first_process": lambda: True},
         "decoding.translator": {"Translator": None},
         "papers.page": {"write_page": None},
         "papers.scoring": {"read_reports": None, "score_plan": accept},
