@@ -31,7 +31,8 @@ def _tokens(run: ComparedRun) -> object:
 
 
 def _all_tokens(run: ComparedRun) -> object:
-    settings = {k: v for k, v in run.fields.items() if k.endswith((".tokenizer", ".lowercase"))}
+    names = (".kind", ".tokenizer", ".lowercase")
+    settings = {name: value for name, value in run.fields.items() if name.endswith(names)}
     return tuple(sorted(run.vocabularies.items())), tuple(sorted(settings.items()))
 
 

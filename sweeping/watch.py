@@ -78,16 +78,22 @@ def _watch(
                 if record.over and (record.key, record.seed) not in reported:
                     reported.add((record.key, record.seed))
                     line = _result(record, len(reported), len(records), study.settings.metric)
-                    waves = (len(reported) - before) / len(workers)  # of finished runs
-                    if waves >= 1 and len(reported) < len(records):
-                        left = -(-(len(records) - len(reported)) // len(workers))
-                        left *= (time.monotonic() - began) / waves
-                        line += f", about {duration(left)} left"
-                    print_line(line)
+                    done, left = len(reported) - before, len(records) - len(reported)
+                    print_line(line + time_left(done, left, len(workers), time.monotonic() - began))
             show(Group(_running(workers, study.settings.metric, unit), _best(records, study)))
             yield
             for worker in workers:
                 worker.join(seconds / len(workers))
+
+
+def time_left(done: int, left: int, workers: int, seconds: float) -> str:
+    """Return about how long `left` more runs will take, given that `done` runs took `seconds`.
+
+    Return "" before every worker has finished a run, and after the last run.
+    """
+    if done < workers or not left:
+        return ""
+    return f", about {duration(-(-left // workers) * seconds * workers / done)} left"
 
 
 @contextlib.contextmanager
